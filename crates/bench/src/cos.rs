@@ -1,5 +1,5 @@
-//! The deduplicating store on one core: ingest against the limit of hashing and compressing alone, duplicates, and random reads of
-//! a volume that was overwritten for long.
+//! The deduplicating store on one core: ingest compared with hashing and compression alone, duplicates, and random
+//! reads of a volume that was overwritten many times.
 
 use crate::load::{EXTENT, Failure, Rng, extents_of, mb_per_second, thread_cpu_time};
 use bytes::Bytes;
@@ -13,13 +13,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Bytes that are written at once, and that are compressed together.
+/// Bytes of a write, and bytes that are compressed together.
 const SEGMENT: usize = 1 << 20;
 const REGION: usize = 64 << 10;
-/// Segments that are in progress at once, as in `nitro cos import`.
+/// The number of segments in progress, as in `nitro cos import`.
 const AT_ONCE: usize = 4;
 const ROUNDS: usize = 3;
-/// Versions that a volume goes through before it is read, and the pieces of it that each overwrites.
+/// The number of versions of a volume before it is read, and the share of its pieces that each overwrites.
 const VERSIONS: u64 = 8;
 const OVERWRITTEN_SHARE: u64 = 8;
 const READS: u64 = 20_000;
@@ -30,7 +30,7 @@ fn gb_per_second(bytes: usize, time: std::time::Duration) -> f64 {
     mb_per_second(bytes, time) / 1e3
 }
 
-/// Ingests `data` into stores in `file`, on this one thread; prints a line for each round, and one of an aged volume.
+/// Ingests `data` into stores in `file`, on this thread; prints a line for each round, and one for an aged volume.
 pub fn run(data: &Path, file: &Path) -> Result<(), Failure> {
     let segments = segments_of(data)?;
     for (name, compression) in [("zstd", Compression::Zstd), ("lz4", Compression::Lz4)] {
@@ -50,7 +50,7 @@ pub fn run(data: &Path, file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whole segments of a file's extents.
+/// The extents of a file as whole segments.
 fn segments_of(data: &Path) -> Result<Vec<Bytes>, Failure> {
     let extents = extents_of(data)?;
     let segments = extents.chunks_exact(SEGMENT / EXTENT).map(|some| {
@@ -63,7 +63,7 @@ fn segments_of(data: &Path) -> Result<Vec<Bytes>, Failure> {
     Ok(segments.collect())
 }
 
-/// CPU time of hashing chunks and of compressing regions, and nothing else.
+/// The CPU time of hashing chunks and compressing regions alone.
 fn limit(segments: &[Bytes], compression: Compression) -> std::time::Duration {
     let mut compressor = Compressor::new(compression);
     let begun = thread_cpu_time();
@@ -121,8 +121,8 @@ async fn ingest(segments: &[Bytes], file: &Path, compression: Compression) -> Re
     Ok(line)
 }
 
-/// Half of the data is a volume, of which pieces are overwritten with the other half, in version after version, each of them
-/// collected; then it is opened anew and read at random.
+/// Half of the data is a volume; each version overwrites pieces of it with the other half and is followed by a
+/// collection. Then the volume is reopened and read at random.
 async fn aged(segments: &[Bytes], file: &Path) -> Result<(), Failure> {
     let (first, other) = segments.split_at(segments.len() / 2);
     let size = first.len() * SEGMENT;
@@ -161,7 +161,7 @@ async fn aged(segments: &[Bytes], file: &Path) -> Result<(), Failure> {
 
 fn told(before: &Counters, after: &Counters, rate: f64) {
     let each = |count: fn(&Counters) -> u64| (count(after) - count(before)) as f64 / READS as f64;
-    // Reads of recipes' blocks are reads of regions, too.
+    // Reads of recipe blocks are reads of regions, too.
     println!(
         "cos-aged region_reads={:.4} metadata_reads={:.4} index_lookups={:.4} recipe_reads={:.4} ios={:.4} reads_per_second={rate:.0}",
         each(|c| c.region_reads),

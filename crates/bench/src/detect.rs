@@ -1,4 +1,4 @@
-//! What it costs to look at a volume's blocks for what its file systems say of them.
+//! The cost of examining the blocks of a volume for file-system structures.
 
 use crate::load::{EXTENT, Failure, thread_cpu_time};
 use nitro_detect::Detector;
@@ -6,13 +6,13 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Bytes of the image that are read at once; reading is not counted.
+/// Bytes of a read of the image; reads are not timed.
 const READ_BYTES: usize = 4 << 20;
 const BLOCK_BYTES: f64 = 4096.0;
 const RAM_BYTES: u64 = 16 << 20;
 
-/// Shows an image to a detector, extent by extent, twice: when nothing is known, and when all is. Zeros are left out, as the engine
-/// leaves them out. Prints the CPU time for each 4 KiB.
+/// Passes an image to a detector, extent by extent, twice: when nothing is known, and when everything is. Zeroes are
+/// skipped, as in the engine. Prints the CPU time for each 4 KiB.
 pub fn run(image: &Path) -> Result<(), Failure> {
     let mut detector = Detector::new(RAM_BYTES);
     for pass in ["first", "second"] {

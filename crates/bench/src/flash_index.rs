@@ -20,23 +20,23 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Extents that are written, and how many of a hundred of them hold what was written before.
+/// The number of extents written, and the percentage of them whose content was written before.
 const EXTENTS: u64 = 150_000;
 const DUPLICATES_PERCENT: u64 = 33;
-/// Entries of the index, most of them of contents that are not in this cache: as if the cache were larger.
+/// Entries of the index. Most are of contents that are not in this cache, as if the cache were larger.
 const ENTRIES: u64 = 5_000_000;
-/// Share of the cached extents whose fingerprints are in RAM in front of an index on flash.
+/// The percentage of the cached extents whose fingerprints are in RAM in front of an index on flash.
 const IN_RAM_PERCENT: u8 = 10;
-/// The index on flash is so many times larger than the RAM it may use.
+/// The size of the index on flash over the RAM that it may use.
 const FLASH_TO_RAM: u64 = 10;
 const CACHE_BYTES: u64 = 1 << 30;
-/// Extents that are queued between two moments in which the queue may run empty.
+/// The number of extents that are queued before the queue may become empty.
 const BURST: u64 = 12_288;
 const ROUNDS: usize = 3;
 
 type EngineCache = Cache<FileDevice, CompioClock>;
 
-/// An index of nitro-index behind the engine's port.
+/// An index of `nitro-index` behind the engine's interface.
 struct Behind<I>(Arc<I>);
 
 impl<I: FlashIndex> FingerprintIndex for Behind<I> {
@@ -52,19 +52,19 @@ impl<I: FlashIndex> FingerprintIndex for Behind<I> {
     }
 }
 
-/// What came of a run.
+/// The results of a run.
 struct Outcome {
     elapsed: Duration,
-    /// CPU time of the thread that inserts.
+    /// CPU time of the insertion thread.
     cpu: Duration,
-    /// Extents that were found to hold what is cached.
+    /// Extents whose content was found in the cache.
     duplicates: u64,
-    /// Those of them that the index on flash knew, and RAM did not.
+    /// Those of `duplicates` that the index on flash knew and RAM did not.
     by_flash: u64,
 }
 
-/// Writes the same extents to a new cache with each kind of index in turn; prints rates, their ratios to that of the index
-/// in RAM, and the duplicates that each found. Files are made in `folder`.
+/// Writes the same extents to a new cache with each kind of index; prints rates, their ratios to the rate of the index
+/// in RAM, and the duplicates that each found. Creates files in `folder`.
 pub fn run(data: &Path, folder: &Path) -> Result<(), Failure> {
     let written = Written { base: extents_of(data)? };
     println!("insert-index extents={EXTENTS} duplicates={}", written.duplicates());
@@ -97,7 +97,7 @@ fn shape() -> Result<Shape, nitro_index::Error> {
     Shape::new(20, ContentPlace::BYTES as u16)
 }
 
-/// The outcome, and the bytes of the index on flash and of the RAM that it may use.
+/// The outcome, the bytes of the index on flash, and the RAM that it may use in bytes.
 type Measured = Result<(Outcome, (u64, u64)), Failure>;
 
 fn with_bufferhash(written: &Written, folder: &Path) -> Measured {
@@ -128,7 +128,7 @@ fn with_silt(written: &Written, folder: &Path) -> Measured {
     Ok((outcome, (plan.flash_bytes, plan.ram_bytes)))
 }
 
-/// Fills the index and measures, as the server does it: the index has a thread of its own, where it does its `work`.
+/// Fills the index and measures. As in the server, the index has its own thread, which runs `work`.
 fn with_index<I, W>(written: &Written, folder: &Path, index: &Arc<I>, work: W) -> Result<Outcome, Failure>
 where
     I: FlashIndex + Send + Sync + 'static,
@@ -149,7 +149,7 @@ where
     Ok(outcome)
 }
 
-/// Enters fingerprints of contents that are nowhere, so that the index is as large as it is to be.
+/// Inserts fingerprints of contents that are not cached, so that the index has its full size.
 fn fill<I: FlashIndex>(index: &Arc<I>) -> Result<(), Failure> {
     let count = ENTRIES - EXTENTS;
     Reactor::new()?.block_on(async {
@@ -167,13 +167,13 @@ fn fill<I: FlashIndex>(index: &Arc<I>) -> Result<(), Failure> {
     })
 }
 
-/// What is written: extents of real data, each made one of its kind by a number, some of them more than once.
+/// The extents that are written: real data, made distinct by a number; some are written more than once.
 struct Written {
     base: Vec<Bytes>,
 }
 
 impl Written {
-    /// The number of the content that is written as the `n`th: that of any before it, or a new one.
+    /// The number of the content of each write, and whether it is a duplicate of an earlier one.
     fn contents(&self) -> impl Iterator<Item = (u64, bool)> {
         let mut rng = Rng(1);
         let mut unique = 0;
@@ -196,7 +196,7 @@ impl Written {
     }
 }
 
-/// Inserts all that is written into a new cache, in bursts during which the queue is never empty.
+/// Inserts all extents into a new cache, in bursts during which the queue is never empty.
 fn insert<I: FingerprintIndex + Send + Sync + 'static>(
     written: &Written,
     folder: &Path,
@@ -229,7 +229,7 @@ fn insert<I: FingerprintIndex + Send + Sync + 'static>(
     Ok(outcome)
 }
 
-/// Writes everything; returns how long insertion took.
+/// Writes all extents; returns the duration of the insertion.
 async fn write(cache: &Arc<EngineCache>, written: &Written) -> Result<Duration, Failure> {
     let origin = RamDevice::new(EXTENTS * EXTENT as u64, 512);
     let options = VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteThrough };

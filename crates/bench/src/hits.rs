@@ -18,7 +18,7 @@ const MEASURED: Duration = Duration::from_secs(3);
 
 type BenchVolume<F> = Volume<F, RamDevice, CompioClock>;
 
-/// A volume whose `contents` are all in the cache, no RAM cache in front, no fill pending.
+/// A volume whose `contents` are all in the cache, without a RAM cache and without pending fills.
 async fn filled<F: Device>(
     flash: F,
     settings: EngineSettings,
@@ -44,7 +44,7 @@ async fn filled<F: Device>(
     Ok(volume)
 }
 
-/// Random reads at a depth for [`MEASURED`]; returns reads, elapsed and CPU time.
+/// Random reads at a depth for [`MEASURED`]; returns their number, the elapsed time and the CPU time.
 async fn read_randomly<F: Device>(volume: &BenchVolume<F>, count: u64, depth: usize) -> (u64, Duration, Duration) {
     let mut rng = Rng(42);
     let mut read = || volume.read(rng.below(count) * EXTENT as u64, EXTENT as u64);
@@ -86,7 +86,8 @@ fn settings(cache_bytes: u64, dedup: bool, compression: Compression) -> EngineSe
     EngineSettings { ram_cache_bytes: 0, compression, ..EngineSettings::new(manager) }
 }
 
-/// Flash and origin in RAM, deduplication and compression off, one core, for working sets of several sizes.
+/// Hits with flash and origin in RAM, without deduplication and compression, on one core, for several sizes of working
+/// sets.
 pub fn in_ram() -> Result<(), Failure> {
     for mib in [32, 100, 800] {
         Reactor::new()?.block_on(hits_in_ram(mib))?;
@@ -111,7 +112,7 @@ async fn hits_in_ram(mib: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Hits on an SSD at depth 64, with the data of a real file, stored as it is and compressed.
+/// Hits on an SSD at depth 64, with the data of a real file, uncompressed and compressed.
 pub fn on_ssd(file: &Path, data: &Path) -> Result<(), Failure> {
     let extents = extents_of(data)?;
     for (name, compression) in [("hits-ssd-raw", Compression::None), ("hits-ssd-lz4", Compression::Lz4)] {

@@ -1,4 +1,4 @@
-//! Insertion on one core with deduplication and compression, against the limit of hashing and compressing alone.
+//! Insertion on one core with deduplication and compression, compared with hashing and compression alone.
 
 use crate::load::{EXTENT, Failure, extents_of, mb_per_second, thread_cpu_time};
 use bytes::Bytes;
@@ -9,8 +9,8 @@ use nitro_units::ObjectId;
 use std::path::Path;
 use std::time::Duration;
 
-/// Hashes and compresses all extents of `data` bare, and inserts them into a new cache in `file`, in turn; prints both rates
-/// and their ratio. Insertion has a thread of its own, as in the server; its CPU time is what counts.
+/// Hashes and compresses all extents of `data` alone, and inserts them into a new cache in `file`; prints both rates
+/// and their ratio. Insertion has its own thread, as in the server; the CPU time of that thread is measured.
 pub fn run(data: &Path, file: &Path) -> Result<(), Failure> {
     let extents = extents_of(data)?;
     let bytes = extents.len() * EXTENT;
@@ -28,7 +28,7 @@ pub fn run(data: &Path, file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The CPU time that the insertion thread takes for all extents.
+/// The CPU time of the insertion thread for all extents.
 fn insert(extents: &[Bytes], file: &Path) -> Result<Duration, Failure> {
     let settings = EngineSettings { ram_cache_bytes: 0, ..EngineSettings::new(Settings::new(1 << 30)) };
     let _ = std::fs::remove_file(file);

@@ -1,4 +1,4 @@
-//! What the benchmarks share: test data, random numbers, clocks.
+//! Parts that the benchmarks share: test data, random numbers, clocks.
 
 use bytes::Bytes;
 use nitro_port::buf::BufMut;
@@ -6,13 +6,13 @@ use rustix::time::{ClockId, clock_gettime};
 use std::path::Path;
 use std::time::Duration;
 
-/// What can go wrong in a benchmark.
+/// An error of a benchmark.
 pub type Failure = Box<dyn std::error::Error>;
 
 /// Bytes of an extent.
 pub const EXTENT: usize = 8192;
 
-/// SplitMix64.
+/// The SplitMix64 generator.
 pub struct Rng(pub u64);
 
 impl Rng {
@@ -26,14 +26,14 @@ impl Rng {
     }
 }
 
-/// The extents of a file of real data, none of them all zero.
+/// The extents of a file of real data, except those that are all zeroes.
 pub fn extents_of(file: &Path) -> Result<Vec<Bytes>, Failure> {
     let data = std::fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?;
     let chunks = data.chunks_exact(EXTENT).filter(|c| !nitro_port::buf::is_zero(c));
     Ok(chunks.map(|c| BufMut::copy_of(c).freeze()).collect())
 }
 
-/// Megabytes a second.
+/// Megabytes per second.
 pub fn mb_per_second(bytes: usize, time: Duration) -> f64 {
     bytes as f64 / 1e6 / time.as_secs_f64()
 }

@@ -1,7 +1,8 @@
-//! In-process benchmarks of the engine: `nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE |
-//! insert-index DATA FOLDER | write-back DATA FILE | cos DATA FILE | detect IMAGE | simulate [nitro] | vhost SOCKET DEPTH MIB SECONDS PID`.
+//! In-process benchmarks of the engine: `nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE | insert-index
+//! DATA FOLDER | write-back DATA FILE | cos DATA FILE | detect IMAGE | simulate [nitro] | vhost SOCKET DEPTH MIB
+//! SECONDS PID`.
 //!
-//! Each prints one line of `name=value` pairs; `scripts/bench` puts them beside their peers' figures.
+//! Each prints lines of `name=value` pairs; `scripts/bench` compares them with other programs' figures.
 #![forbid(unsafe_code)]
 
 mod cos;

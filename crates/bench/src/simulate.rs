@@ -1,5 +1,5 @@
-//! The simulator, on one core: plain policies over a Zipf trace as large as the one that libCacheSim was measured with, Nitro over
-//! traces with and without writes, the modelled SSD; and what a second thread gives a sweep.
+//! The simulator on one core: plain policies over a Zipf trace of the size that libCacheSim was measured with; Nitro
+//! over traces with and without writes; the modelled SSD; and the gain of a second thread in a sweep.
 
 use crate::load::{Failure, Rng, thread_cpu_time};
 use nitro_model::{FtlSettings, Geometry, HybridSettings, Lpn, Nanos, PageMappedSettings, PageRun, Ssd, Timing};
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 const OBJECTS: u32 = 500_000;
 const EXTENT_BYTES: u32 = 8192;
-/// Page writes measured.
+/// The number of page writes measured.
 const PAGES: u64 = 20_000_000;
 
-/// All of it.
+/// Runs all benchmarks of the simulator.
 pub fn run() -> Result<(), Failure> {
     policies()?;
     all_of_nitro()?;
@@ -27,7 +27,7 @@ pub fn run() -> Result<(), Failure> {
     sweeps()
 }
 
-/// Nitro over traces of which these shares are written.
+/// Nitro over traces with different shares of writes.
 pub fn all_of_nitro() -> Result<(), Failure> {
     [("reads", 0.0), ("mixed", 0.2), ("writes", 0.8)].into_iter().try_for_each(|(name, share)| nitro(name, share))
 }
@@ -63,7 +63,7 @@ fn policies() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Seconds of this thread since then.
+/// The CPU time of this thread since `begun`, in seconds.
 fn since(begun: Duration) -> f64 {
     thread_cpu_time().saturating_sub(begun).as_secs_f64()
 }
@@ -76,7 +76,7 @@ fn stored(zipf: &Zipf) -> Result<Stored, Failure> {
     Ok(workload::stored(&|| Ok(Box::new(zipf.reader()?)), EXTENT_BYTES)?)
 }
 
-/// Full Nitro over extents of which a cache of 1 GiB holds a part.
+/// All features of Nitro over extents of which a cache of 1 GiB holds a part.
 fn nitro(name: &str, write_share: f64) -> Result<(), Failure> {
     let zipf = zipf(write_share, 10_000_000);
     let begun = thread_cpu_time();
@@ -99,7 +99,7 @@ fn nitro(name: &str, write_share: f64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes to a full SSD of 4 GiB, with its time: whole write-evict units or single pages at random.
+/// Writes to a full SSD of 4 GiB with timing: whole write-evict units, or single pages at random.
 fn ssd(name: &str, settings: FtlSettings, weus: bool) -> Result<(), Failure> {
     let geometry = settings.geometry_for(Geometry::default(), 4 << 30)?;
     let pages = if weus { geometry.block_pages() } else { 1 };

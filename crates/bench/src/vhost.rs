@@ -1,4 +1,5 @@
-//! Random reads of 4 KiB from a vhost-user-blk device, of any server: what a virtual machine asks, without one.
+//! Random reads of 4 KiB from a vhost-user-blk device of any server, with the requests of a virtual machine but without
+//! one.
 
 use crate::load::{Failure, Rng, cpu_time};
 use nitro_vhost_client::{Client, Kind, Setup};
@@ -11,7 +12,8 @@ const SECTORS: u64 = READ_BYTES as u64 / 512;
 /// Nanoseconds of a tick of `/proc/PID/stat` (`sysconf(_SC_CLK_TCK)` is 100 on Linux).
 const TICK: Duration = Duration::from_millis(10);
 
-/// Reads at a depth, from the first `span_mib` MiB, for so many seconds; also tells the processor time of the server's process.
+/// Reads at a depth from the first `span_mib` MiB for a number of seconds; also prints the processor time of the
+/// server's process.
 pub fn run(socket: &Path, depth: &str, span_mib: &str, seconds: &str, server: &str) -> Result<(), Failure> {
     let (depth, span_mib, seconds) = (depth.parse::<u16>()?, span_mib.parse::<u64>()?, seconds.parse::<u64>()?);
     let mut client = Client::connect(socket, Setup { depth, data_bytes: READ_BYTES, ..Setup::default() })?;

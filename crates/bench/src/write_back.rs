@@ -1,5 +1,6 @@
-//! Write-back: 8 KiB random writes at depth 64 with a flush every 64, against the origin alone and the raw SSD; what
-//! destage costs readers; what a write log gains where every write is to be durable; what write intent costs write-through; how fast a cache is back after a restart.
+//! Benchmarks of write-back. Random writes of 8 KiB at depth 64 with a flush every 64, compared with the origin alone
+//! and the raw SSD; the cost of destage for readers; the gain of a write log if every write must be durable; the cost
+//! of write intent in write-through; and the time of a restart.
 
 use crate::load::{EXTENT, Failure, Rng, extents_of};
 use bytes::Bytes;
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 
 const DEPTH: usize = 64;
 const VOLUME_BYTES: u64 = 1 << 30;
-/// Of a write log.
+/// Bytes of a write log.
 const LOG_BYTES: u64 = 256 << 20;
 const MEASURED: Duration = Duration::from_secs(5);
 
@@ -43,7 +44,7 @@ fn flash(file: &Path, settings: &EngineSettings) -> Result<FileDevice, Failure> 
     Ok(FileOptions::new(file).create(bytes)?)
 }
 
-/// Rounds of [`DEPTH`] random writes and a flush, for [`MEASURED`]: writes a second.
+/// Rounds of [`DEPTH`] random writes and a flush for [`MEASURED`]; returns writes per second.
 async fn writes_per_second<W, G>(
     extents: &[Bytes],
     span: u64,
@@ -80,7 +81,7 @@ fn volume(cache: Arc<BenchCache>, mode: WriteMode) -> Arc<BenchVolume> {
     Volume::new(cache, disk(), VolumeOptions { object: ObjectId(0), read_only: false, mode })
 }
 
-/// A cache whose workers run: insertion on a thread of its own, as in the server.
+/// A cache with running workers; insertion has its own thread, as in the server.
 async fn cache(file: &Path, settings: EngineSettings) -> Result<Arc<BenchCache>, Failure> {
     logged_cache(file, settings, None).await
 }
@@ -99,7 +100,7 @@ async fn logged_cache(
     Ok(cache)
 }
 
-/// All of it, with the bytes of `data`, on a cache in `file`.
+/// Runs all benchmarks of write-back with the bytes of `data`, on a cache in `file`.
 pub fn run(data: &Path, file: &Path) -> Result<(), Failure> {
     let extents = extents_of(data)?;
     Reactor::new()?.block_on(async {
@@ -130,7 +131,7 @@ pub fn run(data: &Path, file: &Path) -> Result<(), Failure> {
 async fn raw_writes(file: &Path, extents: &[Bytes]) -> Result<f64, Failure> {
     let _ = std::fs::remove_file(file);
     let device = FileOptions::new(file).create(VOLUME_BYTES)?;
-    // Written once, so that the filesystem has nothing left to allocate.
+    // The file is written once, so that the file system has no storage left to allocate.
     for at in (0..VOLUME_BYTES).step_by(1 << 20) {
         device.write(at, BufMut::zeroed(1 << 20).freeze()).await?;
     }
@@ -139,7 +140,7 @@ async fn raw_writes(file: &Path, extents: &[Bytes]) -> Result<f64, Failure> {
     writes_per_second(extents, VOLUME_BYTES, write, async || Ok(device.flush().await?)).await
 }
 
-/// All that is written fits into the cache: destage does not run.
+/// All writes fit into the cache, so destage does not run.
 async fn fits(file: &Path, extents: &[Bytes]) -> Result<f64, Failure> {
     let mut settings = settings(4 << 30);
     (settings.dirty_start_percent, settings.dirty_max_percent) = (90, 95);
@@ -157,7 +158,7 @@ async fn fits(file: &Path, extents: &[Bytes]) -> Result<f64, Failure> {
     Ok(rate)
 }
 
-/// The cache is full of dirty extents before the measurement begins: writers get what destage makes room for.
+/// The cache is full of dirty extents before the measurement begins, so writers are limited by destage.
 async fn limited(file: &Path, extents: &[Bytes]) -> Result<f64, Failure> {
     let mut settings = settings(64 << 20);
     settings.dirty_queue_bytes = 1 << 20;
@@ -173,8 +174,8 @@ async fn limited(file: &Path, extents: &[Bytes]) -> Result<f64, Failure> {
     Ok(rate)
 }
 
-/// Writes of which each is to be durable before the next, by some clients at once: with a flush after each, and with a
-/// write log in a file beside the cache.
+/// Writes of concurrent clients that must each be durable before the next: with a flush after each, and with a write
+/// log in a file next to the cache.
 async fn durable(file: &Path, extents: &[Bytes]) -> Result<(), Failure> {
     let mut settings = settings(4 << 30);
     (settings.dirty_start_percent, settings.dirty_max_percent) = (90, 95);
@@ -186,7 +187,7 @@ async fn durable(file: &Path, extents: &[Bytes]) -> Result<(), Failure> {
         plain.close();
         let _ = std::fs::remove_file(&log_file);
         let device = FileOptions::new(&log_file).create(LOG_BYTES)?;
-        // Written once, as in `raw_writes`.
+        // The file is written once, as in `raw_writes`.
         for at in (0..LOG_BYTES).step_by(1 << 20) {
             device.write(at, BufMut::zeroed(1 << 20).freeze()).await?;
         }
@@ -209,7 +210,7 @@ async fn durable(file: &Path, extents: &[Bytes]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes a second of so many clients, each of which waits for its own.
+/// Writes per second of `clients` clients, each of which has one write in progress.
 async fn durable_writes(volume: &BenchVolume, extents: &[Bytes], clients: usize, flush: bool) -> Result<f64, Failure> {
     let begun = Instant::now();
     let client = async |number: usize| {
@@ -231,7 +232,7 @@ async fn durable_writes(volume: &BenchVolume, extents: &[Bytes], clients: usize,
     Ok(total as f64 / begun.elapsed().as_secs_f64())
 }
 
-/// Write-through with the journal kept, against the origin alone.
+/// Write-through with a journal, compared with the origin alone.
 async fn intent(file: &Path, extents: &[Bytes]) -> Result<(), Failure> {
     let mut ratios = Vec::new();
     for _ in 0..3 {
@@ -252,7 +253,7 @@ async fn intent(file: &Path, extents: &[Bytes]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Hits of readers while destage runs at full rate, against hits without.
+/// Hits of readers while destage runs at full rate, compared with hits without destage.
 async fn readers(file: &Path, extents: &[Bytes]) -> Result<(), Failure> {
     let mut settings = settings(1 << 30);
     (settings.dirty_start_percent, settings.dirty_max_percent) = (90, 95);
@@ -293,7 +294,7 @@ async fn hits_per_second(volume: &BenchVolume, count: u64) -> f64 {
     rate
 }
 
-/// A cache of a million small extents, killed, and opened again.
+/// A cache of a million small extents, killed and reopened.
 fn restart(file: &Path) -> Result<(), Failure> {
     let extents: u64 = 1_000_000;
     let settings = settings(2 << 30);

@@ -1,5 +1,5 @@
-//! The dirty list: extents that are not in the origin yet (write-back, paper §3), in offset order, so that destage can
-//! merge neighbours and hard disks need not seek back and forth.
+//! The dirty list: extents that are not in the origin yet (write-back, paper §3), in order of offset, so that destage
+//! can merge neighbours and hard disks seek less.
 
 use crate::location::Location;
 use nitro_units::{ExtentIndex, ExtentKey, ObjectId, WeuId};
@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 pub struct DirtyExtent {
     /// Its name.
     pub key: ExtentKey,
-    /// The version of its content: [`CacheManager::cleaned`](crate::CacheManager::cleaned) takes it back.
+    /// The version of its content, the argument of [`CacheManager::cleaned`](crate::CacheManager::cleaned).
     pub version: u64,
-    /// Where the content is; `None`: it is lost.
+    /// The location of its content; `None`: it is lost.
     pub location: Option<Location>,
     /// It is in the origin, and the journal record of this is being written.
     pub cleaning: bool,
-    /// Its content is lost, or could not be read when it was to be destaged.
+    /// Its content is lost, or could not be read for destage.
     pub unreadable: bool,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Held {
     pub(crate) written: u32,
     /// It is in the origin, and the journal record of this is being written.
     pub(crate) cleaning: bool,
-    /// It could not be read when it was to be destaged.
+    /// It could not be read for destage.
     pub(crate) unreadable: bool,
 }
 
@@ -55,16 +55,16 @@ pub(crate) struct DirtyList {
     len: u64,
     /// Objects whose origins refuse writes.
     stuck: BTreeSet<ObjectId>,
-    /// WEUs with content that was replaced by newer content, but which the journal still names.
+    /// Pins of WEUs with content that was replaced by newer content, but which the journal still names.
     superseded: Vec<(ObjectId, WeuId)>,
     pins: Pins,
 }
 
-/// Which objects pin which WEUs, and how often.
+/// The number of pins, by object and WEU.
 #[derive(Debug, Default)]
 struct Pins {
     each: HashMap<(ObjectId, WeuId), u32>,
-    /// WEUs that an object pins.
+    /// Number of WEUs that an object pins.
     weus: BTreeMap<ObjectId, u32>,
 }
 
@@ -84,7 +84,7 @@ impl DirtyList {
         self.objects.get(&key.object())?.get(&key.index()).copied()
     }
 
-    /// Enters an extent; returns its former entry.
+    /// Inserts an extent; returns its former entry.
     pub(crate) fn insert(&mut self, key: ExtentKey, held: Held) -> Option<Held> {
         let old = self.objects.entry(key.object()).or_default().insert(key.index(), held);
         self.len += u64::from(old.is_none());
@@ -110,7 +110,7 @@ impl DirtyList {
         self.objects.get_mut(&key.object())?.get_mut(&key.index())
     }
 
-    /// The extents of an object from `from` on, in order.
+    /// The extents of an object from `from` on, in order of offset.
     pub(crate) fn from(&self, object: ObjectId, from: ExtentIndex) -> impl Iterator<Item = (ExtentKey, Held)> + '_ {
         let all = self.objects.get(&object);
         all.into_iter()
@@ -169,12 +169,12 @@ impl DirtyList {
         }
     }
 
-    /// WEUs that an object's content pins.
+    /// Number of WEUs that an object's content pins.
     pub(crate) fn pinned(&self, object: ObjectId) -> u32 {
         self.pins.weus.get(&object).copied().unwrap_or(0)
     }
 
-    /// RAM of one extent in bytes, the tree's slack included.
+    /// RAM of one extent in bytes, with the slack of the tree.
     pub(crate) const EXTENT_RAM_BYTES: u64 = 56;
 
     pub(crate) fn ram_bytes(&self) -> usize {

@@ -5,10 +5,10 @@ use crate::table::{Slot, Table};
 use nitro_units::{ExtentKey, Generation, WeuId};
 use std::num::NonZeroU64;
 
-/// What a key points to.
+/// The target of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reference {
-    /// Entry `.1` of WEU `.0`, which has the key itself.
+    /// Entry `.1` of WEU `.0`, whose header has the key.
     Base(WeuId, u16),
     /// A dup entry, by its number in [`Dups`].
     Dup(u32),
@@ -74,19 +74,19 @@ impl FileIndex {
         self.table.find(self.hash(key), |s| bears(s.reference())).map(FileSlot::reference)
     }
 
-    /// Reads what a search for the key will read first.
+    /// Reads the memory that a search for the key reads first.
     #[inline]
     pub(crate) fn touch(&self, key: ExtentKey) -> u64 {
         self.table.touch(self.hash(key)).into()
     }
 
-    /// What the key points to, in all likelihood: the first candidate.
+    /// The first candidate for a key, which most probably is the right one.
     #[inline]
     pub(crate) fn guess(&self, key: ExtentKey) -> Option<Reference> {
         self.table.find(self.hash(key), |_| true).map(FileSlot::reference)
     }
 
-    /// Points a key that is not in the index to `reference`.
+    /// Adds a key that is not in the index.
     pub(crate) fn insert(&mut self, key: ExtentKey, reference: Reference) {
         let hash = self.hash(key);
         self.table.insert(hash, FileSlot::new(Table::<FileSlot>::home_of(hash), reference));
@@ -106,7 +106,7 @@ impl FileIndex {
     }
 }
 
-/// The finaliser of SplitMix64: every input bit reaches every output bit.
+/// The finaliser of SplitMix64: every input bit affects every output bit.
 pub(crate) fn mix(mut x: u64) -> u64 {
     x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -117,7 +117,8 @@ pub(crate) fn mix(mut x: u64) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dup {
     pub(crate) key: ExtentKey,
-    /// Always set (1 bit), generation (26 bits: a slot is cleaned long before as many fillings), WEU (24), entry (13).
+    /// One bit that is always set, generation (26 bits; the dup is cleaned long before the slot has had 2^26 fillings),
+    /// WEU (24), entry (13).
     target: NonZeroU64,
 }
 
@@ -146,8 +147,8 @@ const _: () = assert!(size_of::<Option<Dup>>() == 16);
 
 const DUPS_PER_BLOCK: usize = 1024;
 
-/// The dup entries, in blocks so that growing copies nothing, bounded in number: beyond the bound, a new entry replaces
-/// the one at a slowly moving hand.
+/// The dup entries, in blocks, so that growth copies nothing. Their number is bounded: beyond the bound, a new entry
+/// replaces the one at a moving hand.
 pub(crate) struct Dups {
     blocks: Vec<Box<[Option<Dup>]>>,
     free: Vec<u32>,
@@ -165,7 +166,7 @@ impl Dups {
         self.len
     }
 
-    /// Numbers in use are below this.
+    /// All numbers in use are below this.
     pub(crate) fn capacity(&self) -> u32 {
         (self.blocks.len() * DUPS_PER_BLOCK) as u32
     }
@@ -178,7 +179,8 @@ impl Dups {
         *self.blocks.get(number as usize / DUPS_PER_BLOCK)?.get(number as usize % DUPS_PER_BLOCK)?
     }
 
-    /// The entry to remove before another can be added, if the bound is reached: one that is not `kept`.
+    /// If the bound is reached, the entry to remove before another one is added: the next one for which `kept` returns
+    /// false.
     pub(crate) fn victim(&mut self, kept: impl Fn(&Dup) -> bool) -> Option<u32> {
         if self.len < self.len_max {
             return None;

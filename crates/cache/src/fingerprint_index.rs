@@ -3,8 +3,8 @@
 //!
 //! 23 bytes a slot: 120 bits of the fingerprint (8 more are implied by the shard, so that 128 bits are compared), WEU,
 //! entry, 12 bits of generation and 11 bits of age. Age advances with insertions, by 1/1024 of the index at a time, and
-//! a victim is the oldest of its shard: LRU to that resolution, for no links. An untouched entry is evicted before its
-//! age can wrap, and a stale one is swept before its generation can (see the manager's `sweep`).
+//! a victim is the oldest of its shard: LRU at that resolution, without links. An untouched entry is evicted before its
+//! age can wrap around, and a stale one is swept before its generation can (see module `sweep`).
 
 use crate::table::{Slot, Table};
 use nitro_units::{Fingerprint, Generation, WeuId};
@@ -14,7 +14,7 @@ const SHARD_BITS_MIN: u32 = 8;
 /// Generations are compared modulo this.
 pub(crate) const GENERATION_LAP: u32 = 1 << 12;
 const AGE_MASK: u32 = (1 << 11) - 1;
-/// Ticks of the age while as many entries are inserted as the index may hold.
+/// Ticks of the age during as many insertions as the index may have entries.
 const TICKS_PER_TURNOVER: u64 = 1024;
 
 /// The position of a fingerprint's extent.
@@ -104,13 +104,13 @@ impl FingerprintIndex {
         self.table.find(hash_of(fingerprint), |s| s.tag == tag).map(|s| s.target())
     }
 
-    /// Reads what a search will read first.
+    /// Reads the memory that a search reads first.
     #[inline]
     pub(crate) fn touch_memory(&self, fingerprint: &Fingerprint) -> u64 {
         self.table.touch(hash_of(fingerprint)).into()
     }
 
-    /// Marks an entry as used just now.
+    /// Marks an entry as just used.
     pub(crate) fn touch(&mut self, fingerprint: &Fingerprint, target: Target) {
         let tag = tag_of(fingerprint);
         let new = FingerprintSlot::new(tag, target, self.tick);
@@ -122,8 +122,8 @@ impl FingerprintIndex {
         self.table.remove(hash_of(fingerprint), |s| s.tag == tag);
     }
 
-    /// Enters a fingerprint, in place of what the index has of it, evicting while that holds `len_max` or more: a stale entry first, else
-    /// the oldest. Returns how many it evicted.
+    /// Inserts a fingerprint, or replaces its entry. While the index has `len_max` or more entries, it evicts one: a
+    /// stale one if the shard has any, otherwise the oldest. Returns the number of evicted entries.
     pub(crate) fn insert(
         &mut self,
         fingerprint: &Fingerprint,
@@ -157,7 +157,7 @@ impl FingerprintIndex {
         self.table.shard_count()
     }
 
-    /// Removes the entries of one shard that `keep` refuses; returns how many it looked at and removed.
+    /// Removes the entries of one shard for which `keep` returns false; returns how many were examined and removed.
     pub(crate) fn retain_shard(&mut self, shard: usize, keep: impl Fn(Target) -> bool) -> (usize, usize) {
         self.table.retain_shard(shard, |s| keep(s.target()))
     }

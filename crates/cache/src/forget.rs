@@ -1,4 +1,4 @@
-//! Removal of whole objects: in steps, over the cached extents and not over all possible ones.
+//! Removal of whole objects, in steps over the cached extents.
 
 use crate::file_index::Reference;
 use crate::manager::CacheManager;
@@ -15,7 +15,7 @@ impl CacheManager {
         if let Some(reference) = self.find(key) {
             self.drop_reference(key, reference);
         }
-        // Dups and lost extents are in the journal too.
+        // The journal has records of dups and of lost extents, too.
         self.note_forgotten(key);
         true
     }
@@ -34,7 +34,7 @@ impl CacheManager {
         (from < end).then_some(end)
     }
 
-    /// As [`forget_in_weu`](Self::forget_in_weu), among dup entries.
+    /// As [`forget_in_weu`](Self::forget_in_weu), among `count` dup entries from number `from` on.
     pub fn forget_in_dups(&mut self, object: ObjectId, from: u32, count: u32) -> Option<u32> {
         let end = self.dups.capacity().min(from.saturating_add(count));
         for number in from..end {

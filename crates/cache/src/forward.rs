@@ -25,7 +25,7 @@ use std::collections::HashMap;
 
 /// Passes of the cleaner after which no dup refers to a filling any more.
 const PASSES_KEPT: u64 = 2;
-/// Fillings that an extent may have gone through before its dup is found: the cleaner is far faster.
+/// Maximum number of copies through which a dup is followed; the cleaner repairs dups much earlier.
 const HOPS_MAX: usize = 8;
 
 /// How copying forward changes the heat of an extent.
@@ -42,11 +42,12 @@ pub enum Cooling {
 /// Which extents of a unit are copied forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keep {
-    /// Extents with at least this heat; more than [`HEAT_MAX`]: none.
+    /// Extents with at least this heat; above [`HEAT_MAX`]: none.
     pub heat_min: u8,
     /// How their heat changes.
     pub cooling: Cooling,
-    /// The heat from which on they go to [`Lane::Main`]; others stay in their unit's lane.
+    /// Extents of side and dirty units with at least this heat go to [`Lane::Main`], others to [`Lane::Side`]. Extents
+    /// of main units stay in that lane.
     pub main_min: u8,
 }
 
@@ -60,7 +61,7 @@ impl Keep {
 pub struct Leaving {
     /// The unit.
     pub weu: WeuId,
-    /// Its filling.
+    /// The generation of its filling.
     pub generation: Generation,
     keep: Keep,
     shelf: Shelf,
@@ -77,7 +78,7 @@ impl Leaving {
         self.keep.heat_min <= HEAT_MAX || self.has_bands || self.has_pinned
     }
 
-    /// The shelf for a survivor.
+    /// The shelf to which a survivor is copied.
     #[must_use]
     pub fn shelf_of(&self, survivor: &Survivor) -> Shelf {
         let lane = match self.shelf.lane {
@@ -98,7 +99,7 @@ pub struct Survivor {
     heat: u8,
     /// The band of its class.
     band: Band,
-    /// It is copied independent of its heat.
+    /// It is copied independently of its heat.
     pinned: bool,
 }
 
@@ -174,7 +175,8 @@ impl CacheManager {
         let end = self.weus.entry_count(weu).min(usize::from(from) + EVICT_STEP_ENTRIES) as u16;
         for entry in from..end {
             let (heat, band) = (self.weus.heat(weu, entry), self.band(self.weus.class_of(weu, entry)));
-            // What is in a unit of a lower band than its own, as dirty extents are, comes to its own.
+            // An extent in a unit of a lower band than its own, such as a dirty extent, is copied to a unit of its own
+            // band.
             let is_above = leaving.has_bands && band > leaving.shelf.band;
             let is_worth_it = heat >= leaving.keep.heat_min && band >= leaving.shelf.band || is_above;
             if !is_worth_it && !leaving.has_pinned {
@@ -219,7 +221,7 @@ impl CacheManager {
             && self.find(survivor.key) == Some(Reference::Base(weu, entry))
     }
 
-    /// Gives a survivor its place in an open unit, with all its keys; its bytes must be at hand there already. `None`: it was
+    /// Moves a survivor, with all its keys, to an open unit; its bytes must be available there already. `None`: it was
     /// overwritten, trimmed or evicted meanwhile.
     pub fn forward(
         &mut self,

@@ -1,4 +1,4 @@
-//! Why extents are not cached: remembers, within limits, why extents were removed.
+//! The reasons why extents are not cached, within limits: they are kept when extents are removed.
 
 use crate::admission::Lane;
 use crate::file_index::mix;
@@ -30,7 +30,7 @@ impl Gone {
 /// Missed extents of reads, by cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missed {
-    /// The cache never had them, or does not remember them.
+    /// Never cached, or the cause is not remembered.
     pub cold: u64,
     /// Evicted.
     pub evicted: u64,
@@ -151,7 +151,7 @@ impl CacheManager {
         Worth { lane: self.weus.lane(weu), heat: self.weus.heat(weu, entry), class: self.weus.class_of(weu, entry) }
     }
 
-    /// As [`invalidate`](Self::invalidate), where its bytes are not to be believed any more.
+    /// As [`invalidate`](Self::invalidate), for an extent whose bytes must not be trusted any more.
     pub fn disown(&mut self, key: ExtentKey) {
         if self.invalidate(key).is_some() {
             self.note_gone(key, Gone::Invalidated);

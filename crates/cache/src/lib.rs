@@ -1,7 +1,7 @@
-//! Nitro's cache manager: every caching *decision* and nothing else.
+//! Nitro's cache manager: all caching *decisions*, without I/O, clock, threads or data.
 //!
-//! It has no I/O, no clock, no threads, no data bytes: it gets requests, fingerprints and stored sizes, and returns
-//! locations and decisions. Therefore the server and the simulator can run the same code.
+//! Its input are requests, fingerprints and stored sizes; its output are locations and decisions. Therefore the server
+//! and the simulator run the same code.
 #![forbid(unsafe_code)]
 
 pub mod admission;
@@ -44,7 +44,7 @@ pub use stats::Stats;
 pub use thrift::{Budget, Thrift};
 pub use write_back::Superseded;
 
-/// docs/adding-a-policy.md, compiled.
+/// The examples of docs/adding-a-policy.md, which are compiled.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/adding-a-policy.md")]
 struct AddingAPolicy;

@@ -3,12 +3,12 @@
 use crate::weu::layout::SECTOR_BYTES;
 use nitro_units::{Generation, WeuId};
 
-/// The location of a cached extent; valid only while `generation` is its WEU's.
+/// The location of a cached extent; valid only while its WEU has this `generation`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Location {
     /// The write-evict unit.
     pub weu: WeuId,
-    /// The filling of `weu` that holds the extent.
+    /// The generation of the filling of `weu` that holds the extent.
     pub generation: Generation,
     /// The extent's number within the WEU's header.
     pub entry: u16,
@@ -25,7 +25,7 @@ pub struct Location {
 }
 
 impl Location {
-    /// Whether two locations name one stored extent.
+    /// Whether two locations are of the same stored extent.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         (self.weu, self.generation, self.entry) == (other.weu, other.generation, other.entry)

@@ -55,7 +55,8 @@ impl<K: Hash + Eq + Copy, V> LruMap<K, V> {
         self.nodes[*self.index.get(key)? as usize].as_ref().map(|n| &n.value)
     }
 
-    /// Enters or replaces a value, then evicts the least recently used until the budget holds.
+    /// Inserts or replaces a value, then evicts the least recently used ones until the total is within the budget. A
+    /// value larger than the budget is not kept.
     pub fn insert(&mut self, key: K, value: V, bytes: u64) {
         self.remove(&key);
         if bytes > self.bytes_max {
@@ -98,7 +99,7 @@ impl<K: Hash + Eq + Copy, V> LruMap<K, V> {
         Some(node.value)
     }
 
-    /// Removes the keys that `is_gone` holds for; returns their values.
+    /// Removes the keys for which `is_gone` returns true; returns their values.
     pub fn remove_all(&mut self, is_gone: impl Fn(&K) -> bool) -> Vec<V> {
         let gone: Vec<K> = self.index.keys().filter(|key| is_gone(key)).copied().collect();
         gone.iter().filter_map(|key| self.remove(key)).collect()
@@ -116,7 +117,7 @@ impl<K: Hash + Eq + Copy, V> LruMap<K, V> {
         self.index.len()
     }
 
-    /// Whether there are none.
+    /// Whether the map is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()

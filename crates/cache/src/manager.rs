@@ -1,5 +1,5 @@
-//! The cache manager: the upper half of the paper's Figure 2. It gets look-ups, insertions and invalidations and
-//! returns locations; it moves no bytes.
+//! The cache manager: the upper half of the paper's Figure 2. It executes look-ups, insertions and invalidations, and
+//! returns locations; it moves no data.
 
 use crate::admission::{Admission, Admitted, Lane, Shelf};
 use crate::class::ClassRules;
@@ -34,17 +34,17 @@ pub enum Append {
 /// A WEU that was evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Evicted {
-    /// The slot, free now.
+    /// The slot, which is being emptied.
     pub weu: WeuId,
     /// The evicted filling.
     pub generation: Generation,
 }
 
-/// Every caching decision of one cache.
+/// All caching decisions of one cache.
 pub struct CacheManager {
     pub(crate) settings: Settings,
     pub(crate) admission: Box<dyn Admission>,
-    /// By object.
+    /// The policies of destage by object.
     pub(crate) destage: BTreeMap<ObjectId, Box<dyn Destage>>,
     pub(crate) weus: WeuTable,
     pub(crate) files: FileIndex,
@@ -60,7 +60,7 @@ pub struct CacheManager {
     pub(crate) rules: ClassRules,
     pub(crate) pins: Pins,
     pub(crate) followed: Option<Followed>,
-    /// Number of calls for admission, the input of random refusals.
+    /// Number of calls for admission; it determines the random refusals.
     pub(crate) asked: u64,
     /// The version of the last change.
     pub(crate) version: u64,
@@ -148,7 +148,7 @@ impl CacheManager {
                 self.stats.misses += 1;
                 None
             }
-            // The unit is being emptied, which takes the entry out of the index.
+            // The unit is being emptied, and the entry will be removed from the index.
             Some((Reference::Base(..), None)) | None => {
                 self.stats.misses += 1;
                 None
@@ -180,8 +180,7 @@ impl CacheManager {
         self.resolve(self.find(key)?)
     }
 
-    /// Whether the bytes that were read at a location of this generation are those of the location: to be called
-    /// *after* the bytes were read.
+    /// Whether bytes read at a location with this generation are valid; to be called *after* the bytes were read.
     #[must_use]
     pub fn is_current(&self, weu: WeuId, generation: Generation) -> bool {
         self.weus.is_current(weu, generation)
@@ -197,7 +196,7 @@ impl CacheManager {
         let reference = self.find(key)?;
         let location = self.resolve(reference);
         if let Reference::Base(weu, entry) = reference {
-            // What takes its place deserves no less, and was used once more.
+            // The next content of this extent is admitted with the same lane, and with one more use.
             let (lane, heat) = (self.weus.lane(weu), self.weus.heat(weu, entry));
             self.admission.overwritten(key, Admitted { lane, heat: (heat + 1).min(HEAT_MAX), ..Admitted::MAIN });
         }
@@ -246,8 +245,8 @@ impl CacheManager {
         self.stats.inserted_bytes += u64::from(self.settings.extent_bytes);
     }
 
-    /// Enters a fingerprint in the index in RAM, and replaces others if the index is partial. Another writer may have entered the same
-    /// content in the meantime.
+    /// Inserts a fingerprint into the index in RAM; a partial index evicts others. Another writer may have inserted the
+    /// same content meanwhile.
     fn note_fingerprint(&mut self, fingerprint: &Fingerprint, target: Target) {
         let Some(index) = self.fingerprints.as_mut() else { return };
         let len_max = match self.settings.fingerprint_index_percent {
@@ -273,8 +272,8 @@ impl CacheManager {
         self.weus.location(target.weu, target.entry)
     }
 
-    /// Steps 3 to 5 of the insertion for new content: gives an extent its location in the open WEU and enters it in
-    /// both indexes. From then on readers may find it, so its bytes must be available already.
+    /// Steps 3 to 5 of the insertion of new content: assigns a location in the open WEU to an extent and inserts it
+    /// into both indexes. From then on look-ups find it, so its bytes must be available already.
     pub fn append(&mut self, weu: WeuId, key: ExtentKey, fingerprint: Option<&Fingerprint>, stored: Stored) -> Append {
         let Some(location) = self.weus.append(weu, key, stored) else { return Append::Full };
         let extent_bytes = u64::from(self.settings.extent_bytes);
@@ -292,14 +291,14 @@ impl CacheManager {
         Append::At(location)
     }
 
-    /// The version of the last change: in the same step as an append, this is the version of the appended extent. Of
-    /// two entries for one extent, the later version is used.
+    /// The version of the last change: right after an append, the version of the appended extent. Of two entries for
+    /// one extent, the one with the later version is used.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Takes a free slot and raises its generation. `None`: evict first.
+    /// Opens a free slot with its next generation. `None`: a slot must be evicted first.
     pub fn open_weu(&mut self) -> Option<(WeuId, Generation)> {
         self.open_weu_in(Lane::Main.into())
     }
@@ -322,22 +321,22 @@ impl CacheManager {
         }
     }
 
-    /// Gives what is cached of an extent another class: what it is was learned after it was stored. Content that
-    /// several extents share keeps its class; on the SSD the old one stands until it is stored again. Returns whether
-    /// it was changed.
+    /// Changes the class of a cached extent, if its use became known after it was stored. Content shared by several
+    /// extents keeps its class. The header on the SSD keeps the old class until the extent is stored again. Returns
+    /// whether the class changed.
     pub fn reclassify(&mut self, key: ExtentKey, class: ClassId) -> bool {
         let Some(Reference::Base(weu, entry)) = self.find(key) else { return false };
         let is_alone = self.weus.location(weu, entry).is_some() && !self.weus.is_shared(weu, entry);
         is_alone && self.weus.reclassify(weu, entry, class)
     }
 
-    /// Extents that can be hit, by the class that their content was stored for.
+    /// Number of cached extents, by the class for which their content was stored.
     #[must_use]
     pub fn cached_by_class(&self) -> [u64; ClassId::COUNT] {
         self.weus.live_by_class()
     }
 
-    /// As [`open_weu`](Self::open_weu), for dirty content. It is written in parts, in whole blocks of `block_bytes`.
+    /// As [`open_weu`](Self::open_weu), for dirty content, which is written in parts, in whole blocks of `block_bytes`.
     pub fn open_dirty_weu(&mut self, block_bytes: u32) -> Option<(WeuId, Generation)> {
         let opened = self.open_weu_in(Lane::Dirty.into())?;
         self.weus.open_for_dirty(opened.0);
@@ -352,8 +351,8 @@ impl CacheManager {
         self.weus.pinned_count() > 0 || self.weus.is_any_coming_free() || self.is_restoring()
     }
 
-    /// Leaves the rest of a block of an open WEU unused, so that the next extent begins a new one: bytes that are
-    /// written before the WEU is full are then never written again.
+    /// Leaves the rest of the current block of an open WEU unused, so that the next extent begins a new block. Bytes
+    /// that are written before the WEU is full are thus not written again.
     pub fn align_open(&mut self, weu: WeuId, block_bytes: u32) {
         self.weus.align_open(weu, block_bytes);
     }
@@ -390,7 +389,7 @@ impl CacheManager {
         }
     }
 
-    /// RAM of all indexes in bytes. Walks them: not for the hot path.
+    /// RAM of all indexes in bytes. It walks over them, so it is too slow for each request.
     #[must_use]
     pub fn index_ram_bytes(&self) -> usize {
         let fingerprints = self.fingerprints.as_ref().map_or(0, FingerprintIndex::ram_bytes);
@@ -421,7 +420,7 @@ impl CacheManager {
         }
     }
 
-    /// Points a key to an entry of a current WEU: as base entry if the header names the key, otherwise as dup.
+    /// Points a key to an entry of a current WEU: as base entry if the header has the key, otherwise as dup.
     pub(crate) fn point(&mut self, key: ExtentKey, weu: WeuId, entry: u16) {
         let base = self.weus.key(weu, entry) == Some(key);
         if let Some(old) = self.find(key) {
@@ -488,7 +487,7 @@ impl CacheManager {
     }
 }
 
-/// Whether a fingerprint's target is still the filling that it was entered for.
+/// Whether the WEU of a fingerprint's target still has the filling for which it was inserted.
 pub(crate) fn target_is_current(weus: &WeuTable, target: Target) -> bool {
     let generation = weus.generation(target.weu);
     Target::new(target.weu, target.entry, generation) == target && weus.is_current(target.weu, generation)

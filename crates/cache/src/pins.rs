@@ -1,9 +1,9 @@
-//! Pins: extents that are cached independent of the policies, and that are copied forward before their units are
-//! evicted (Differentiated Storage Services, SOSP 2011, §3.2: data that an administrator knows to be hot).
+//! Pins: extents that are cached independently of the policies, and are copied forward before their units are evicted
+//! (Differentiated Storage Services, SOSP 2011, §3.2: data that an administrator knows to be hot).
 //!
-//! A pinned extent always has its own content, even if it is a duplicate: only keys that a unit's header names are
-//! copied forward, and another extent could overwrite its key. A unit that holds mostly pinned extents is evicted only
-//! if there is no other candidate.
+//! A pinned extent always has its own content, even if it is a duplicate: only keys in a unit's header are copied
+//! forward, and the extent with that key could be overwritten. A unit with mostly pinned extents is evicted only if
+//! there is no other candidate.
 
 use crate::class::{ClassError, RESERVED_PERCENT_MAX};
 use crate::file_index::Reference;
@@ -12,9 +12,9 @@ use nitro_units::{ExtentIndex, ExtentKey, ObjectId, WeuId};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Ranges of one volume that may be pinned at once.
+/// Maximum number of pinned ranges of a volume.
 pub const PINS_PER_VOLUME: usize = 16;
-/// Maximum number of extents that one call may pin or unpin, since it looks each of them up.
+/// Maximum number of extents that one call may pin or unpin, because it looks each of them up.
 pub const PIN_STEP_EXTENTS: u64 = 64;
 
 /// Pinned ranges of extent numbers, in order and not adjacent.
@@ -24,13 +24,13 @@ pub type PinRanges = Vec<Range<u64>>;
 #[derive(Debug, Default)]
 pub(crate) struct Pins {
     by_object: BTreeMap<ObjectId, PinRanges>,
-    /// Extents of all ranges.
+    /// Total number of extents in the ranges.
     extents: u64,
-    /// Pinned extents that are cached.
+    /// Number of pinned extents that are cached.
     cached: u64,
 }
 
-/// Ranges with `changed` added or removed.
+/// The ranges with `changed` added if `pinned`, otherwise removed.
 #[must_use]
 pub fn with_range(ranges: &[Range<u64>], changed: &Range<u64>, pinned: bool) -> PinRanges {
     if changed.start >= changed.end {
@@ -99,7 +99,7 @@ impl CacheManager {
         self.pins.by_object.get(&object).map_or(&[], Vec::as_slice)
     }
 
-    /// Extents that are pinned, and how many of them are cached.
+    /// Number of pinned extents, and how many of them are cached.
     #[must_use]
     pub fn pinned_extents(&self) -> (u64, u64) {
         (self.pins.extents, self.pins.cached)
@@ -125,11 +125,10 @@ impl CacheManager {
         self.settings.classes.check_with_pins(&settings, dirty_percent, extents)
     }
 
-    /// Pins some extents of an object, or unpins them; at most [`PIN_STEP_EXTENTS`], so that the manager is not locked
-    /// for long.
+    /// Pins or unpins at most [`PIN_STEP_EXTENTS`] extents of an object, so that the manager is not locked for long.
     ///
     /// # Panics
-    /// If there are more.
+    /// The range has more extents.
     pub fn set_pinned(&mut self, object: ObjectId, extents: &Range<u64>, pinned: bool) {
         assert!(extents.end.saturating_sub(extents.start) <= PIN_STEP_EXTENTS, "{extents:?}");
         for index in extents.clone() {
@@ -155,7 +154,7 @@ impl CacheManager {
         self.pins.set(object, PinRanges::new());
     }
 
-    /// Notes that a key became, or is not any more, the base key of a unit's entry.
+    /// Notes that a key became the base key of a unit's entry, or is not any more.
     #[inline]
     pub(crate) fn note_base(&mut self, key: ExtentKey, weu: WeuId, is_more: bool) {
         if self.pins.has(key) {
@@ -183,7 +182,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
-        /// Ranges are those of a plain set, in order, and none touches another.
+        /// The ranges equal a plain set, are in order, and are not adjacent.
         #[test]
         fn ranges_are_a_set(operations in prop::collection::vec((0u64..200, 0u64..40, any::<bool>()), 0..60)) {
             let (mut ranges, mut model) = (PinRanges::new(), BTreeSet::new());

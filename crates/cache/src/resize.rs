@@ -4,26 +4,26 @@ use crate::manager::{CacheManager, Evicted};
 use crate::weu::SlotState;
 
 impl CacheManager {
-    /// Adds slots, or reactivates those that a shrink removed, so that there are `count`.
+    /// Adds slots, and reactivates those that a shrink removed, so that there are `count`.
     pub fn grow(&mut self, count: u32) {
         self.weus.grow(count);
         self.set_classes(self.settings.classes);
     }
 
-    /// Opens no slot from number `limit` on any more.
+    /// From now on, slots from number `limit` on are not opened.
     pub fn begin_shrink(&mut self, limit: u32) {
         self.weus.begin_shrink(limit);
         self.set_classes(self.settings.classes);
     }
 
-    /// Begins to evict a WEU from number `limit` on permanently; `None` where none can be evicted now. To be followed
-    /// by [`evict_step`](Self::evict_step)s.
+    /// Begins to evict a WEU from number `limit` on permanently; `None`: none is evictable now. To be followed by
+    /// [`evict_step`](Self::evict_step)s.
     pub fn begin_eviction_beyond(&mut self, limit: u32) -> Option<Evicted> {
         let weu = self.weus.evictable_beyond(limit)?;
         Some(self.begin_eviction_of(weu, SlotState::Retired))
     }
 
-    /// Slots from number `limit` on that are not removed yet.
+    /// Number of slots from number `limit` on that are not removed yet.
     #[must_use]
     pub fn occupied_beyond(&self, limit: u32) -> usize {
         self.weus.occupied_beyond(limit)

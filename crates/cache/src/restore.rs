@@ -2,10 +2,10 @@
 //! clean ones (paper §3, "System restart").
 //!
 //! Every base entry and every change has a *version*; the latest of several entries for one extent is used. If an entry
-//! of a live WEU is not in the file index, the journal must have a record that it is void, since after the next restart
-//! only the journal shows this. Entries that become void are noted here: as runs of neighbours, for
+//! of a live WEU is not in the file index, the journal must have a record that it is void, because after the next
+//! restart only the journal shows this. Entries that become void are noted here: as runs of adjacent extents, for
 //! [`CacheManager::take_forgotten`]; while WEUs are read at a restart, by WEU, for [`CacheManager::take_untold`], so
-//! that an unlimited number of entries fits into the journal's snapshot.
+//! that the journal's snapshot has room for them, however many they are.
 
 use crate::class::Band;
 use crate::dirty::Held;
@@ -19,7 +19,7 @@ use std::collections::{BTreeSet, HashSet};
 /// Maximum length of a run of dropped extents: a restart keeps each of them in RAM.
 pub const FORGOTTEN_RUN_MAX: u32 = 1 << 10;
 
-/// Neighbouring extents that were dropped one after the other, without other changes in between.
+/// Adjacent extents that were dropped in ascending order, without other changes in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forgotten {
     /// The first of them.
@@ -54,9 +54,9 @@ pub(crate) struct Restore {
     journaled: bool,
     /// Base entries forgotten since they were last taken.
     forgotten: Vec<Forgotten>,
-    /// WEUs with entries that became void as they were read.
+    /// WEUs with entries that were void when they were read.
     untold: BTreeSet<WeuId>,
-    /// Extents changed since the start, as long as not all WEUs have been read.
+    /// Extents changed since the start; `None`: all WEUs have been read.
     changed: Option<HashSet<ExtentKey>>,
 }
 
@@ -84,9 +84,9 @@ pub struct RestoredEntry {
 /// The result of restoring a WEU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Restored {
-    /// Entries that are in the file index now.
+    /// Number of entries that are in the file index now.
     pub live: u64,
-    /// Entries that are not.
+    /// Number of other entries.
     pub void: u64,
 }
 
@@ -107,13 +107,14 @@ impl CacheManager {
         std::mem::take(&mut self.restore.untold).into_iter().collect()
     }
 
-    /// How many [`take_untold`](Self::take_untold) would give.
+    /// The number of WEUs that [`take_untold`](Self::take_untold) would return.
     #[must_use]
     pub fn untold_count(&self) -> usize {
         self.restore.untold.len()
     }
 
-    /// How many runs [`take_forgotten`](Self::take_forgotten) would give. A call for a single extent adds one at most.
+    /// The number of runs that [`take_forgotten`](Self::take_forgotten) would return. A call for a single extent adds
+    /// at most one.
     #[must_use]
     pub fn forgotten_count(&self) -> usize {
         self.restore.forgotten.len()
@@ -155,7 +156,7 @@ impl CacheManager {
         let extents = entries.iter().map(|e| (e.key, e.position, e.stored));
         let mut of_bands = [0; Band::COUNT];
         entries.iter().for_each(|entry| of_bands[self.band(entry.class).index()] += 1);
-        // A unit was filled with extents of one band, or with dirty ones of all.
+        // A unit has extents of one band, or dirty extents of any band.
         let band = Band::ALL.into_iter().max_by_key(|band| of_bands[band.index()]).unwrap_or_default();
         self.weus.restore(weu, generation, band, extents);
         self.weus.restore_classes(weu, entries.iter().map(|entry| entry.class));
@@ -204,7 +205,8 @@ impl CacheManager {
         true
     }
 
-    /// Reports that an extent's newest content is dirty: entry `target` of a restored WEU, or lost (`None`).
+    /// Reports that the newest content of an extent is dirty: entry `target` of a restored WEU; `None`: it is lost.
+    /// `now` in seconds.
     pub fn restore_dirty(&mut self, key: ExtentKey, version: u64, target: Option<(WeuId, u16)>, now: u32) {
         let target = target.filter(|(weu, entry)| self.weus.location(*weu, *entry).is_some());
         if let Some((weu, entry)) = target {
@@ -242,8 +244,7 @@ impl CacheManager {
         self.dirty.insert(key, Held::new(version, target, now));
     }
 
-    /// Which base entries of a WEU are void, as a bitmap (bit 0 of byte 0 is entry 0), for entries `from` on, at most
-    /// `count`; `None` past the last.
+    /// Whether each base entry of a WEU is void, for at most `count` entries from `from` on; `None`: there are no more.
     #[must_use]
     pub fn void_entries(&self, weu: WeuId, from: u16, count: u16) -> Option<Vec<bool>> {
         let len = self.weus.entry_count(weu);
@@ -256,7 +257,8 @@ impl CacheManager {
         Some((from..end).map(is_void).collect())
     }
 
-    /// The fillings of a slot for the journal: all fillings up to the first are evicted; the second, if any, is live.
+    /// The fillings of a slot for the journal: all fillings up to the first generation are evicted; the second, if any,
+    /// is live.
     #[must_use]
     pub fn filling(&self, weu: WeuId) -> (Generation, Option<Generation>) {
         self.weus.filling(weu)

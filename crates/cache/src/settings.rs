@@ -1,4 +1,4 @@
-//! The cache's settings, each declared once with its bounds, default and meaning.
+//! The settings of the cache; each is declared once, with its bounds, default and meaning.
 
 use crate::admission::{AdmissionKind, SecondMiss};
 use crate::class::{Allocation, Classes};
@@ -11,7 +11,7 @@ use crate::weu::layout::ENTRIES_MAX;
 use nitro_units::WeuId;
 use std::fmt;
 
-/// Reads and writes a choice by its name.
+/// Implements display, parsing and serialisation of an enum by the names of its variants.
 macro_rules! by_name {
     ($kind:ty, $what:literal) => {
         impl std::fmt::Display for $kind {
@@ -101,7 +101,7 @@ pub const FINGERPRINT_INDEX_RATIO: Setting = Setting {
 /// RAM of a unit with classified entries in the table of write-evict units, in addition to one byte for each entry.
 const WEU_CLASSES_BYTES: u64 = 192;
 
-/// Fewest write-evict units of a cache: some fill, some are free ahead of need, some hold data.
+/// Minimum number of write-evict units of a cache: some are being filled, some are free in reserve, some hold data.
 pub const WEU_COUNT_MIN: u64 = 8;
 
 impl Setting {
@@ -233,13 +233,13 @@ impl Settings {
         Ok(())
     }
 
-    /// How many WEU slots fit.
+    /// Number of WEU slots.
     #[must_use]
     pub fn weu_count(&self) -> u32 {
         (self.cache_bytes / u64::from(self.weu_bytes)) as u32
     }
 
-    /// Slots kept free ahead of need.
+    /// Number of slots that are kept free in reserve.
     #[must_use]
     pub fn free_reserve(&self) -> u32 {
         (self.weu_count() / 256).clamp(2, 8)
@@ -269,7 +269,7 @@ impl Settings {
         u32::try_from(self.extents_raw() * 8).unwrap_or(u32::MAX - 1)
     }
 
-    /// The maximum RAM in bytes that policies take with so many dirty extents, and classes where all is classified.
+    /// The maximum RAM of the policies in bytes, with `dirty` dirty extents and if all extents are classified.
     #[must_use]
     pub fn policy_ram_bytes(&self, dirty: u64) -> u64 {
         let classes = u64::from(self.weu_count()) * (u64::from(self.weu_entries_max()) + WEU_CLASSES_BYTES);
@@ -285,11 +285,11 @@ impl Settings {
         followed + admission + self.destage.ram_bytes_max(dirty) + eviction + classes + departed + seen
     }
 
-    /// RAM in bytes that the indexes take with `unique` extents and `dups` further keys, at the larger end.
+    /// RAM of the indexes in bytes with `unique` extents and `dups` further keys; an upper estimate.
     #[must_use]
     pub fn index_ram_bytes(&self, unique: u64, dups: u64) -> u64 {
         let fingerprint = if self.dedup { 27 * u64::from(self.fingerprint_index_percent) / 100 } else { 0 };
-        // Heat and whether a dup refers to it: three bits an entry.
+        // Three bits an entry: its heat, and whether a dup refers to it.
         let entry = 21 * 8 + 3;
         unique * entry / 8 + unique * fingerprint + dups * 25 + u64::from(self.weu_count()) * 256 + (64 << 10)
     }

@@ -1,4 +1,4 @@
-//! The manager's counters. Names, units and meanings are defined only here.
+//! The manager's counters. Their names, units and meanings are defined only here.
 
 use serde::Serialize;
 
@@ -21,9 +21,9 @@ pub struct Stats {
     pub unique_bytes: u64,
     /// Payload bytes of extents that were not duplicates, after compression.
     pub stored_bytes: u64,
-    /// Contents that the policy of admission refused.
+    /// Contents that were refused: by the policy of admission, by their class, or because of the write budget.
     pub rejections: u64,
-    /// Rejected contents that were refused because of the write budget.
+    /// The number among them that were refused because of the write budget.
     pub spared: u64,
     /// Entries removed because their extent was overwritten or trimmed.
     pub invalidations: u64,
@@ -39,7 +39,7 @@ pub struct Stats {
     pub dups_cleaned: u64,
     /// Stale dup entries found when a client touched them.
     pub dups_stale_touched: u64,
-    /// Dup entries displaced because their number reached its bound.
+    /// Dup entries removed because their number had reached its bound.
     pub dups_displaced: u64,
     /// Fingerprints evicted from a partial index.
     pub fingerprints_evicted: u64,
@@ -49,7 +49,7 @@ pub struct Stats {
     pub cached_extents: u64,
     /// Gauge: dup entries in the file index.
     pub dup_entries: u64,
-    /// Gauge: base entries in WEUs, those overwritten since included.
+    /// Gauge: base entries in WEUs, including overwritten ones.
     pub base_entries: u64,
     /// Gauge: fingerprints in the index.
     pub fingerprints: u64,

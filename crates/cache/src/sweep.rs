@@ -1,21 +1,21 @@
 //! The background cleaner: removes dup entries and fingerprints whose WEU has been evicted or refilled (paper §3,
 //! "Cleaning the file index"), in bounded steps.
 //!
-//! Every eviction adds a share of a whole pass to the cleaner's work, such that a pass ends within an eighth of a
-//! turnover of the cache: stale entries never take more than about that share of the indexes.
+//! Each eviction adds a share of a pass to the cleaner's work, so that a pass ends within an eighth of a turnover of
+//! the cache: stale entries take at most about that share of the indexes.
 
 use crate::file_index::Reference;
 use crate::fingerprint_index::GENERATION_LAP;
 use crate::gone::Gone;
 use crate::manager::{CacheManager, target_is_current};
 
-/// Dups examined in one step.
+/// Number of dups examined in one step.
 const DUPS_PER_STEP: u32 = 512;
 
 /// The progress of the cleaner.
 #[derive(Debug)]
 pub(crate) struct Sweep {
-    /// Steps owed.
+    /// Number of steps that are due.
     debt: u64,
     /// The next step of the pass: first the shards of the fingerprint index, then the dups.
     at: u64,
@@ -46,7 +46,7 @@ impl CacheManager {
         shards + u64::from(self.dups.capacity().div_ceil(DUPS_PER_STEP))
     }
 
-    /// Does one bounded step of cleaning if any is owed; says whether more is.
+    /// Executes one bounded step of cleaning, if any is due; returns whether more are.
     pub fn clean_step(&mut self) -> bool {
         if self.sweep.debt == 0 {
             return false;
@@ -90,8 +90,9 @@ impl CacheManager {
         }
     }
 
-    /// Generations in fingerprint slots wrap around. Before a slot's generation begins a new lap, a whole pass must
-    /// have run since the last lap began. This is nearly always the case; otherwise the pass is run here.
+    /// Fingerprint slots have generations modulo [`GENERATION_LAP`]. Before a slot's generation begins half a lap, a
+    /// whole pass must have been run since it began the last one. This is nearly always the case; if not, the pass is
+    /// run here.
     pub(crate) fn finish_lap(&mut self) {
         let Some((weu, next, lap_sweep)) = self.weus.next_free() else { return };
         if next.0 % (GENERATION_LAP / 2) != 0 {

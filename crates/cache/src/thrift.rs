@@ -1,4 +1,4 @@
-//! A write budget: the bytes that may be written to the SSD, and how the cache keeps to it.
+//! A write budget: it limits the bytes written to the SSD and determines how the cache complies with the limit.
 //!
 //! Writes are reduced first where this costs the fewest hits: new content that was not used again while it waited in
 //! RAM (Kangaroo, SOSP'21, §4.2: admission before the flash), then copying forward, and then other content at random.
@@ -63,7 +63,7 @@ impl Thrift {
         }
     }
 
-    /// Whether content is refused; `draw` is random.
+    /// Whether content is refused; `draw` is a random number.
     pub(crate) const fn refuses(self, is_new: bool, draw: u64) -> bool {
         (draw % WHOLE as u64) < if is_new { self.new_refused } else { self.known_refused } as u64
     }
@@ -103,7 +103,7 @@ impl Budget {
         self.openness
     }
 
-    /// Bytes that may be written in addition; negative: the budget is exceeded by so many bytes.
+    /// Bytes that may be written in addition; negative: the budget is exceeded.
     #[must_use]
     pub const fn saved_bytes(&self) -> f64 {
         self.saved
@@ -130,7 +130,7 @@ mod tests {
         assert!(!Thrift::NONE.refuses(true, 0));
     }
 
-    /// Demand that falls with openness, as it may: in the end what is written is the budget.
+    /// The demand falls with openness; in the end the bytes written equal the budget.
     #[test]
     fn what_is_written_comes_down_to_the_budget_and_back() {
         let mut budget = Budget::new(100_000, 100_000);
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(budget.thrift(), Thrift::NONE, "what is little is not held up");
     }
 
-    /// What has to be written is beyond the budget's power; it never takes more than a bound from later.
+    /// The budget cannot limit writes that are mandatory; their debt is bounded.
     #[test]
     fn debts_have_a_bound() {
         let mut budget = Budget::new(1000, 1000);

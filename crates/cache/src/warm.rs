@@ -1,5 +1,5 @@
-//! Prefetching into the processor's caches. A look-up is a chain of memory reads that wait for one another; the chains
-//! of different extents do not. A caller that knows several extents beforehand can make their chains overlap.
+//! Prefetching into the processor's caches. A look-up is a chain of dependent memory reads; the chains of different
+//! extents are independent. If a caller knows several extents in advance, their chains can overlap.
 
 use crate::file_index::Reference;
 use crate::manager::CacheManager;
@@ -11,7 +11,7 @@ pub(crate) const TOGETHER: usize = 16;
 
 impl CacheManager {
     /// Prefetches the memory for look-ups of up to 16 extents; for extents that are probably not cached, and for
-    /// `written` ones, also the memory for look-ups of their contents. Changes and counts nothing.
+    /// `written` ones, also the memory for look-ups of their fingerprints. Changes and counts nothing.
     pub fn warm<'a>(&self, extents: impl Iterator<Item = (ExtentKey, &'a Fingerprint, bool)> + Clone) {
         let sum = extents.clone().take(TOGETHER).fold(0, |sum, (key, ..)| sum ^ self.files.touch(key));
         black_box(sum);

@@ -1,5 +1,5 @@
-//! Write-back: enters dirty extents, finds those to destage, and releases destaged ones. A WEU is *pinned* and cannot
-//! be evicted while it holds dirty content, or content that the journal still names.
+//! Write-back: inserts dirty extents, finds those to destage, and releases destaged ones. A WEU is *pinned*, and not
+//! evicted, while it holds dirty content or content that the journal still names.
 
 use crate::dirty::{DirtyExtent, Held};
 use crate::location::Location;
@@ -71,10 +71,10 @@ impl CacheManager {
         let mut held = Held::new(self.version, Some((weu, entry)), now);
         let old = self.dirty.get(key);
         if let Some(old) = old.filter(|old| !old.cleaning) {
-            // Else an extent that is written to again and again would never be old enough to be destaged.
+            // Otherwise an extent that is overwritten repeatedly would never reach the age for destage.
             held.since = old.since;
         }
-        // A policy may have dropped what could not be read.
+        // A policy may have dropped an unreadable extent.
         if old.is_none_or(|old| old.since != held.since || !old.is_readable()) {
             self.note_dirtied(key, held.since);
         }
@@ -83,13 +83,13 @@ impl CacheManager {
         }
     }
 
-    /// Keeps a WEU from being evicted, for an object's content.
+    /// Pins a WEU, because it holds content of an object.
     pub(crate) fn pin(&mut self, object: ObjectId, weu: WeuId) {
         self.weus.pin(weu);
         self.dirty.pin(object, weu);
     }
 
-    /// Takes a pin back.
+    /// Removes a pin.
     pub(crate) fn unpin(&mut self, object: ObjectId, weu: WeuId) {
         self.weus.unpin(weu);
         self.dirty.unpin(object, weu);
@@ -166,16 +166,16 @@ impl CacheManager {
         self.dirty.objects().collect()
     }
 
-    /// Dirty extents of an object from `from` on, in order, at most `count`, of those looked at that became dirty at
-    /// `before` (seconds) or earlier.
+    /// Up to `count` dirty extents of an object from `from` on, in order of offset, that became dirty at second
+    /// `before` or earlier.
     #[must_use]
     pub fn dirty_from(&self, object: ObjectId, from: ExtentIndex, before: u32, count: usize) -> Vec<DirtyExtent> {
         let old_enough = self.dirty.from(object, from).filter(|(_, held)| held.since <= before);
         old_enough.take(count).map(|(key, held)| self.dirty_extent(key, held)).collect()
     }
 
-    /// When the oldest of an object's dirty extents became dirty (seconds), of `count` from `from` on, and where the next ones begin;
-    /// `None`: there are no further ones.
+    /// Among `count` dirty extents of an object from `from` on: the second at which the oldest one became dirty; and
+    /// the extent at which to continue. `None`: there are no such extents.
     #[must_use]
     pub fn oldest_dirty(
         &self,
@@ -200,8 +200,8 @@ impl CacheManager {
         self.dirty.set_stuck(object, stuck);
     }
 
-    /// Whether destage can make room: whether there is a dirty extent that can be read, as far as known, and whose
-    /// origin accepts it.
+    /// Whether destage can make room: there is a dirty extent that is not known to be unreadable and whose origin
+    /// accepts writes.
     #[must_use]
     pub fn has_destageable(&self) -> bool {
         self.dirty.moving().any(|object| self.dirty.from(object, ExtentIndex(0)).any(|(_, held)| held.is_readable()))
@@ -225,7 +225,7 @@ impl CacheManager {
         match self.dirty.get_mut(key) {
             None => return false,
             Some(held) if held.version != version => {
-                // The origin has what was written before that version was read.
+                // The origin has the older version: the extent is dirty only since its last write.
                 if held.version > version && held.since != held.written {
                     held.since = held.written;
                     let since = held.since;

@@ -1,4 +1,4 @@
-//! `nitro class`: what classes of I/O deserve, in a running server.
+//! `nitro class`: the policies of classes of I/O in a running server.
 
 use crate::args::{ClassCommand, OutputArgs};
 use crate::volume::print;
@@ -19,8 +19,8 @@ pub(crate) fn run(command: &ClassCommand) -> Result<(), Error> {
         }
         ClassCommand::Set { class, change, cache, control, output } => {
             if *change == Change::default() {
-                return Err(Error::new(format_args!("class {class}"), "nothing is to be changed")
-                    .or("say what, such as --priority high; see nitro class set --help"));
+                return Err(Error::new(format_args!("class {class}"), "no change is given")
+                    .or("give one, such as --priority high; see nitro class set --help"));
             }
             let command = Command::ClassSet { cache: cache.clone(), class: class.clone(), change: change.clone() };
             print(&Client::connect(control.path())?.execute(command)?, *output)
@@ -34,7 +34,7 @@ pub(crate) fn run(command: &ClassCommand) -> Result<(), Error> {
     }
 }
 
-/// One class of a list.
+/// An entry of the list.
 #[derive(Debug, Serialize)]
 struct Listed<'a> {
     cache: &'a str,
@@ -71,7 +71,7 @@ fn list(status: &Status, cache: Option<&str>, output: OutputArgs) -> Result<(), 
         ]);
     }
     if all.is_empty() && !is_csv {
-        return output::print("All classes deserve the same, and nothing is classified.\n").map(|_| ());
+        return output::print("All classes have the same policy, and no data are classified.\n").map(|_| ());
     }
     output::print(&if is_csv { table.csv(true) } else { table.aligned() }).map(|_| ())
 }

@@ -8,7 +8,7 @@ use nitro_console::size::Size;
 use nitro_server::control::client::Client;
 use nitro_server::control::protocol::{Explanation, Stored};
 
-/// Prints what a running server's cache knows of one place of a volume.
+/// Prints what the cache of a running server knows about one offset of a volume.
 pub(crate) fn run(args: &ExplainArgs) -> Result<(), Error> {
     let explained = Client::connect(args.control.path())?.explain(&args.volume, args.offset.0)?;
     let text = match args.output.format {
@@ -33,15 +33,15 @@ fn render(explained: &Explanation) -> String {
         (false, None) => "from the origin",
     };
     lines.push(("is read", read.to_owned()));
-    lines.push(("is dirty", if *dirty { "yes: the origin has not got it yet" } else { "no" }.to_owned()));
+    lines.push(("is dirty", if *dirty { "yes: it is not in the origin yet" } else { "no" }.to_owned()));
     if *in_ram {
         lines.push(("RAM cache", "has it".to_owned()));
     }
     if explained.pinned {
-        lines.push(("pinned", "it stays in the cache once it is there".to_owned()));
+        lines.push(("pinned", "it stays in the cache once it is cached".to_owned()));
     }
     if *pending {
-        lines.push(("insertion", "it is on its way into the cache".to_owned()));
+        lines.push(("insertion", "it is being inserted into the cache".to_owned()));
     }
     lines.push(("SSD", explained.stored.as_ref().map_or_else(|| absent(explained), stored)));
     block(&format!("volume {volume}"), &lines)
@@ -49,7 +49,7 @@ fn render(explained: &Explanation) -> String {
 
 fn stored(at: &Stored) -> String {
     let what = match at.read_bytes {
-        0 => "all zero, nothing to be read".to_owned(),
+        0 => "all zeroes, nothing to be read".to_owned(),
         bytes => format!("{} to be read", Size(bytes)),
     };
     let way = if at.on_its_way { ", which is being filled or written" } else { "" };
@@ -60,14 +60,14 @@ fn stored(at: &Stored) -> String {
 fn absent(explained: &Explanation) -> String {
     let why = match explained.gone.as_deref() {
         Some("evicted") => "it was evicted",
-        Some("overwritten") => "it was overwritten or trimmed, and what took its place is not cached",
+        Some("overwritten") => "it was overwritten or trimmed, and its new content is not cached",
         Some("refused") => "the policy of admission refused it",
-        Some("dropped") => "there was no room on the way to the SSD when it came",
-        Some("invalidated") => "it was forgotten: others changed the volume, or its bytes could not be read",
+        Some("dropped") => "the queue for the SSD was full",
+        Some("invalidated") => "it was invalidated: another program changed the origin, or its bytes could not be read",
         Some(other) => other,
-        None => "it was not cached lately",
+        None => "it was not cached recently",
     };
-    format!("has it not: {why}")
+    format!("does not have it: {why}")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Manual pages and shell completions, made of the command line's own description.
+//! Manual pages and shell completions, generated from the description of the command line.
 
 use crate::args::command;
 use crate::configure;
@@ -8,7 +8,7 @@ use nitro_console::output;
 use std::fs;
 use std::path::Path;
 
-/// Writes `nitro.1`, a page for each command, `nitro.toml.5` and the same in Markdown into `folder`.
+/// Writes `nitro.1`, a page for each command, `nitro.toml.5` and `CONFIGURATION.md` into `folder`.
 pub(crate) fn man(folder: &Path) -> Result<(), Error> {
     let fail = |e| Error::new(folder.display(), e).or("name a directory that can be written to");
     fs::create_dir_all(folder).map_err(fail)?;

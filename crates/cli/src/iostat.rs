@@ -1,4 +1,4 @@
-//! `nitro iostat`: what each volume does, a second at a time.
+//! `nitro iostat`: the I/O of each volume, interval by interval.
 
 use crate::args::IostatArgs;
 use nitro_console::error::Error;
@@ -10,9 +10,9 @@ use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::Duration;
 
-/// Rows of a screen whose height is not known, and columns of one whose width is not.
+/// Default number of columns and rows, if the size of the terminal is not known.
 const SCREEN: (u16, u16) = (80, 24);
-/// Prints rates: over the server's life, or over each interval.
+/// Prints rates: since the start of the server, or over each interval.
 pub(crate) fn run(args: &IostatArgs) -> Result<(), Error> {
     let mut client = Client::connect(args.control.path())?;
     let mut before = Status::default();
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &IostatArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Columns and rows of the terminal; else what `COLUMNS` and `LINES` say.
+/// Columns and rows of the terminal; without a terminal, `COLUMNS` and `LINES` of the environment.
 fn screen() -> (u16, u16) {
     if io::stdout().is_terminal()
         && let Ok((columns, rows)) = ratatui::crossterm::terminal::size()
@@ -49,8 +49,8 @@ fn screen() -> (u16, u16) {
     (given("COLUMNS", SCREEN.0), given("LINES", SCREEN.1))
 }
 
-/// A column: its name in CSV and JSON, its head in tables, which columns are left out before it if there is no room for
-/// all (the largest number first), and its cell.
+/// A column: its name in CSV and JSON, its header in tables, its rank, and its cell. If there is no room for all
+/// columns, those with the highest ranks are left out first.
 type Column = (&'static str, &'static str, u8, fn(&Row) -> Cell);
 
 enum Cell {
@@ -82,7 +82,7 @@ const COLUMNS: [Column; 19] = [
     ("dirty_mb", "dirty_MB", 4, |r| Cell::Number(r.dirty_mb)),
     ("destage_mb_per_second", "dest_MB/s", 6, |r| Cell::Number(r.destage_mb_per_second)),
 ];
-/// Widths of the first column and of the others.
+/// Width of the first column, and its maximum; width of the others.
 const NAME_WIDTH: usize = 10;
 const NAME_WIDTH_MAX: usize = 24;
 const WIDTH: usize = 8;
@@ -98,12 +98,12 @@ impl Cell {
     }
 }
 
-/// What is printed on.
+/// The state of the output.
 struct Paper {
     format: Format,
-    /// All columns, however wide that is.
+    /// Print all columns, also if they are wider than the terminal.
     all: bool,
-    /// Lines since the last head; `None`: there was none.
+    /// Lines since the last header; `None`: no header was printed yet.
     printed: Option<usize>,
 }
 
@@ -129,7 +129,7 @@ impl Paper {
         let sum = (rows.len() > 1).then_some(total);
         let lines = rows.len() + usize::from(sum.is_some());
         let mut out = String::new();
-        // One line of the screen is the next prompt's.
+        // One line of the screen is left for the next prompt.
         let is_full = |printed: usize| printed + lines + 1 > usize::from(height).saturating_sub(1);
         if self.printed.is_none_or(is_full) {
             out += &line(&columns, name, |(_, head, ..)| (*head).to_owned());
@@ -143,12 +143,12 @@ impl Paper {
     }
 }
 
-/// The columns that there is room for, in their order.
+/// The columns that fit, in their order.
 fn fitting(width: usize, name: usize) -> Vec<Column> {
     let mut columns = COLUMNS.to_vec();
     let taken = |columns: &[Column]| name + columns.iter().skip(1).map(|column| 1 + width_of(column)).sum::<usize>();
     while columns.len() > 1 && taken(&columns) > width {
-        // The last of those that matter least.
+        // The last one of the highest rank.
         let Some(least) = (0..columns.len()).max_by_key(|at| columns[*at].2) else { break };
         columns.remove(least);
     }

@@ -1,8 +1,9 @@
-//! The `nitro` command: serves volumes through a cache, and tells of it.
+//! The `nitro` command: serves volumes through a cache, controls the server, and analyses and simulates caches.
 //!
-//! A library so that its pure parts, [`Config::parse`] above all, can be tested and fuzzed; the program is [`main`].
+//! It is a library so that its pure parts, above all [`Config::parse`], can be tested and fuzzed; the program is
+//! [`main`].
 #![forbid(unsafe_code)]
-// The futures of a request reach from a connection down into a store.
+// The futures of a request are nested deeply, from a connection down to a store.
 #![recursion_limit = "256"]
 
 mod args;
@@ -34,7 +35,7 @@ use nitro_server::serve;
 use args::{Cli, Command};
 use std::process::ExitCode;
 
-/// Runs the command line. Exit codes: 0 done, 1 failed, 2 used wrongly.
+/// Runs the command line. Exit codes: 0: success; 1: failure; 2: usage error.
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = Cli::given();
@@ -47,7 +48,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(ended.unwrap_or(1))
 }
 
-/// Runs a command; returns the exit code where it is not the command's failure.
+/// Runs a command. Returns its exit code, which may be other than 0 although the command itself did not fail.
 fn run(cli: &Cli) -> Result<u8, Error> {
     match &cli.command {
         Command::Serve(args) => return serve::run(args.config()?, args.source()?, args.command()),

@@ -9,7 +9,7 @@ use nitro_server::control::client::Client;
 use nitro_server::control::protocol::{Command, Pin};
 use serde::Serialize;
 
-/// Pins bytes of a volume, or unpins them.
+/// Pins a range of a volume, or unpins it.
 pub(crate) fn pin(args: &PinArgs, pinned: bool) -> Result<(), Error> {
     let PinArgs { volume, offset, length, control, output } = args;
     let (volume, offset, length) = (volume.clone(), offset.map_or(0, |size| size.0), length.map(|size| size.0));
@@ -20,7 +20,7 @@ pub(crate) fn pin(args: &PinArgs, pinned: bool) -> Result<(), Error> {
     print(&Client::connect(control.path())?.execute(command)?, *output)
 }
 
-/// One range of a list.
+/// An entry of the list.
 #[derive(Debug, Serialize)]
 struct Listed<'a> {
     cache: &'a str,
@@ -28,7 +28,7 @@ struct Listed<'a> {
     pin: &'a Pin,
 }
 
-/// Lists what is pinned.
+/// Lists the pinned ranges.
 pub(crate) fn list(control: &ControlArgs, output: OutputArgs) -> Result<(), Error> {
     let status = Client::connect(control.path())?.status()?;
     let of_cache =

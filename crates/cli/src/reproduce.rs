@@ -1,10 +1,10 @@
-//! `nitro reproduce`: the papers' evaluations again, ours beside theirs.
+//! `nitro reproduce`: the evaluations of the papers, with the reproduced results next to the published ones.
 
 use crate::args::{ClamArgs, CosPaperArgs, IndexPaperArgs, Paper, ReproduceArgs, SiltArgs};
 use nitro_console::error::Error;
 use nitro_papers::{ClamPaper, Evaluation, IndexPaper, SiltPaper, StorePaper, clam, nitro, silt, store};
 
-/// Runs what is asked for, and writes the report.
+/// Runs the evaluation of the chosen paper and writes the report.
 pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Error> {
     match &args.paper {
         None => nitro::evaluation(&args.settings()),

@@ -1,8 +1,8 @@
-//! Parts of a whole, for people: of hits, and of why reads missed.
+//! Shares of a total as text: of hits, and of the causes of misses.
 
 use nitro_cache::Missed;
 
-/// Why reads missed, most often first.
+/// The causes of missed reads, the most frequent first.
 pub(crate) fn missed(missed: &Missed) -> String {
     let Missed { cold, evicted, overwritten, refused, dropped, invalidated, stream } = *missed;
     let mut parts = [
@@ -24,7 +24,7 @@ pub(crate) fn missed(missed: &Missed) -> String {
     format!("{all} extents: {}", told.collect::<Vec<_>>().join(", "))
 }
 
-/// A part of a whole, in percent.
+/// A share of a total, in percent.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "–".to_owned() } else { format!("{:.1} %", 100.0 * part as f64 / whole as f64) }
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::thread;
 use std::time::Duration;
 
-/// How often progress is shown.
+/// Interval at which progress is shown.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
 /// Runs `nitro volume ...`.
@@ -55,7 +55,7 @@ pub(crate) fn flush(args: &FlushArgs) -> Result<(), Error> {
 }
 
 fn add(args: &AddArgs) -> Result<(), Error> {
-    // The server may have been started elsewhere.
+    // The server may have another working directory.
     let origin = origin_of(&args.origin)?.absolute().map_err(|e| Error::new(args.origin.display(), e))?;
     let wanted = AddVolume {
         volume: args.volume.clone(),
@@ -76,7 +76,7 @@ fn add(args: &AddArgs) -> Result<(), Error> {
     print(&Client::connect(args.control.path())?.execute(Command::VolumeAdd(wanted))?, args.output)
 }
 
-/// Has the server do what writes dirty data of a volume back, showing how far it is.
+/// Executes a command that writes dirty data of a volume back, and shows its progress.
 pub(crate) fn wait(control: &ControlArgs, volume: &str, command: Command) -> Result<Outcome, Error> {
     let mut worker = Client::connect(control.path())?;
     let mut watcher = Client::connect(control.path())?;
@@ -85,7 +85,7 @@ pub(crate) fn wait(control: &ControlArgs, volume: &str, command: Command) -> Res
     thread::scope(|scope| {
         let working = scope.spawn(|| worker.execute(command));
         while !working.is_finished() {
-            // One who cannot look may still wait.
+            // If the status is not available, only the progress is missing.
             if let Some(status) = (total_bytes > 0).then(|| watcher.status().ok()).flatten() {
                 progress.show(total_bytes.saturating_sub(dirty_bytes(&status, volume)));
             }
@@ -100,7 +100,7 @@ fn dirty_bytes(status: &Status, volume: &str) -> u64 {
     status.volumes.iter().find(|v| v.name == volume).map_or(0, |v| v.dirty_bytes)
 }
 
-/// Prints what a command came to.
+/// Prints the outcome of a command.
 pub(crate) fn print(done: &Outcome, output: OutputArgs) -> Result<(), Error> {
     let text = match output.format {
         Format::Table => {
@@ -122,7 +122,7 @@ pub(crate) fn print(done: &Outcome, output: OutputArgs) -> Result<(), Error> {
     output::print(&text).map(|_| ())
 }
 
-/// One volume of a list.
+/// An entry of the list.
 #[derive(Debug, Serialize)]
 struct Listed<'a> {
     name: &'a str,
@@ -132,9 +132,9 @@ struct Listed<'a> {
     size_bytes: u64,
     dirty_bytes: u64,
     clients: u64,
-    /// Empty for one that is not served.
+    /// Empty for a volume that is not served.
     origin: &'a str,
-    /// It goes through its cache: it is served, and not detached.
+    /// Whether it uses its cache: it is served and not detached.
     attached: bool,
 }
 

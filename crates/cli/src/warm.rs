@@ -13,12 +13,12 @@ use nitro_trace::hottest;
 use serde::Serialize;
 use std::ops::Range;
 
-/// Bytes that the server is asked for at once: short enough that Ctrl-C takes effect soon.
+/// Bytes of one request to the server: short enough that Ctrl-C takes effect soon.
 const STEP_BYTES: u64 = 16 << 20;
-/// The regions by which a trace is counted.
+/// Size of the regions by which reads of a trace are counted, in bytes.
 const REGION_BYTES: u64 = 1 << 20;
 
-/// What was read into the cache.
+/// The result of warming.
 #[derive(Debug, Serialize)]
 struct Warmed<'a> {
     volume: &'a str,
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &WarmArgs) -> Result<(), Error> {
     print(&Warmed { volume: &args.volume, ranges: ranges.len(), bytes }, args.output.format)
 }
 
-/// What is to be read, in ascending order.
+/// The ranges to read, in ascending order.
 fn ranges(args: &WarmArgs, status: &Status) -> Result<Vec<Range<u64>>, Error> {
     let what = format!("volume {}", args.volume);
     let Some(volume) = status.volumes.iter().find(|volume| volume.name == args.volume) else {
@@ -64,7 +64,7 @@ fn ranges(args: &WarmArgs, status: &Status) -> Result<Vec<Range<u64>>, Error> {
         let found = found.map_err(|e| refused(&e))?;
         input.tell_skipped();
         if found.is_empty() {
-            let why = "no read of it lies within the volume";
+            let why = "no read of the trace is within the volume";
             return Err(Error::new(format_args!("trace of {what}"), why)
                 .or("nitro trace info shows its objects and addresses; --object names one, --max at least 1M"));
         }
@@ -75,7 +75,7 @@ fn ranges(args: &WarmArgs, status: &Status) -> Result<Vec<Range<u64>>, Error> {
     let length = part.end - part.start;
     if capacity_bytes > 0 && length > capacity_bytes {
         eprintln!(
-            "{} are to be read, and the cache has {}: unless they compress or repeat, the first ones are evicted again",
+            "{} are to be read, and the cache has {}: unless they are reduced, the first ones are evicted again",
             Size(length),
             Size(capacity_bytes)
         );

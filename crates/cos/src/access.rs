@@ -1,4 +1,4 @@
-//! The kind of access, which decides what is kept on the SSD and what is looked up there.
+//! The kind of an access, which decides what is cached on the SSD and what is looked up there.
 
 use crate::Store;
 use crate::object::Object;
@@ -8,23 +8,23 @@ use nitro_port::Device;
 use parking_lot::Mutex;
 use std::num::NonZeroUsize;
 
-/// Objects whose patterns are followed.
+/// The maximum number of objects whose patterns are tracked.
 const OBJECTS_MAX: usize = 1024;
-/// Requests of an unknown pattern that are no larger count as random.
+/// Requests of an unknown pattern count as random up to this size, in bytes.
 const SMALL_BYTES: u64 = 64 << 10;
 
 /// The kind of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// By the store itself: it uses only the disk, not the SSD.
+    /// An access of the store itself: it uses only the disk, not the SSD.
     Disk,
-    /// By a client, in sequence: blocks of recipes are looked up on the SSD, and nothing is kept there.
+    /// A sequential access of a client: recipe blocks are looked up on the SSD, and nothing is cached there.
     Sequential,
-    /// By a client, not in sequence (NSIO).
+    /// An access of a client that is not sequential (NSIO).
     Random,
 }
 
-/// The patterns of the objects that were used last.
+/// The patterns of the objects that were used most recently.
 pub(crate) struct Patterns(Mutex<LruCache<u64, RegionDetector>>);
 
 impl Default for Patterns {
@@ -34,7 +34,7 @@ impl Default for Patterns {
 }
 
 impl Patterns {
-    /// The maximum RAM in bytes that they take.
+    /// The maximum RAM of the patterns in bytes.
     pub(crate) const RAM_BYTES_MAX: u64 = (OBJECTS_MAX * (RegionDetector::RAM_BYTES_MAX + 64)) as u64;
 
     fn access(&self, object: u64, offset: u64, len: u64) -> Pattern {
@@ -43,7 +43,7 @@ impl Patterns {
 }
 
 impl<D: Device> Store<D> {
-    /// Notes a client's access of an object, and returns its kind.
+    /// Records a client's access to an object, and returns its kind.
     pub(crate) fn access(&self, object: &Object, offset: u64, len: u64) -> Access {
         if !self.settings.patterns {
             return if len <= SMALL_BYTES { Access::Random } else { Access::Sequential };

@@ -1,4 +1,4 @@
-//! Checks of a store: whether everything that is referred to exists (fsck), and whether all bytes are as they were
+//! Checks of a store: whether all referenced content exists (fsck), and whether the stored bytes are as they were
 //! written (scrub).
 
 use crate::access::Access;
@@ -15,40 +15,40 @@ use nitro_port::yielding::yield_now;
 use nitro_units::Fingerprint;
 use serde::Serialize;
 
-/// A damage of an object.
+/// Damage of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Damage {
-    /// Its name.
+    /// The name of the object.
     pub object: String,
-    /// First byte that cannot be read.
+    /// The offset of the first byte that cannot be read.
     pub offset: u64,
-    /// Bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
 /// The results of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Findings {
-    /// Objects and snapshots.
+    /// The number of objects, snapshots included.
     pub objects: u64,
-    /// Containers.
+    /// The number of containers.
     pub containers: u64,
-    /// Chunks: those that recipes refer to, or those that were read.
+    /// The number of chunks: those that recipes refer to (fsck), or those that were read (scrub).
     pub chunks: u64,
     /// Bytes that were read and verified.
     pub bytes: u64,
-    /// Containers whose metadata cannot be read; their chunks can still be found by their places.
+    /// Containers whose metadata cannot be read. Their chunks can still be read at the places in recipes.
     pub damaged_containers: Vec<u32>,
-    /// Damaged contents that nothing refers to.
+    /// The number of damaged contents that no recipe refers to.
     pub damaged_unreferenced: u64,
-    /// Parts of objects that cannot be read.
+    /// The parts of objects that cannot be read.
     pub damage: Vec<Damage>,
 }
 
 impl Findings {
-    /// Whether all is well.
+    /// Whether no damage was found.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.damage.is_empty() && self.damaged_containers.is_empty() && self.damaged_unreferenced == 0
@@ -58,7 +58,7 @@ impl Findings {
 /// A part of a recipe.
 struct Part {
     reference: Reference,
-    /// 0: a chunk.
+    /// The level of the recipe block; 0 for a chunk.
     level: u8,
     offset: u64,
     bytes: u64,
@@ -68,10 +68,10 @@ struct Part {
 type Visit<'a> = dyn FnMut(&str, u64, u64, Result<&Reference, &Error>) + 'a;
 
 impl<D: Device> Store<D> {
-    /// Whether everything that recipes refer to is there, by containers' metadata; no data is read.
+    /// Checks that the metadata of containers lists all content that recipes refer to. No data are read.
     ///
     /// # Errors
-    /// The device fails completely.
+    /// An error of the device, or another error that is not damage, while recipes are read.
     pub async fn check(&self, progress: &Progress<'_>) -> Result<Findings, Error> {
         let mut findings = Findings::default();
         let there = self.all_contents(&mut findings, progress).await?;
@@ -81,7 +81,7 @@ impl<D: Device> Store<D> {
             .walk(progress, &mut |object, offset, len, found| {
                 let why = match found {
                     Ok(reference) if there.contains(&reference.fingerprint) => None,
-                    Ok(reference) => Some(format!("content {} is nowhere", Hex(&reference.fingerprint))),
+                    Ok(reference) => Some(format!("content {} is missing", Hex(&reference.fingerprint))),
                     Err(error) => Some(error.to_string()),
                 };
                 chunks += 1;
@@ -95,7 +95,7 @@ impl<D: Device> Store<D> {
         Ok(findings)
     }
 
-    /// The fingerprints of all contents, as containers have them.
+    /// The fingerprints of all content, from the metadata of containers.
     async fn all_contents(
         &self,
         findings: &mut Findings,
@@ -122,10 +122,10 @@ impl<D: Device> Store<D> {
         Ok(there)
     }
 
-    /// Reads and verifies everything that is stored, against checksums and fingerprints.
+    /// Reads all sealed containers and verifies them against checksums and fingerprints.
     ///
     /// # Errors
-    /// The device fails while recipes are read.
+    /// An error of the device, or another error that is not damage, while recipes are read.
     pub async fn scrub(&self, progress: &Progress<'_>) -> Result<Findings, Error> {
         let mut findings = Findings::default();
         let mut bad: HashMap<Fingerprint, String> = HashMap::new();
@@ -191,7 +191,7 @@ impl<D: Device> Store<D> {
                 if found != Some(fingerprint) {
                     bad.insert(
                         fingerprint,
-                        format!("chunk {number} of container {slot} is not what its fingerprint says"),
+                        format!("chunk {number} of container {slot} does not match its fingerprint"),
                     );
                 }
             }
@@ -199,7 +199,7 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// Visits all recipes. Returns the number of objects.
+    /// Visits all references of all recipes. Returns the number of objects.
     async fn walk(&self, progress: &Progress<'_>, visit: &mut Visit<'_>) -> Result<u64, Error> {
         let objects = self.objects.lock().all();
         for (object, done) in objects.iter().zip(0..) {
@@ -256,8 +256,7 @@ impl<D: Device> Store<D> {
     }
 }
 
-/// Merges damages of neighbouring parts of an object; damages of recipe blocks are listed only if there are none below
-/// them.
+/// Merges damage of adjacent or overlapping parts of an object that has the same reason.
 fn joined(mut damage: Vec<Damage>) -> Vec<Damage> {
     damage.sort_by(|a, b| (&a.object, a.offset, a.len).cmp(&(&b.object, b.offset, b.len)));
     let mut out: Vec<Damage> = Vec::new();

@@ -1,4 +1,4 @@
-//! Chunks: stored once, read back verified.
+//! Chunks: each content is stored once, and verified when it is read.
 
 use crate::access::Access;
 use crate::format::SECTOR_BYTES;
@@ -20,19 +20,19 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The most that is read at once.
+/// The maximum number of bytes of a read.
 const READ_BYTES_MAX: usize = 1 << 20;
 /// Regions at most this far apart are read with one read.
 const GAP_BYTES: u64 = 16 << 10;
 const GAP_BYTES_ROTATIONAL: u64 = 256 << 10;
-/// How often a chunk that is being moved is looked up.
+/// The maximum number of look-ups of a chunk that is being moved.
 const MOVES_MAX: usize = 3;
 
 thread_local! {
     static COMPRESSOR: RefCell<Option<(Compression, Compressor)>> = const { RefCell::new(None) };
 }
 
-/// A region's chunks, decompressed.
+/// The chunks of a region, decompressed.
 pub(crate) struct Region {
     pub(crate) head: RegionHead,
     raw: Bytes,
@@ -45,7 +45,7 @@ impl Region {
         Some(Self { head, raw })
     }
 
-    /// The same in memory of its own: what is not compressed is part of what was read at once otherwise.
+    /// Copies the region if its chunks are a slice of a larger read, which would stay in RAM with them.
     fn detached(mut self) -> Self {
         if self.head.encoding == Encoding::Raw {
             self.raw = BufMut::copy_of(&self.raw).freeze();
@@ -53,7 +53,7 @@ impl Region {
         self
     }
 
-    /// The chunk of that number, if it is of that content.
+    /// The chunk with this number, if it has this fingerprint.
     pub(crate) fn chunk(&self, number: u16, fingerprint: &Fingerprint) -> Option<Bytes> {
         let index = usize::from(number.checked_sub(self.head.first)?);
         let chunk = self.head.chunks.get(index).filter(|c| c.fingerprint == *fingerprint)?;
@@ -61,7 +61,7 @@ impl Region {
         Some(self.raw.slice(start..start + chunk.bytes as usize))
     }
 
-    /// Bytes of all its chunks.
+    /// Bytes of all chunks of the region.
     pub(crate) fn raw_bytes(&self) -> usize {
         self.raw.len()
     }
@@ -77,15 +77,15 @@ impl Region {
     }
 }
 
-/// Blocks that were read from a container.
+/// Consecutive blocks of a container.
 pub(crate) struct Blocks {
-    /// Where they begin in it.
+    /// The offset of the first block in the container.
     from: u64,
     bytes: Bytes,
 }
 
 impl Blocks {
-    /// A region of the container, if it is among them.
+    /// The bytes of a region of the container, if the blocks include it.
     pub(crate) fn region(&self, place: Place) -> Option<Bytes> {
         let start = place.offset().checked_sub(self.from)? as usize;
         let end = start + place.region_bytes();
@@ -93,7 +93,7 @@ impl Blocks {
     }
 }
 
-/// The fingerprint of a chunk.
+/// The fingerprint of a chunk: BLAKE3, cut to 160 bits.
 #[must_use]
 pub fn fingerprint_of(bytes: &[u8]) -> Fingerprint {
     nitro_port::codec::FingerprintHash::Blake3.of(bytes)
@@ -118,7 +118,7 @@ impl<D: Device> Store<D> {
             ChunkKind::Data => {}
             ChunkKind::Recipe => self.compare_nodes(source, pieces, &mut places).await,
         }
-        // Of data that occurs several times the first is stored.
+        // Of chunks that occur several times in the source, the first is stored.
         let mut first: FingerprintMap<usize> = FingerprintMap::default();
         let mut new = Vec::new();
         let is_same = |a: usize, b: usize| source[pieces[a].1.clone()] == source[pieces[b].1.clone()];
@@ -169,8 +169,8 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// Accepts only recipe blocks with the same places: the places in an older block with the same content may be
-    /// outdated.
+    /// Accepts only recipe blocks with the same places, because the places in an older block with the same content may
+    /// be out of date.
     async fn compare_nodes(&self, source: &Bytes, pieces: &Cuts, places: &mut [Option<Place>]) {
         for ((fingerprint, range), found) in pieces.iter().zip(places) {
             let Some(place) = *found else { continue };
@@ -182,7 +182,7 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// Stores chunks again, whether they are in the store or not. Returns their places.
+    /// Stores chunks again, even if they are in the store already. Returns their places.
     pub(crate) async fn copy_chunks(
         &self,
         (kind, lane): (ChunkKind, usize),
@@ -237,7 +237,7 @@ impl<D: Device> Store<D> {
         Prepared { kind, chunks, encoding, payload, raw_bytes }
     }
 
-    /// The bytes of chunks. What is near one another is read at once, what is not where it was is looked for.
+    /// Reads chunks. Neighbouring regions are read with one read, and chunks that were moved are looked up.
     pub(crate) async fn read_chunks(&self, references: &[Reference], access: Access) -> Result<Vec<Bytes>, Error> {
         let Some(ssd) = self.ssd.keeping(PieceKind::Data).filter(|_| access == Access::Random) else {
             return self.read_from_disk(references).await;
@@ -257,7 +257,7 @@ impl<D: Device> Store<D> {
 
     async fn read_from_disk(&self, references: &[Reference]) -> Result<Vec<Bytes>, Error> {
         let mut wanted: Vec<Place> = references.iter().map(|r| Place { number: 0, ..r.place }).collect();
-        // Places that are not right any more may differ in size from what is there now.
+        // Outdated places may differ in size from the region that is there now.
         wanted.sort_by_key(order);
         wanted.dedup();
         let regions = self.read_regions(&wanted).await?;
@@ -273,7 +273,7 @@ impl<D: Device> Store<D> {
         Ok(chunks)
     }
 
-    /// A chunk, and where it is.
+    /// Reads a chunk; also returns its place.
     pub(crate) async fn locate(&self, reference: &Reference) -> Result<(Place, Bytes), Error> {
         let region = self.read_regions(&[reference.place]).await?.pop().flatten();
         match region.and_then(|r| r.chunk(reference.place.number, &reference.fingerprint)) {
@@ -282,7 +282,7 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// A chunk that is not where it was.
+    /// Reads a chunk that is not at the place in its recipe.
     async fn read_moved(&self, fingerprint: Fingerprint) -> Result<(Place, Bytes), Error> {
         self.counters.moved.add(1);
         for _ in 0..MOVES_MAX {
@@ -296,19 +296,19 @@ impl<D: Device> Store<D> {
             if let Some(chunk) = region.and_then(|r| r.chunk(place.number, &fingerprint)) {
                 return Ok((place, chunk));
             }
-            // It may be on its way elsewhere.
+            // The chunk may be in the process of being moved.
             yield_now().await;
         }
         Err(Error::Missing { fingerprint })
     }
 
-    /// Regions, in the order of their places: by slot and sector, each once. `None`: damaged, or not at this place any
-    /// more.
+    /// Reads regions, whose places must be ordered by slot and sector, without repetitions. `None`: the region is
+    /// damaged, or not at this place any more.
     pub(crate) async fn read_regions(&self, places: &[Place]) -> Result<Vec<Option<Arc<Region>>>, Error> {
         let mut regions: Vec<_> = places.iter().map(|p| self.cached_region(*p)).collect();
         let missing: Vec<usize> = (0..places.len()).filter(|i| regions[*i].is_none()).collect();
         let runs = missing.chunk_by(|a, b| self.are_near(places[*a], places[*b])).flat_map(|run| {
-            // Long runs are read piece by piece.
+            // Long runs are read in pieces.
             let bytes = |i: &usize| places[*i].offset() as usize / READ_BYTES_MAX;
             run.chunk_by(move |a, b| bytes(a) == bytes(b))
         });
@@ -337,7 +337,7 @@ impl<D: Device> Store<D> {
         self.regions.lock().get(&(place.slot, slot.sequence, place.sector)).cloned()
     }
 
-    /// Regions of one container, in one read.
+    /// Reads regions of one container with one read.
     async fn read_run(&self, places: &[Place]) -> Result<Vec<Option<Arc<Region>>>, Error> {
         let (Some(first), Some(last)) = (places.first(), places.last()) else { return Ok(Vec::new()) };
         let slot = self.state.lock().slots.get(first.slot);
@@ -353,7 +353,7 @@ impl<D: Device> Store<D> {
         }
         let blocks = match self.read_blocks(*first, *last).await {
             Ok(blocks) => blocks,
-            // One bad region must not take its neighbours with it.
+            // A bad region must not prevent its neighbours from being read.
             Err(error) if places.len() == 1 => return Err(error.into()),
             Err(_) => return self.read_one_by_one(places).await,
         };
@@ -385,7 +385,7 @@ impl<D: Device> Store<D> {
         Ok(read)
     }
 
-    /// `beside`: how many regions were read at once.
+    /// `beside`: the number of regions that were read with one read.
     fn decode_region(&self, bytes: &Bytes, place: Place, sequence: u64, beside: usize) -> Option<Arc<Region>> {
         let at = self.container_at(place.slot) + place.offset();
         let region = Region::new(bytes, self.superblock.seed, at)?;
@@ -397,12 +397,12 @@ impl<D: Device> Store<D> {
     }
 }
 
-/// The order in which regions are read: by position.
+/// The order of regions on the device.
 fn order(place: &Place) -> (u32, u16, u16) {
     (place.slot, place.sector, place.sectors)
 }
 
-/// The bytes of some ranges, one after the other; not copied where they stand like that.
+/// The concatenated bytes of some ranges, without a copy if they are adjacent.
 fn joined<'a>(source: &Bytes, mut ranges: impl Iterator<Item = &'a Range<usize>> + Clone) -> Bytes {
     let all = ranges.clone();
     let Some(first) = ranges.next() else { return Bytes::new() };
@@ -426,7 +426,7 @@ mod tests {
     use crate::format::region::HEADER_BYTES;
     use nitro_port::codec::Compressor;
 
-    /// What was read at once.
+    /// Bytes of one read.
     struct Read {
         bytes: Vec<u8>,
         _held: Arc<()>,

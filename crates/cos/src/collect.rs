@@ -1,6 +1,6 @@
-//! The collector: marks the chunks that recipes reach, and empties containers with few live chunks, by copying these
-//! elsewhere. Reads and writes continue: chunks that are found as duplicates meanwhile are also marked, and new chunks
-//! are in newer containers.
+//! The collector: marks the chunks that recipes refer to, and empties containers with few live chunks by copying these
+//! into other containers. Reads and writes continue meanwhile: chunks that are found as duplicates are also marked, and
+//! new chunks are in newer containers.
 
 use crate::access::Access;
 use crate::format::SECTOR_BYTES;
@@ -26,21 +26,22 @@ use nitro_units::Fingerprint;
 use serde::Serialize;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Number of containers that are emptied between two commits.
+/// The number of containers that are emptied between two commits.
 const EMPTIED_AT_ONCE: usize = 8;
-/// The fraction of a container that its metadata and the ends of its regions take.
+/// The share of a container that its metadata and the ends of its regions take.
 const SLACK_SHARE: f64 = 0.05;
-/// Chunks that are copied at once.
+/// The number of chunks that are copied together.
 const COPIED_AT_ONCE: usize = 256;
-/// Number of moved contents that are entered in the index at once.
+/// The number of moved chunks that are entered in the index together.
 const MOVED_AT_ONCE: usize = 4096;
-/// References after which other tasks run.
+/// The number of references after which the walk yields to other tasks.
 const REFERENCES_PER_TURN: usize = 4096;
 
 /// Options of a collection.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CollectOptions {
-    /// Containers with a smaller share of live data are emptied, if that frees any; 1: all containers with dead data.
+    /// Containers with a smaller share of live data are emptied, if this frees at least one container; 1: all
+    /// containers with dead data.
     pub alive_share_min: f64,
 }
 
@@ -53,23 +54,23 @@ impl Default for CollectOptions {
 /// The result of a collection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Collected {
-    /// Containers that were looked at.
+    /// The number of containers that were examined.
     pub containers: u64,
-    /// Chunks in them.
+    /// The number of chunks in them.
     pub chunks: u64,
-    /// Of those, chunks that nothing refers to.
+    /// The number of these chunks that no recipe refers to.
     pub dead_chunks: u64,
-    /// Containers that were emptied.
+    /// The number of containers that were freed.
     pub freed_containers: u64,
-    /// Chunks that were copied out of them.
+    /// The number of chunks that were copied out of them.
     pub copied_chunks: u64,
-    /// Bytes that containers take: before.
+    /// Bytes of the containers in use before the collection.
     pub used_bytes_before: u64,
-    /// After.
+    /// Bytes of the containers in use after the collection.
     pub used_bytes_after: u64,
 }
 
-/// The references of an object.
+/// The references of an object, at the beginning of the collection.
 struct Reachable {
     name: String,
     root: Option<Root>,
@@ -79,10 +80,10 @@ struct Reachable {
 /// A walk over recipes.
 struct Walk<'a, D> {
     store: &'a Store<D>,
-    /// Blocks whose references were followed.
+    /// The recipe blocks whose references were followed.
     seen: HashSet<(Fingerprint, u64)>,
     references: usize,
-    /// Contents that are not at the places in recipes, and their present places.
+    /// Chunks that are not at the places in recipes, and their current places.
     moved: Vec<(Fingerprint, Place)>,
 }
 
@@ -98,8 +99,9 @@ impl<D: Device> Store<D> {
     /// Frees the containers with few live data.
     ///
     /// # Errors
-    /// A recipe cannot be read: then nothing is freed, since its references are unknown. The device fails.
-    /// [`Error::Full`]: there is no room for a copy.
+    /// [`Error::Busy`] during another collection or an import of a stream. If a recipe cannot be read, nothing is
+    /// freed, because its references are unknown. [`Error::Full`]: there is no room for a copy. Or an error of the
+    /// device.
     pub async fn collect(&self, options: &CollectOptions, progress: &Progress<'_>) -> Result<Collected, Error> {
         let Some(_alone) = self.collecting.try_lock() else {
             return Err(Error::Busy("a collection is under way already"));
@@ -110,7 +112,7 @@ impl<D: Device> Store<D> {
             return Err(Error::Busy("a stream is being imported; collect when it has ended"));
         }
         self.flush_trees().await?;
-        // What is open could not be looked at.
+        // Open containers could not be examined.
         self.seal_lanes().await?;
         let objects = self.begin_marking().await;
         let result = self.collect_marked(&objects, options, progress).await;
@@ -125,10 +127,10 @@ impl<D: Device> Store<D> {
         u64::from(state.slots.used()) * u64::from(self.superblock.container_bytes)
     }
 
-    /// Begins to mark chunks that are found. Later chunks are in newer containers, or are marked when they are found;
-    /// all earlier ones are reachable from the returned objects.
+    /// Begins to mark chunks that are found. Chunks that are stored later are in newer containers, or are marked when
+    /// they are found; all earlier ones are reachable from the returned objects.
     async fn begin_marking(&self) -> Vec<Reachable> {
-        // Nothing is between being found, or stored, and being referred to.
+        // At this moment, no task is between finding or storing a chunk and adding the reference to it.
         let _nobody = self.mutating.alone(ALL).await;
         let objects = self.objects.lock();
         let mut state = self.state.lock();
@@ -183,7 +185,7 @@ impl<D: Device> Store<D> {
             collected.chunks += u64::from(held.chunks);
             collected.dead_chunks += u64::from(u32::from(held.chunks).saturating_sub(alive));
             let share = f64::from(alive) / f64::from(held.chunks.max(1));
-            // What is alive, of what would have room: containers that were sealed early are worth emptying, too.
+            // Live data over the capacity of a container: containers that were sealed early are worth emptying, too.
             let filled = share * f64::from(held.sectors) * SECTOR_BYTES as f64 / container_bytes;
             if filled < options.alive_share_min && (filled < 1.0 - SLACK_SHARE || share < 1.0) {
                 chosen.push((filled, slot, held));
@@ -196,7 +198,7 @@ impl<D: Device> Store<D> {
         (collected, chosen)
     }
 
-    /// Copies the live chunks of some containers elsewhere, and frees the containers.
+    /// Copies the live chunks of some containers to other containers, and frees the former.
     async fn empty(&self, chosen: &[(u32, Slot)], collected: &mut Collected, moves: &mut Moves) -> Result<(), Error> {
         let mut leaving = Vec::new();
         for (slot, held) in chosen {
@@ -205,7 +207,8 @@ impl<D: Device> Store<D> {
                 Err(error) => tracing::warn!(slot, "a container is left as it is: {error}"),
             }
         }
-        // Before the index may know of the copies: a start then has it know of the originals again.
+        // Commit before copies can be in the index: after a crash, a start then enters the originals in the index
+        // again.
         let mut failed = self.commit().await.err();
         let mut emptied = Vec::new();
         for container in leaving {
@@ -216,7 +219,7 @@ impl<D: Device> Store<D> {
                     None => self.copy_alive(&container, &mut copied, moves).await,
                 };
                 match result {
-                    // What was emptied before has room for the rest.
+                    // The containers that were emptied before have room for the rest.
                     Err(error) if error.is_full() && !emptied.is_empty() => {
                         failed = self.release(std::mem::take(&mut emptied), collected).await.err();
                     }
@@ -241,7 +244,7 @@ impl<D: Device> Store<D> {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Frees containers, after the copies are durable and in the index.
+    /// Frees containers, once the copies are durable and in the index.
     async fn release(&self, emptied: Vec<Leaving>, collected: &mut Collected) -> Result<(), Error> {
         if emptied.is_empty() {
             return Ok(());
@@ -257,7 +260,7 @@ impl<D: Device> Store<D> {
         self.commit().await
     }
 
-    /// From here on, no new reference to a container can be created; all earlier references were marked.
+    /// Forbids new references to a container; all earlier references have been marked.
     fn begin_leaving(&self, slot: u32, held: &Slot, chunks: &[ContainerChunk]) -> Leaving {
         let mut leaving = Leaving { slot, kind: held.kind, alive: Vec::new(), dead: Vec::new() };
         let mut state = self.state.lock();
@@ -274,7 +277,7 @@ impl<D: Device> Store<D> {
         leaving
     }
 
-    /// Copies the live chunks of a container elsewhere, from chunk `copied` on.
+    /// Copies the live chunks of a container elsewhere, starting with chunk `copied`.
     async fn copy_alive(&self, container: &Leaving, copied: &mut usize, moves: &mut Moves) -> Result<(), Error> {
         let lane = match container.kind {
             ChunkKind::Data => GC_DATA_LANE,
@@ -298,8 +301,8 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// Enters the new places of moved contents in the index. Their containers are made durable first: the index must
-    /// not name data that a crash undoes.
+    /// Enters the current places of moved chunks in the index. Their containers are made durable first, because the
+    /// index must not contain places of data that a crash undoes.
     async fn index_moved(&self, moved: &mut Vec<(Fingerprint, Place)>) -> Result<(), Error> {
         if moved.is_empty() {
             return Ok(());
@@ -312,7 +315,7 @@ impl<D: Device> Store<D> {
     }
 }
 
-/// The containers, by their live share, that together free at least one container.
+/// The containers of a kind, if emptying all of them frees at least one container.
 fn worthwhile(chosen: &[(f64, u32, Slot)], kind: ChunkKind) -> Vec<(u32, Slot)> {
     let of_kind = chosen.iter().filter(|(_, _, held)| held.kind == kind);
     let filled: f64 = of_kind.clone().map(|(filled, _, _)| filled).sum();
@@ -368,7 +371,7 @@ impl<D: Device> Walk<'_, D> {
         Ok(())
     }
 
-    /// Marks a chunk at its real place, and returns this place.
+    /// Marks a chunk at its current place, and returns this place.
     async fn mark(&mut self, reference: &Reference, since: u64) -> Result<Place, Error> {
         self.references += 1;
         if self.references.is_multiple_of(REFERENCES_PER_TURN) {
@@ -378,7 +381,7 @@ impl<D: Device> Walk<'_, D> {
         if self.is_right(reference, since) {
             return Ok(place);
         }
-        // The container may be newer than the recipe: its metadata tells.
+        // The container may be newer than the recipe: its metadata show whether it holds the chunk.
         let _ = self.store.load_container(place.slot).await;
         {
             let mut state = self.store.state.lock();
@@ -390,7 +393,7 @@ impl<D: Device> Walk<'_, D> {
         self.mark_moved(reference.fingerprint).await
     }
 
-    /// Whether a chunk must be where a recipe says, which is then marked.
+    /// Whether a chunk is certainly at the place in a recipe, where it is then marked.
     fn is_right(&self, reference: &Reference, since: u64) -> bool {
         let mut state = self.store.state.lock();
         let slot = state.slots.get(reference.place.slot);
@@ -401,7 +404,8 @@ impl<D: Device> Walk<'_, D> {
         right
     }
 
-    /// A chunk that is not where a recipe says: the index must know where it is, and go on to know.
+    /// A chunk that is not at the place in a recipe must be in the index. It is marked, and its place is entered in the
+    /// index again.
     async fn mark_moved(&mut self, fingerprint: Fingerprint) -> Result<Place, Error> {
         let found: Option<Place> = self.store.find(&[fingerprint], Access::Disk).await?[0];
         let place = found.ok_or(Error::Missing { fingerprint })?;

@@ -1,4 +1,4 @@
-//! Commits: make contents durable first, then their journal records.
+//! Commits: content is made durable first, then the journal records about it.
 
 use crate::format::record::{Record, SlotRecord, SlotState};
 use crate::journal::Journal;
@@ -10,18 +10,18 @@ use nitro_port::Device;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Maximum number of changed chunks of an object that are written to the journal one by one; if more have changed, the
+/// The maximum number of changed chunks of an object that are written to the journal individually; beyond it, the
 /// recipe is written instead.
 const LOGGED_MAX: usize = 8192;
 
-/// The records for the journal, and their sources.
+/// Records for the journal, and the state that they were taken from.
 struct Gathered {
     records: Vec<Record>,
     objects: Vec<Taken>,
     removed: Vec<u64>,
 }
 
-/// The changes taken from an object.
+/// Changes that were taken from an object.
 struct Taken {
     object: Arc<Object>,
     untold: Untold,
@@ -32,7 +32,7 @@ impl<D: Device> Store<D> {
     /// Makes all earlier writes, creations and deletions durable.
     ///
     /// # Errors
-    /// The device fails, or there is no room for recipes. Changes that were not durable may then be lost in a crash.
+    /// An error of the device, or no room for recipes. Changes that were not durable may then be lost in a crash.
     pub async fn commit(&self) -> Result<(), Error> {
         self.check_poison()?;
         for id in self.ledger.dirty() {
@@ -49,7 +49,8 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// Writes the changes, or the whole state, to the journal. False: the journal has no room for the changes.
+    /// Writes the changes (with `all`, the whole state) to the journal. Returns false if the journal has no room for
+    /// the changes.
     async fn commit_to(&self, journal: &mut Journal, all: bool) -> Result<bool, Error> {
         let mut gathered = self.gather(all);
         let records = std::mem::take(&mut gathered.records);
@@ -82,7 +83,7 @@ impl<D: Device> Store<D> {
         if records.is_empty() {
             return Ok(true);
         }
-        // First what records speak of.
+        // The content that the records refer to must be durable first.
         self.device.flush().await.map_err(|e| self.poison(&e.into()))?;
         if all {
             records.push(Record::Indexed { sequence: self.upto.indexed() });
@@ -104,13 +105,13 @@ impl<D: Device> Store<D> {
         Ok(true)
     }
 
-    /// The journal was not told of slots. Unless there was no room, nothing is known any more of what is durable.
+    /// Handles a failed write of slot records. Unless there was no room, it is unknown what is durable.
     fn untold(&self, changed: &[SlotRecord], error: &Error) -> Error {
         self.state.lock().slots.put_back_changed(changed);
         self.poison_unless_full(error)
     }
 
-    /// Collects the records for the journal: the changes, or the whole state.
+    /// Collects the records for the journal: the changes or, with `all`, the whole state.
     fn gather(&self, all: bool) -> Gathered {
         let mut objects = self.objects.lock();
         let mut gathered = Gathered { records: Vec::new(), objects: Vec::new(), removed: objects.take_removed() };
@@ -152,10 +153,10 @@ impl<D: Device> Store<D> {
         self.objects.lock().put_back_removed(gathered.removed);
     }
 
-    /// Makes the index durable, and lets the next commit record this: a start then need not enter older containers
+    /// Makes the index durable, and lets the next checkpoint record this: a start then does not enter older containers
     /// again.
     pub(crate) async fn sync_index(&self) -> Result<(), Error> {
-        // Containers that are open have not been entered.
+        // Open containers have not been entered in the index.
         let sequence = {
             let state = self.state.lock();
             let open = state.slots.iter().filter(|(_, s)| s.state == SlotState::Open).map(|(_, s)| s.sequence).min();
@@ -166,7 +167,7 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// Writes a checkpoint: all recipes are up to date, and a start is fast.
+    /// Writes a checkpoint, after which all recipes are up to date and a start is fast.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -175,7 +176,7 @@ impl<D: Device> Store<D> {
         self.flush_trees().await?;
         self.seal_lanes().await?;
         self.sync_index().await?;
-        // What the device has of the summary vector is complete unless there are newer containers.
+        // The summary vector on the device is complete unless there are newer containers.
         if self.upto.summarised() != self.upto.indexed() {
             self.summary.write(&*self.device, self.layout.summary_at, self.superblock.seed).await?;
             self.device.flush().await.map_err(|e| self.poison(&e.into()))?;
@@ -186,7 +187,7 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// Ends a store: everything is durable, and the next start finds it in order.
+    /// Closes the store: everything is durable, and the next start has nothing to recover.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).

@@ -4,7 +4,7 @@ use crate::format::region::{ChunkKind, Prepared};
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A count.
+/// A counter.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
@@ -40,13 +40,13 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Chunks of data that were there already.
+    /// Chunks of data whose content was in the store already.
     duplicate_chunks,
     /// Chunks of data that were stored.
     stored_chunks,
     /// Bytes of chunks that were stored, recipes among them, before compression.
     stored_raw_bytes,
-    /// Sectors of regions that were stored, in bytes.
+    /// Bytes of the regions that were stored, in whole sectors.
     stored_bytes,
     /// Blocks of recipes that were stored.
     recipe_blocks,
@@ -56,15 +56,15 @@ counters! {
     locality_hits,
     /// Look-ups in the fingerprint index.
     index_lookups,
-    /// Containers' metadata that was read.
+    /// Reads of containers' metadata.
     metadata_reads,
     /// Reads of regions.
     region_reads,
     /// Bytes of reads of regions.
     region_read_bytes,
-    /// Blocks of recipes that were not in RAM.
+    /// Reads of recipe blocks that were not in RAM.
     recipe_reads,
-    /// Chunks that were not at the place in their recipe, and were looked up.
+    /// Chunks that were not at the place in their recipe and were looked up.
     moved,
     /// Different contents with the same fingerprint.
     false_duplicates,

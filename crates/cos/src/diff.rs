@@ -9,42 +9,43 @@ use crate::{Error, Store};
 use nitro_port::Device;
 use serde::Serialize;
 
-/// A part of two volumes that differs.
+/// A range in which two volumes differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// First byte.
+    /// The offset of the first byte.
     pub offset: u64,
-    /// Bytes.
+    /// The length in bytes.
     pub len: u64,
 }
 
-/// A chunk, or a block of a recipe of its own level.
+/// A chunk, or a recipe block with its level.
 #[derive(Clone, Copy)]
 struct Side {
     reference: Reference,
-    /// Levels beneath; 0: a chunk.
+    /// The number of levels below; 0 for a chunk.
     levels: u8,
 }
 
-/// A pair to compare: either side may be missing.
+/// A pair to compare; either side may be missing.
 struct Pair {
     levels: u8,
-    /// Number within the level.
+    /// The number of the chunk or block within its level.
     number: u64,
     one: Option<Side>,
     other: Option<Side>,
 }
 
 impl<D: Device> Store<D> {
-    /// The differences of two volumes with the same chunk size, in chunks, by offset. Holes in both are equal.
+    /// The differences of two volumes with the same chunk size, in whole chunks, by offset. Holes in both are equal.
     ///
     /// # Errors
-    /// [`Error::NoObject`]; [`Error::WrongKind`] for streams and for volumes of other chunks; or when recipes cannot be read.
+    /// [`Error::NoObject`]; [`Error::WrongKind`] for streams and for volumes with different chunk sizes; or a recipe
+    /// cannot be read.
     pub async fn diff(&self, one: &str, other: &str) -> Result<Vec<Difference>, Error> {
         let (one, other) = (self.object(one)?, self.object(other)?);
         for object in [&one, &other] {
             if object.kind == Kind::Stream || object.chunk_bytes != one.chunk_bytes {
-                let why = "volumes with chunks of one size can be compared";
+                let why = "only volumes with the same chunk size can be compared";
                 return Err(Error::WrongKind { name: object.name(), kind: object.kind, why });
             }
             self.flush_tree(object).await?;
@@ -65,7 +66,7 @@ impl<D: Device> Store<D> {
             }
             let one = self.beneath(pair.one, pair.levels).await?;
             let other = self.beneath(pair.other, pair.levels).await?;
-            // Last first.
+            // The last pair first, because `rest` is a stack.
             for i in (0..one.len().max(other.len())).rev() {
                 let (one, other) = (one.get(i).copied().flatten(), other.get(i).copied().flatten());
                 let number = pair.number * FANOUT as u64 + i as u64;
@@ -76,7 +77,7 @@ impl<D: Device> Store<D> {
         }
         let size = |object: &Object| object.state.lock().record.size_bytes;
         let (shorter, longer) = (size(&one).min(size(&other)), size(&one).max(size(&other)));
-        // A chunk that hangs over the end, and what only one of them has.
+        // Cut a chunk that extends beyond the end, and add the part that only one volume has.
         for difference in &mut differences {
             difference.len = difference.len.min(longer.saturating_sub(difference.offset));
         }
@@ -90,7 +91,8 @@ impl<D: Device> Store<D> {
         Ok(differences)
     }
 
-    /// The references below, in a tree of `levels`. A tree with fewer levels is the first child of such a tree.
+    /// The references in the level below, in a tree of `levels`. A tree with fewer levels is the first child of such a
+    /// tree.
     async fn beneath(&self, side: Option<Side>, levels: u8) -> Result<Vec<Option<Side>>, Error> {
         let Some(side) = side else { return Ok(Vec::new()) };
         if side.levels < levels {

@@ -9,39 +9,39 @@ use std::fmt;
 /// A failed operation.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// The device beneath failed.
+    /// The store's device failed.
     #[error("the store's device failed")]
     Device(#[from] DeviceError),
     /// The fingerprint index failed.
     #[error("the store's fingerprint index failed")]
     Index(#[source] std::sync::Arc<nitro_index::Error>),
     /// The device holds no store.
-    #[error("no store: {0}")]
+    #[error("there is no store: {0}")]
     NotAStore(String),
-    /// The store is of a format that this program does not know.
+    /// The format of the store is newer than this program.
     #[error("the store's format is version {0}; this program knows version {known}", known = crate::format::VERSION)]
     Version(u32),
-    /// A setting that cannot be used.
+    /// A setting is not valid.
     #[error("{what} cannot be {given}: {why}")]
     Setting {
-        /// Which.
+        /// The name of the setting.
         what: &'static str,
-        /// What was given.
+        /// The value that was given.
         given: u64,
-        /// The reason, and what would do.
+        /// The reason, and valid values.
         why: String,
     },
-    /// No room is left for new content.
+    /// There is no room for new content.
     #[error(
         "the store is full: {used} of {containers} containers hold content; delete what is not needed and run gc, or make it larger"
     )]
     Full {
-        /// Containers in use.
+        /// The number of containers in use.
         used: u32,
-        /// Containers of the store.
+        /// The number of containers of the store.
         containers: u32,
     },
-    /// The filesystem beneath has no room for another container.
+    /// The file system below the store has no room for another container.
     #[error("the filesystem that holds the store is full; make room there, or delete what is not needed and run gc")]
     NoRoom(#[source] DeviceError),
     /// The quota leaves no room for new content.
@@ -50,7 +50,7 @@ pub enum Error {
          raise the quota"
     )]
     Quota {
-        /// Bytes of containers in use.
+        /// Bytes of the containers in use.
         used_bytes: u64,
         /// See [`Store::set_quota`](crate::Store::set_quota).
         quota_bytes: u64,
@@ -64,59 +64,59 @@ pub enum Error {
         /// Bytes that the journal has for objects.
         namespace_bytes: u64,
     },
-    /// Bytes on the device differ from the written ones.
+    /// Bytes on the device differ from those that were written.
     #[error("damaged: {what}")]
     Damaged {
-        /// What, and where.
+        /// The damaged structure, and its location.
         what: String,
     },
-    /// Content that a recipe names does not exist.
+    /// Content that a recipe refers to does not exist.
     #[error("content {} is damaged or missing", Hex(fingerprint))]
     Missing {
-        /// Its fingerprint.
+        /// The fingerprint of the content.
         fingerprint: Fingerprint,
     },
-    /// No object has that name.
+    /// There is no object with this name.
     #[error("there is no object {0:?}")]
     NoObject(String),
-    /// The name is taken.
+    /// An object with this name exists already.
     #[error("there is an object {0:?} already")]
     Exists(String),
-    /// The name is none.
-    #[error("{name:?} cannot be a name: {why}")]
+    /// The name is not valid.
+    #[error("{name:?} is not a valid name: {why}")]
     Name {
-        /// As given.
+        /// The name.
         name: String,
         /// The reason.
         why: &'static str,
     },
-    /// The object may not be changed.
+    /// The object is read-only.
     #[error("{0:?} is a snapshot and may not be changed; make a clone of it")]
     ReadOnly(String),
-    /// The object cannot do that.
+    /// The object does not support the operation.
     #[error("{name:?} is {}; {why}", kind.as_str())]
     WrongKind {
-        /// Its name.
+        /// The name of the object.
         name: String,
-        /// What it is.
+        /// The kind of the object.
         kind: Kind,
-        /// What it cannot do.
+        /// The reason.
         why: &'static str,
     },
-    /// A request past the object's end.
+    /// A request extends beyond the end of the object.
     #[error("{len} bytes at {offset} are past the end of {name:?}, which has {size}")]
     OutOfRange {
-        /// Its name.
+        /// The name of the object.
         name: String,
-        /// Where.
+        /// The offset of the request in bytes.
         offset: u64,
-        /// How many.
+        /// The length of the request in bytes.
         len: u64,
-        /// The object's size in bytes.
+        /// The size of the object in bytes.
         size: u64,
     },
-    /// An earlier failure left the store unable to promise durability.
-    #[error("the store takes no changes since writing failed: {0}")]
+    /// An earlier failure left it unknown what is durable.
+    #[error("the store accepts no changes because a write failed: {0}")]
     Poisoned(String),
     /// Another operation is in progress.
     #[error("{0}")]
@@ -124,7 +124,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether new content found no room: in the store, within its quota, or on what the store stands on.
+    /// Whether there was no room for new content: in the store, within its quota, or on the device below.
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {
@@ -147,7 +147,7 @@ impl From<FormatError> for Error {
     }
 }
 
-/// A fingerprint in hexadecimal digits.
+/// A fingerprint as hexadecimal digits.
 pub(crate) struct Hex<'a>(pub(crate) &'a Fingerprint);
 
 impl fmt::Display for Hex<'_> {

@@ -1,5 +1,5 @@
-//! What the fuzz target calls: the parsers, on anybody's bytes, which are first given the magic and the checksums that they should
-//! have. Not part of the interface.
+//! Entry points of the fuzz targets: the parsers, on arbitrary bytes that first get valid magic numbers and checksums.
+//! Not a part of the public interface.
 
 use crate::format::batch::{self, BatchHead};
 use crate::format::container::{self, ContainerChunk};
@@ -18,11 +18,11 @@ use nitro_units::Fingerprint;
 const SEED: u64 = 7;
 const AT: u64 = 4096;
 
-/// Parses bytes as a superblock, a batch of the journal, a region, a container's metadata or a recipe's block, as `which` has it.
-/// Returns whether they are one.
+/// Parses bytes as a superblock, a batch of the journal, a region, a container's metadata or a recipe block, selected
+/// by `which`. Returns whether they are valid.
 ///
 /// # Panics
-/// When what was taken does not come back as it was.
+/// If decoded bytes do not survive a round trip.
 #[must_use]
 pub fn parse(which: u8, bytes: &[u8]) -> bool {
     match which % 5 {
@@ -91,11 +91,12 @@ fn recipe_block(bytes: &[u8]) -> bool {
     true
 }
 
-/// Parses bytes as a superblock of an SSD or as a unit of one, as `which` has it, with right magic and checksums. What a unit's table
-/// has goes into a cache manager, is looked for there and checked, and leaves it. Returns whether they are one.
+/// Parses bytes as a superblock of an SSD or as a unit, selected by `which`, with valid magic and checksums. The
+/// entries of a unit's table are restored into a cache manager, looked up, checked and evicted. Returns whether the
+/// bytes are valid.
 ///
 /// # Panics
-/// When what was taken does not come back as it was.
+/// If decoded bytes do not survive a round trip.
 #[must_use]
 pub fn parse_ssd(which: u8, bytes: &[u8]) -> bool {
     if which.is_multiple_of(2) { ssd_superblock(bytes) } else { crate::ssd::take_unit(bytes, SEED) }
@@ -112,7 +113,7 @@ fn ssd_superblock(bytes: &[u8]) -> bool {
     true
 }
 
-/// As [`samples`], of an SSD.
+/// As [`samples`], for an SSD.
 #[must_use]
 pub fn ssd_samples() -> Vec<(u8, Vec<u8>)> {
     let superblock =
@@ -120,7 +121,7 @@ pub fn ssd_samples() -> Vec<(u8, Vec<u8>)> {
     vec![(0, superblock.encode().to_vec()), (1, crate::ssd::sample_unit(SEED))]
 }
 
-/// Something whole of each kind, and which it is: what a fuzzer begins with.
+/// A valid sample for each parser and its number, as the corpus of a fuzzer.
 #[must_use]
 pub fn samples() -> Vec<(u8, Vec<u8>)> {
     let mut samples = vec![(1, sample_records()), (3, sample_metadata()), (4, sample_node())];

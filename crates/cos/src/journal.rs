@@ -1,6 +1,6 @@
-//! The journal: two areas, used in turn. Each begins with a checkpoint of the whole state of a store, followed by
-//! batches of changes. A batch is used if it is complete and continues the previous one; a start uses the newest
-//! complete checkpoint.
+//! The journal: two areas that are used alternately. Each begins with a checkpoint of the whole state of a store,
+//! followed by batches of changes. A batch is applied if it is complete and continues the previous one; a start uses
+//! the newest complete checkpoint.
 
 use crate::Error;
 use crate::format::batch::{self, BatchHead};
@@ -16,11 +16,11 @@ pub(crate) struct Journal {
     seed: u64,
     epoch: u64,
     number: u64,
-    /// Bytes of the current area that are used.
+    /// The used bytes of the current area.
     used: u64,
-    /// Bytes of them that the checkpoint took.
+    /// The bytes of the checkpoint in the current area.
     checkpoint_bytes: u64,
-    /// A checksum of the checkpoint, unless something was appended to it: 0.
+    /// The checksum of the checkpoint; 0 if anything was appended to it.
     session: u64,
 }
 
@@ -30,18 +30,18 @@ fn encoded(records: &[Record]) -> Vec<u8> {
     bytes
 }
 
-/// What names the state of a store that a journal tells of, from its records alone.
+/// The checksum of a checkpoint's records, which identifies the state of the store.
 fn session_of(records: &[u8], epoch: u64, seed: u64) -> u64 {
     checksum(records, seed, epoch).max(1)
 }
 
-/// As [`Journal::session`], of a journal that was read.
+/// As [`Journal::session`], for a journal that was read.
 pub(crate) fn session_read(records: &[Record], epoch: u64, seed: u64) -> u64 {
     session_of(&encoded(records), epoch, seed)
 }
 
 impl Journal {
-    /// A journal that nothing was written to, or whose newest epoch is `epoch`. A checkpoint has to come first.
+    /// A journal whose newest epoch is `epoch`; 0 if nothing was written. A checkpoint must be written first.
     pub(crate) fn new(at: u64, area_bytes: u64, seed: u64, epoch: u64) -> Self {
         Self { at, area_bytes, seed, epoch, number: 0, used: area_bytes, checkpoint_bytes: 0, session: 0 }
     }
@@ -50,7 +50,7 @@ impl Journal {
         self.at + epoch % 2 * self.area_bytes
     }
 
-    /// Appends a batch, not yet durable; false: there is no room, and nothing was written.
+    /// Appends a batch, not yet durable. Returns false if there is no room; then nothing is written.
     pub(crate) async fn append(&mut self, device: &impl Device, records: &[Record]) -> Result<bool, Error> {
         let bytes = encoded(records);
         let len = batch::batch_bytes(bytes.len()) as u64;
@@ -65,27 +65,28 @@ impl Journal {
         Ok(true)
     }
 
-    /// What names the state of the store as the journal has it, if it is that of a checkpoint; else 0.
+    /// The identity of the store's state, if the journal holds a checkpoint alone; else 0.
     pub(crate) fn session(&self) -> u64 {
         self.session
     }
 
-    /// Whether so much was appended since the checkpoint that another is due.
+    /// Whether so much was appended since the checkpoint that another one is due.
     pub(crate) fn wants_checkpoint(&self) -> bool {
         self.used - self.checkpoint_bytes.min(self.used) > (self.area_bytes - self.checkpoint_bytes) / 2
     }
 
-    /// Begins the other area with a checkpoint, not yet durable. Returns the bytes that it takes; the caller makes sure
-    /// that they are at most half an area, see [`ledger`](crate::ledger).
+    /// Begins the other area with a checkpoint, not yet durable. Returns its size in bytes. The caller ensures that
+    /// this is at most half an area, see [`ledger`](crate::ledger).
     ///
     /// # Errors
-    /// A write fails. Then only another checkpoint may follow: records appended to the area in use would be lost if the
+    /// A write fails. Then only another checkpoint may follow: records appended to the current area would be lost if
+    /// the failed checkpoint turns out to be complete.
     /// failed checkpoint is complete after all.
     pub(crate) async fn checkpoint(&mut self, device: &impl Device, records: &[Record]) -> Result<u64, Error> {
         let bytes = encoded(records);
         let len = batch::batch_bytes(bytes.len()) as u64;
         if len > self.area_bytes {
-            let what = format!("the journal: {} records have no room in {} bytes", records.len(), self.area_bytes);
+            let what = format!("the journal: {} records do not fit into {} bytes", records.len(), self.area_bytes);
             return Err(Error::Damaged { what });
         }
         (self.used, self.session) = (self.area_bytes, 0);
@@ -98,7 +99,7 @@ impl Journal {
         Ok(len)
     }
 
-    /// Reads the records of a journal, oldest first, and its newest journal epoch.
+    /// Reads the records of a journal, oldest first, and its newest epoch.
     pub(crate) async fn read(
         device: &impl Device,
         at: u64,
@@ -127,11 +128,11 @@ impl Journal {
                 return Ok((head.epoch, records));
             }
         }
-        Err(Error::Damaged { what: "neither of the journal's checkpoints is whole".to_owned() })
+        Err(Error::Damaged { what: "neither of the journal's checkpoints is complete".to_owned() })
     }
 }
 
-/// The batch of that name, if it stands there whole, and its length.
+/// Reads the batch with this epoch and number, and its length; `None` if it is not there or not complete.
 async fn read_batch(
     device: &impl Device,
     area: u64,

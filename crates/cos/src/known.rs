@@ -1,5 +1,5 @@
-//! Look-up of contents: first in the locality cache, then in the summary vector, then in the index, whose answer loads
-//! a whole container's fingerprints into the locality cache.
+//! Look-up of content: first in the locality cache, then in the summary vector, then in the index. A hit in the index
+//! loads a whole container's fingerprints into the locality cache.
 
 use crate::access::Access;
 use crate::format::container::{self, ContainerChunk};
@@ -15,7 +15,7 @@ use nitro_index::FlashIndex;
 use nitro_port::Device;
 use nitro_units::Fingerprint;
 
-/// Index entries that are entered at once.
+/// The number of concurrent operations on the index.
 const ENTERED_AT_ONCE: usize = 64;
 
 /// State that changes together: slots, fingerprints in RAM, and the collector's marks.
@@ -26,14 +26,14 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The place of a content that is known in RAM. A content that is found is marked for the collector.
+    /// The place of a content that is known in RAM. The chunk is marked for the collector.
     pub(crate) fn find(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
         let place = self.locality.get(fingerprint)?;
         self.note_alive(place);
         Some(place)
     }
 
-    /// As [`find`](Self::find), where the index says that it is at `place`.
+    /// As [`find`](Self::find), for a content that is at `place` according to the index.
     fn find_at(&mut self, fingerprint: &Fingerprint, place: Place) -> Option<Place> {
         if self.locality.holds(place, fingerprint) {
             self.locality.prefer(fingerprint, place);
@@ -41,7 +41,7 @@ impl State {
         self.find(fingerprint)
     }
 
-    /// Notes that something refers to a chunk.
+    /// Marks a chunk for the collector as referenced.
     pub(crate) fn note_alive(&mut self, place: Place) {
         if let Some(marks) = &mut self.marks {
             marks.mark(place);
@@ -50,8 +50,7 @@ impl State {
 }
 
 impl<D: Device> Store<D> {
-    /// The places of contents, if they are known. Contents that are found stay alive even if a collection is in
-    /// progress.
+    /// The places of contents that are in the store. They are marked, so that a collection in progress keeps them.
     pub(crate) async fn find(&self, fingerprints: &[Fingerprint], access: Access) -> Result<Vec<Option<Place>>, Error> {
         let mut found: Vec<_> = {
             let mut state = self.state.lock();
@@ -67,7 +66,7 @@ impl<D: Device> Store<D> {
         }
         for (fingerprint, found) in fingerprints.iter().zip(&mut found) {
             if found.is_none() && self.summary.may_contain(fingerprint) {
-                // A container that was read for another of them may have brought it.
+                // A container that was read for an earlier fingerprint may contain this one.
                 *found = self.state.lock().find(fingerprint);
                 if found.is_none() {
                     *found = self.find_in_index(fingerprint).await?;
@@ -85,8 +84,8 @@ impl<D: Device> Store<D> {
         Ok(value.map(|v| Place::unpack(u64::from_le_bytes(v))))
     }
 
-    /// Has the index, and the regions that it names, say where contents are that RAM does not know; all of them at once. Others of
-    /// their containers are not expected to be asked for.
+    /// Finds contents that are not in RAM through the index and the regions that it names, all concurrently. No other
+    /// contents of these containers are loaded, because they are not expected to be needed.
     async fn find_by_region(&self, fingerprints: &[Fingerprint], found: &mut [Option<Place>]) -> Result<(), Error> {
         let mut rest: Vec<_> = fingerprints.iter().zip(found).filter(|(_, found)| found.is_none()).collect();
         for some in rest.chunks_mut(ENTERED_AT_ONCE) {
@@ -104,14 +103,15 @@ impl<D: Device> Store<D> {
     async fn find_in_region(&self, fingerprint: &Fingerprint) -> Result<Option<Place>, Error> {
         let Some(place) = self.indexed_place(fingerprint).await? else { return Ok(None) };
         let held = self.state.lock().slots.get(place.slot);
-        // Behind a container's regions may stand those of one of the same number that a crash took back.
+        // After a container's regions, there may be regions of a container with the same sequence number that a crash
+        // undid.
         let is_within = place.sector + place.sectors <= held.sectors && place.number < held.chunks;
         if held.state != SlotState::Sealed || held.leaving || !is_within {
             return Ok(self.state.lock().find(fingerprint));
         }
         let region = match self.read_regions(&[place]).await {
             Ok(mut regions) => regions.pop().flatten(),
-            // What cannot be read cannot be referred to; it is stored anew.
+            // Content that cannot be read cannot be referred to; it is stored again.
             Err(Error::Device(_)) => None,
             Err(error) => return Err(error),
         };
@@ -132,7 +132,7 @@ impl<D: Device> Store<D> {
         let slot = place.slot;
         match self.load_container(slot).await {
             Ok(()) => Ok(self.state.lock().find_at(fingerprint, place)),
-            // What cannot be read cannot be referred to; it is stored anew.
+            // Content that cannot be read cannot be referred to; it is stored again.
             Err(error @ (Error::Damaged { .. } | Error::Device(_))) => {
                 tracing::warn!(slot, "a container's metadata cannot be read: {error}");
                 Ok(None)

@@ -1,5 +1,5 @@
-//! Open containers. Each lane fills one at a time, so that the data of one stream are stored together (stream-informed
-//! layout, Zhu et al. 2008, §4.2).
+//! Open containers. Each lane fills one container at a time, so that the data of a stream are stored together
+//! (stream-informed layout, Zhu et al. 2008, §4.2).
 
 use crate::format::container::{self, ContainerChunk};
 use crate::format::record::SlotState;
@@ -14,7 +14,7 @@ use nitro_port::{Device, ErrorKind};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Lanes for clients' data.
+/// The number of lanes for clients' data.
 pub(crate) const DATA_LANES: usize = 6;
 /// The lane of recipes.
 pub(crate) const RECIPE_LANE: usize = DATA_LANES;
@@ -22,12 +22,13 @@ pub(crate) const RECIPE_LANE: usize = DATA_LANES;
 pub(crate) const GC_DATA_LANE: usize = DATA_LANES + 1;
 pub(crate) const GC_RECIPE_LANE: usize = DATA_LANES + 2;
 pub(crate) const LANES: usize = DATA_LANES + 3;
-/// Slots that are reserved for recipes and for the collector.
+/// The number of free slots that data leave to recipes and the collector, and that recipes leave to the collector.
 const DATA_RESERVE: u32 = 4;
 const RECIPE_RESERVE: u32 = 2;
-/// Maximum number of chunks in a container, with any compression: RAM has a list of them while the container is open.
+/// The maximum number of chunks of a container, with any compression: their list is in RAM while the container is open.
 const CHUNKS_MAX: usize = 32 << 10;
-/// Minimum bytes of a chunk in a container: its entries in the region's head and in the metadata section.
+/// A lower bound of the bytes of a chunk in a container: its entries in the region's header and in the metadata
+/// section.
 const CHUNK_BYTES_MIN: usize = 40;
 
 /// An open container.
@@ -39,12 +40,12 @@ pub(crate) struct Open {
 
 struct Content {
     bytes: BufMut,
-    /// Sectors filled.
+    /// The number of filled sectors.
     end: u16,
-    /// Bytes that are on the device.
+    /// The number of bytes that are on the device.
     written: usize,
     chunks: Vec<ContainerChunk>,
-    /// The metadata section stands behind the regions: only writing it is left.
+    /// Whether the metadata section was appended: only the write is left.
     is_full: bool,
 }
 
@@ -55,14 +56,14 @@ impl Open {
         Self { slot, sequence, content: Mutex::new(content) }
     }
 
-    /// The container as a crash left it: its first sectors, with what stands in them.
+    /// An open container as a crash left it: the content of its first sectors.
     pub(crate) fn restored((slot, sequence): (u32, u64), bytes: BufMut, end: u16, chunks: Vec<ContainerChunk>) -> Self {
         let written = usize::from(end) * SECTOR_BYTES;
         let content = Content { bytes, end, written: written / BLOCK_BYTES * BLOCK_BYTES, chunks, is_full: false };
         Self { slot, sequence, content: Mutex::new(content) }
     }
 
-    /// Appends a region; `None`: there is no room. `at` is the container's first byte on the device.
+    /// Appends a region; `None` if there is no room. `at`: the offset of the container on the device.
     fn put(&self, region: &Prepared, seed: u64, at: u64) -> Option<Vec<Place>> {
         let mut content = self.content.lock();
         let content = &mut *content;
@@ -91,7 +92,7 @@ impl Open {
         self.content.lock().end == 0
     }
 
-    /// A copy of a region's bytes; `None`: there are none.
+    /// A copy of a region's bytes; `None` if the container does not have it.
     pub(crate) fn region(&self, place: Place) -> Option<BufMut> {
         let content = self.content.lock();
         let start = place.offset() as usize;
@@ -99,13 +100,13 @@ impl Open {
         (end <= usize::from(content.end) * SECTOR_BYTES).then(|| BufMut::copy_of(&content.bytes[start..end]))
     }
 
-    /// The bytes that are not on the device yet, up to a block's end, with their offset. From here on, regions begin
-    /// behind that block.
+    /// The bytes that are not on the device yet, up to the end of a block, with their offset. Later regions begin after
+    /// that block.
     fn unwritten(&self, container_bytes: usize) -> Option<(usize, BufMut, (u16, u16))> {
         let mut content = self.content.lock();
         let content = &mut *content;
         if content.is_full {
-            // Of one size always, so that the pool has it.
+            // Always a buffer of the same size, so that the pool can reuse it.
             let rest = &content.bytes[content.written..];
             let mut bytes = BufMut::with_len(container_bytes);
             bytes[..rest.len()].copy_from_slice(rest);
@@ -128,7 +129,7 @@ impl Open {
         content.written = content.written.max(upto);
     }
 
-    /// Appends the metadata section, after which nothing can be added; returns the container's chunks.
+    /// Appends the metadata section, after which nothing can be added. Returns the container's chunks.
     fn finish(&self, seed: u64, at: u64) -> Vec<ContainerChunk> {
         let mut content = self.content.lock();
         let content = &mut *content;
@@ -152,7 +153,7 @@ impl Open {
     }
 }
 
-/// Chunks of a container at most.
+/// The maximum number of chunks of a container.
 pub(crate) fn chunks_max(container_bytes: u32) -> usize {
     (container_bytes as usize / CHUNK_BYTES_MIN).min(CHUNKS_MAX)
 }
@@ -160,7 +161,7 @@ pub(crate) fn chunks_max(container_bytes: u32) -> usize {
 /// The open container of a lane.
 pub(crate) type Lane = Option<Arc<Open>>;
 
-/// A free slot that was taken; put back unless it is kept.
+/// A free slot that was taken; it is put back on drop unless it is kept.
 struct Claimed<'a> {
     slot: Option<u32>,
     state: &'a Mutex<State>,
@@ -185,12 +186,13 @@ impl Drop for Claimed<'_> {
 }
 
 impl<D: Device> Store<D> {
-    /// A container's first byte on the device.
+    /// The offset of a container on the device.
     pub(crate) fn container_at(&self, slot: u32) -> u64 {
         self.layout.containers_at + u64::from(slot) * u64::from(self.superblock.container_bytes)
     }
 
-    /// Appends regions to a lane's container, and to the next ones if it has no room. Returns the chunks' places.
+    /// Appends regions to the container of a lane, and to new containers when it is full. Returns the places of the
+    /// chunks.
     pub(crate) async fn append(&self, lane: usize, regions: &[Prepared]) -> Result<Vec<Place>, Error> {
         let mut places = Vec::new();
         let mut held = self.lanes[lane].lock().await;
@@ -204,7 +206,7 @@ impl<D: Device> Store<D> {
                     break put;
                 }
                 if open.is_empty() {
-                    let what = format!("a region of {} sectors has no room in any container", region.sectors());
+                    let what = format!("a region of {} sectors does not fit into any container", region.sectors());
                     return Err(Error::Damaged { what });
                 }
                 self.seal(&open).await?;
@@ -227,14 +229,14 @@ impl<D: Device> Store<D> {
         let mut state = self.state.lock();
         let sequence = state.slots.begin(slot, kind);
         let open = Arc::new(Open::new(slot, sequence, self.superblock.container_bytes as usize));
-        // Under the lock of the slots: whoever sees the slot open finds it here.
+        // Under the lock of the slots, so that every open slot is in `opened`.
         self.opened.lock().insert(slot, Arc::clone(&open));
         drop(state);
         *held = Some(Arc::clone(&open));
         Ok(open)
     }
 
-    /// Takes a free slot with storage for a whole container, so that its data certainly find room.
+    /// Takes a free slot, and reserves storage for a whole container, so that later writes find room.
     async fn claim_slot(&self, lane: usize, kind: ChunkKind) -> Result<u32, Error> {
         let spared = match lane {
             RECIPE_LANE => RECIPE_RESERVE,
@@ -262,7 +264,7 @@ impl<D: Device> Store<D> {
         let result = self.device.reserve(at, len).await;
         match result {
             Err(error) if error.kind == ErrorKind::NoSpace => {
-                // A part of it may have been assigned; whether that can be undone makes no difference here.
+                // A part of the storage may have been allocated; errors of releasing it do not matter.
                 let _ = self.device.discard(at, len).await;
                 Err(Error::NoRoom(error))
             }
@@ -271,11 +273,11 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// Reserves storage on the device that is needed to free space: for the metadata in front of the containers, and
-    /// for a few containers.
+    /// Reserves the storage that is needed to free space: for the metadata in front of the containers, and for a few
+    /// containers.
     ///
     /// # Errors
-    /// [`Error::NoRoom`], or when the device fails.
+    /// [`Error::NoRoom`], or an error of the device.
     pub(crate) async fn fill_reserve(&self) -> Result<(), Error> {
         match self.device.reserve(0, self.layout.containers_at).await {
             Err(error) if error.kind == ErrorKind::NoSpace => return Err(Error::NoRoom(error)),
@@ -291,8 +293,7 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// The journal knows that these slots are free: they may be used again, and the device may have their storage back, but for
-    /// what is reserved.
+    /// Frees slots whose release is in the journal. Their storage is released as well, unless it is kept as a reserve.
     pub(crate) async fn freed(&self, slots: impl Iterator<Item = u32>) {
         for slot in slots {
             let is_wanted = self.state.lock().slots.wants_reserved();
@@ -300,7 +301,7 @@ impl<D: Device> Store<D> {
                 self.state.lock().slots.reserve(slot);
                 continue;
             }
-            // A device that cannot discard only keeps bytes that nobody needs.
+            // If the device cannot discard, it merely keeps unused bytes.
             let _ = self.device.discard(self.container_at(slot), self.superblock.container_bytes.into()).await;
             self.state.lock().slots.reuse(slot);
         }
@@ -318,12 +319,12 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// Writes a container's rest and its metadata section, and enters its chunks in the index. If this fails, the
-    /// container stays unchanged in RAM, and it can be tried again.
+    /// Writes the rest of a container and its metadata section, and enters its chunks in the index. After a failure,
+    /// the container is unchanged in RAM, and sealing it can be repeated.
     pub(crate) async fn seal(&self, open: &Open) -> Result<(), Error> {
         let at = self.container_at(open.slot);
         let chunks = open.finish(self.superblock.seed, at);
-        // The index first: a container that is sealed counts as indexed.
+        // The index first: a sealed container counts as indexed.
         self.index_container(open.slot, &chunks).await?;
         self.write_unwritten(open, SlotState::Sealed).await?;
         let mut state = self.state.lock();
@@ -332,7 +333,7 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// Writes a lane's container to the device.
+    /// Writes the content of a lane's container to the device.
     pub(crate) async fn write_lane(&self, lane: usize) -> Result<(), Error> {
         let held = self.lanes[lane].lock().await;
         match &*held {

@@ -7,17 +7,17 @@
 //! header and fixed records + S + N + O <= A / 2
 //! ```
 //!
-//! - S: the records of containers. The store has so many slots; [`Bounds::of`] counts a record for each.
-//! - N: the records of objects, at most [`Bounds::namespace_bytes`]. The constant size and the length of the name make a
-//!   record, neither of which changes; [`Ledger::add_object`] refuses an object whose record has no room.
-//! - O: the records of changes, at most [`Bounds::changes`] of one size. A change of chunks needs a [`Permit`] *before*
-//!   anything is stored ([`Store::permit`]); permits and overlays together never exceed the bound. If no permit is
-//!   available, the overlays with the most changes are written into their recipes, and the writer waits for that;
-//!   readers do not wait.
+//! - S: the records of containers. The number of slots is fixed; [`Bounds::of`] counts a record for each.
+//! - N: the records of objects, at most [`Bounds::namespace_bytes`]. A record has a fixed size and the length of the
+//!   name, neither of which changes; [`Ledger::add_object`] refuses an object whose record does not fit.
+//! - O: the records of changes, at most [`Bounds::changes`], each of the same size. A change of chunks needs a
+//!   [`Permit`] *before* anything is stored ([`Store::permit`]); permits and overlays together never exceed the bound.
+//!   If no permit is available, the overlays with the most changes are written into their recipes, and the writer waits
+//!   for that; readers do not wait.
 //!
-//! Bounds are chosen such that the sum holds, and a checkpoint asserts it. Batches behind a checkpoint have the other
-//! half of the area, and more; if a batch finds no room there, a checkpoint is written instead, which has room.
-//! Therefore commits never fail because of the number of objects or changes.
+//! Bounds are chosen such that the sum holds, which a checkpoint asserts. Batches after a checkpoint have at least the
+//! other half of the area; if a batch does not fit, a checkpoint is written instead, which always fits. Therefore
+//! commits never fail because of the number of objects or changes.
 
 use crate::format::BLOCK_BYTES;
 use crate::format::record::{CHUNK_BYTES, ObjectRecord, SLOT_BYTES};
@@ -32,21 +32,21 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 
-/// A checkpoint's header, its records of a fixed number, and its last block's rest.
+/// The header of a checkpoint, its records of a fixed number, and the padding of its last block, in bytes.
 const FIXED_BYTES: u64 = 2 * BLOCK_BYTES as u64;
-/// A request takes this share of all changes at most; larger ones are done in parts.
+/// A request may take at most one in this number of all changes; larger requests are split.
 const PERMIT_SHARE: usize = 16;
-/// More changes than this are never made in one part.
+/// The maximum number of changes of a part of a request.
 const PERMIT_MAX: usize = 4096;
 
 /// The capacity of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// Bytes of a checkpoint.
+    /// The maximum size of a checkpoint.
     pub(crate) checkpoint_bytes: u64,
-    /// Bytes of the records of all objects.
+    /// The maximum size of the records of all objects.
     pub(crate) namespace_bytes: u64,
-    /// Changes in all overlays.
+    /// The maximum number of changes in all overlays.
     pub(crate) changes: usize,
 }
 
@@ -58,20 +58,20 @@ impl Bounds {
         Self { checkpoint_bytes, namespace_bytes: rest / 2, changes: (rest / 2) as usize / CHUNK_BYTES }
     }
 
-    /// Changes that a request makes in one part, at most.
+    /// The maximum number of changes of a part of a request.
     pub(crate) fn changes_at_once(&self) -> usize {
         (self.changes / PERMIT_SHARE).clamp(1, PERMIT_MAX)
     }
 }
 
-/// The records that the journal has to hold, and the objects with changes.
+/// The size of the records that the journal has to hold, and the objects with changes.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     bounds: Bounds,
-    /// Changes in overlays, and those that permits allow.
+    /// The number of changes in overlays and in permits.
     changes: AtomicUsize,
     namespace_bytes: AtomicU64,
-    /// Objects with changes that are not in the journal yet, by number.
+    /// The numbers of the objects with changes that are not in the journal yet.
     dirty: Mutex<BTreeSet<u64>>,
     given_back: Event,
     /// Held by the task that writes overlays into recipes for all waiting tasks.
@@ -86,9 +86,9 @@ pub(crate) struct Permit<'a> {
 }
 
 impl Permit<'_> {
-    /// Notes that a change was made: it counts as a change of an overlay from now on.
+    /// Turns one permitted change into a change of an overlay.
     pub(crate) fn spend(&mut self) {
-        debug_assert!(self.left > 0, "a change without leave");
+        debug_assert!(self.left > 0, "a change without a permit");
         self.left = self.left.saturating_sub(1);
     }
 }
@@ -115,21 +115,21 @@ impl Ledger {
         &self.bounds
     }
 
-    /// Changes in overlays, and those that may be made.
+    /// The number of changes in overlays and in permits.
     pub(crate) fn changes(&self) -> usize {
         self.changes.load(SeqCst)
     }
 
-    /// Whether all is within the bounds; what an area holds that this program did not write may not be.
+    /// Whether the records are within the bounds. A journal that was not written by this program may exceed them.
     pub(crate) fn is_bounded(&self) -> bool {
         self.changes.load(SeqCst) <= self.bounds.changes
             && self.namespace_bytes.load(SeqCst) <= self.bounds.namespace_bytes
     }
 
-    /// An object is to be told to the journal from now on.
+    /// Counts the record of a new object.
     ///
     /// # Errors
-    /// [`Error::Objects`] when its record has no room.
+    /// [`Error::Objects`] if the record does not fit.
     pub(crate) fn add_object(&self, record: &ObjectRecord) -> Result<(), Error> {
         let more = record.journal_bytes() as u64;
         let add = |bytes: u64| Some(bytes + more).filter(|bytes| *bytes <= self.bounds.namespace_bytes);
@@ -139,7 +139,7 @@ impl Ledger {
         }
     }
 
-    /// The journal has an object already, at a start.
+    /// Counts the record of an object that was read from the journal at a start.
     pub(crate) fn restore_object(&self, record: &ObjectRecord) {
         self.namespace_bytes.fetch_add(record.journal_bytes() as u64, SeqCst);
     }
@@ -148,7 +148,7 @@ impl Ledger {
         self.namespace_bytes.fetch_sub(record.journal_bytes() as u64, SeqCst);
     }
 
-    /// The journal has changes already, at a start.
+    /// Counts changes that were read from the journal at a start.
     pub(crate) fn restore_changes(&self, changes: usize) {
         self.changes.fetch_add(changes, SeqCst);
     }
@@ -170,7 +170,7 @@ impl Ledger {
         self.changes.load(SeqCst).saturating_add(changes) <= self.bounds.changes
     }
 
-    /// Whether overlays should be written into recipes before anybody has to wait for it.
+    /// Whether overlays should be written into recipes before writers have to wait for it.
     fn is_high(&self) -> bool {
         self.changes.load(SeqCst) > self.bounds.changes / 4 * 3
     }
@@ -179,28 +179,28 @@ impl Ledger {
         self.given_back.listen()
     }
 
-    /// The journal does not know everything of an object.
+    /// Notes that an object has changes that are not in the journal.
     pub(crate) fn note_dirty(&self, id: u64) {
         self.dirty.lock().insert(id);
     }
 
-    /// The objects of which the journal does not know everything.
+    /// The objects with changes that are not in the journal.
     pub(crate) fn dirty(&self) -> Vec<u64> {
         self.dirty.lock().iter().copied().collect()
     }
 
-    /// As [`dirty`](Self::dirty); whoever takes them tells the journal.
+    /// As [`dirty`](Self::dirty), and clears the list; the caller must write the changes to the journal.
     pub(crate) fn take_dirty(&self) -> BTreeSet<u64> {
         std::mem::take(&mut self.dirty.lock())
     }
 }
 
 impl<D: Device> Store<D> {
-    /// The permission to make changes, at most [`Bounds::changes_at_once`]. Waits while overlays are written into
-    /// recipes to make room.
+    /// Waits for the permission to make `changes` changes, at most [`Bounds::changes_at_once`]. If necessary, writes
+    /// overlays into recipes to make room.
     ///
     /// # Errors
-    /// [`Error::Full`] when recipes have no room either, or when the device fails.
+    /// [`Error::Full`] if there is no room for recipes, or an error of the device.
     pub(crate) async fn permit(&self, changes: usize) -> Result<Permit<'_>, Error> {
         loop {
             if let Some(permit) = self.ledger.try_permit(changes) {
@@ -212,27 +212,27 @@ impl<D: Device> Store<D> {
                 continue;
             }
             if !self.relieve().await? {
-                // Others have leave for all there is, and are about to use it.
+                // All changes are in permits of other tasks, which will use or return them.
                 given_back.await;
             }
         }
     }
 
-    /// Writes overlays into recipes if there is little room left, unless another task does this already.
+    /// Writes overlays into recipes if little room is left, unless another task does this already.
     pub(crate) async fn relieve_if_high(&self) -> Result<(), Error> {
         if !self.ledger.is_high() {
             return Ok(());
         }
         let Some(_alone) = self.ledger.relieving.try_lock() else { return Ok(()) };
         match self.relieve().await {
-            // Whoever needs the room that there is not is told.
+            // A task that needs the room gets the error itself.
             Err(error) if error.is_full() => Ok(()),
             result => result.map(drop),
         }
     }
 
-    /// Writes the overlays with the most changes into their recipes, until a quarter of all changes is. False: there are no
-    /// changes in overlays.
+    /// Writes the overlays with the most changes into their recipes, until these are a quarter of all changes. Returns
+    /// false if no overlay has changes.
     async fn relieve(&self) -> Result<bool, Error> {
         let objects = self.objects.lock().all();
         let mut overlays: Vec<(usize, Arc<Object>)> = objects

@@ -1,12 +1,12 @@
-//! A capacity-optimized store, in the manner of the Data Domain file system (*Avoiding the Disk Bottleneck in the Data Domain
-//! Deduplication File System*, Zhu, Li and Patterson, FAST 2008; *Can't We All Get Along? Redesigning Protection Storage for
-//! Modern Workloads*, Allu et al., USENIX ATC 2018).
+//! A capacity-optimized store in the manner of the Data Domain file system (*Avoiding the Disk Bottleneck in the Data
+//! Domain Deduplication File System*, Zhu, Li and Patterson, FAST 2008; *Can't We All Get Along? Redesigning Protection
+//! Storage for Modern Workloads*, Allu et al., USENIX ATC 2018).
 //!
-//! Content is cut into chunks, each stored once, in [containers](format) that are filled in order. An object is a *recipe*: a
-//! tree of references to chunks. Snapshots and clones share it.
+//! Content is cut into chunks, each of which is stored once, in [containers](format) that are filled in order. An
+//! object is a *recipe*: a tree of references to chunks. Snapshots and clones share it.
 //!
-//! The store works on the engine's [`Device`](nitro_port::Device) port, names no async runtime, and may be used from
-//! several threads.
+//! The store uses the engine's [`Device`](nitro_port::Device) interface, does not depend on an async runtime, and may
+//! be used by several threads.
 #![forbid(unsafe_code)]
 
 mod access;
@@ -62,5 +62,5 @@ pub use store::{Settings, Store};
 pub use stream::{StreamImport, StreamPart};
 pub use volume::Volume;
 
-/// Told of the progress of something long: what is being done, how far, of how much.
+/// Called with the progress of a long operation: the name of its phase, the work done, and the total work.
 pub type Progress<'a> = dyn Fn(&'static str, u64, u64) + 'a;

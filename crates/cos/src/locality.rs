@@ -28,10 +28,10 @@ impl Hasher for FingerprintHasher {
 /// A map by fingerprint.
 pub(crate) type FingerprintMap<T> = HashMap<Fingerprint, T, BuildHasherDefault<FingerprintHasher>>;
 
-/// Assumed mean number of fingerprints of a container, for the RAM bound. A container of highly compressible data has
-/// many more.
+/// The assumed mean number of fingerprints of a container, for the bound of RAM. A container of highly compressible
+/// data has many more.
 const FINGERPRINTS_A_CONTAINER: usize = 1024;
-/// Bytes of RAM for a fingerprint: its place, with the map's slack, and its turn in its container's list.
+/// RAM of a fingerprint in bytes: its place, with the slack of the map, and its entry in the container's list.
 const FINGERPRINT_RAM_BYTES: usize = 2 * 33 + 20;
 
 /// The fingerprints of some containers.
@@ -42,9 +42,9 @@ pub(crate) struct Locality {
     /// Open containers, which are never discarded.
     open: HashMap<u32, Vec<Fingerprint>>,
     containers_max: usize,
-    /// Fingerprints of sealed containers.
+    /// The number of fingerprints of sealed containers.
     fingerprints: usize,
-    /// The container in which a fingerprint was last found.
+    /// The slot of the container in which a fingerprint was last found.
     last: u32,
 }
 
@@ -69,14 +69,14 @@ impl Locality {
         Some(place)
     }
 
-    /// Whether the chunk of that place is known to be of that content.
+    /// Whether the chunk at that place is known to have this fingerprint.
     pub(crate) fn holds(&self, place: Place, fingerprint: &Fingerprint) -> bool {
         let listed = self.sealed.peek(&place.slot).or_else(|| self.open.get(&place.slot));
         listed.and_then(|l| l.get(usize::from(place.number))) == Some(fingerprint)
     }
 
-    /// Records that a content is in a sealed container. An entry for an open container is kept, since the index does
-    /// not hold it yet.
+    /// Records the place of a content in a sealed container. A place in an open container is kept instead, because the
+    /// index does not have it yet.
     pub(crate) fn prefer(&mut self, fingerprint: &Fingerprint, place: Place) {
         let known = self.places.entry(*fingerprint).or_insert(place.pack());
         if !self.open.contains_key(&Place::unpack(*known).slot) {
@@ -88,13 +88,13 @@ impl Locality {
         self.sealed.contains(&slot) || self.open.contains_key(&slot)
     }
 
-    /// A chunk was put into an open container.
+    /// Adds a chunk of an open container.
     pub(crate) fn put_open(&mut self, fingerprint: Fingerprint, place: Place) {
         self.places.insert(fingerprint, place.pack());
         self.open.entry(place.slot).or_default().push(fingerprint);
     }
 
-    /// Records that an open container was sealed: it may be discarded from now on.
+    /// Records that an open container was sealed: its fingerprints may be discarded from now on.
     pub(crate) fn sealed(&mut self, slot: u32) {
         if let Some(fingerprints) = self.open.remove(&slot) {
             self.put_sealed(slot, fingerprints);
@@ -109,7 +109,7 @@ impl Locality {
         self.put_sealed(slot, chunks.iter().map(|c| c.fingerprint).collect());
     }
 
-    /// The container that was added last stays, however many fingerprints it has.
+    /// Adds a container and discards others; the new one is kept, however many fingerprints it has.
     fn put_sealed(&mut self, slot: u32, mut fingerprints: Vec<Fingerprint>) {
         fingerprints.shrink_to_fit();
         self.fingerprints += fingerprints.len();
@@ -132,7 +132,7 @@ impl Locality {
         }
     }
 
-    /// Removes a container that was, or will be, freed.
+    /// Removes a container that was or will be freed.
     pub(crate) fn forget(&mut self, slot: u32) {
         let sealed = self.sealed.pop(&slot);
         self.fingerprints -= sealed.as_ref().map_or(0, Vec::len);
@@ -141,13 +141,13 @@ impl Locality {
         }
     }
 
-    /// The maximum RAM in bytes that it takes for so many containers, and open ones of so many chunks.
+    /// The maximum RAM in bytes of `containers` sealed containers and `open` open ones with `chunks` chunks each.
     pub(crate) fn ram_bytes_max(containers: usize, open: usize, chunks: usize) -> u64 {
         let sealed = containers.saturating_mul(FINGERPRINTS_A_CONTAINER).max(chunks) + chunks;
         ((sealed + 2 * open * chunks) * FINGERPRINT_RAM_BYTES) as u64
     }
 
-    /// RAM in use in bytes, about.
+    /// The approximate RAM in use, in bytes.
     pub(crate) fn ram_bytes(&self) -> u64 {
         let fingerprints: usize = self.sealed.iter().map(|(_, f)| f.capacity()).sum();
         let open: usize = self.open.values().map(Vec::capacity).sum();
@@ -177,7 +177,7 @@ mod tests {
             assert_eq!(locality.places.len(), locality.fingerprints);
             assert!(locality.ram_bytes() <= Locality::ram_bytes_max(8, 0, 5000));
         }
-        // One alone stays, however many it has.
+        // A single container is kept, however many fingerprints it has.
         locality.load(20, &chunks(20, 20_000));
         assert!(locality.has(20) && !locality.has(19));
         (0..21).for_each(|slot| locality.forget(slot));

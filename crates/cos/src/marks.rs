@@ -1,15 +1,15 @@
-//! The live chunks found by the collector: a bit for each chunk of the containers that it may empty.
+//! The live chunks found by the collector: a bit for each chunk of the containers that may be emptied.
 
 use crate::place::Place;
 use hashbrown::HashMap;
 
-/// Chunks that are alive, by slot.
+/// The marks of live chunks, by slot.
 pub(crate) struct Marks {
     bits: HashMap<u32, Box<[u64]>>,
 }
 
 impl Marks {
-    /// Marks without live chunks for the given containers: slots, and chunks in each.
+    /// Marks without live chunks for `containers`: their slots, and the number of chunks in each.
     pub(crate) fn new(containers: impl Iterator<Item = (u32, u16)>) -> Self {
         let bits = containers
             .map(|(slot, chunks)| (slot, vec![0; usize::from(chunks).div_ceil(64)].into_boxed_slice()))
@@ -28,7 +28,7 @@ impl Marks {
         news
     }
 
-    /// Whether the collector looks at that container.
+    /// Whether the collector examines the container in this slot.
     pub(crate) fn covers(&self, slot: u32) -> bool {
         self.bits.contains_key(&slot)
     }
@@ -38,7 +38,7 @@ impl Marks {
         self.bits.get(&slot).and_then(|b| b.get(number / 64)).is_some_and(|word| word & 1 << (number % 64) != 0)
     }
 
-    /// Chunks alive in a container.
+    /// The number of live chunks in a container.
     pub(crate) fn alive(&self, slot: u32) -> u32 {
         self.bits.get(&slot).map_or(0, |bits| bits.iter().map(|word| word.count_ones()).sum())
     }

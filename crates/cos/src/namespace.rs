@@ -12,9 +12,9 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The most bytes of a name.
+/// The maximum length of a name in bytes.
 const NAME_BYTES_MAX: usize = 255;
-/// What separates an object's name from a snapshot's.
+/// The separator between the name of an object and that of its snapshot.
 const SNAPSHOT: char = '@';
 
 /// The objects of a store.
@@ -48,7 +48,7 @@ impl Objects {
         self.by_name.get(name).cloned()
     }
 
-    /// Takes in an object that the ledger counts.
+    /// Adds an object that the ledger counts already.
     fn put(&mut self, object: Object) -> Arc<Object> {
         self.next_id = self.next_id.max(object.id + 1);
         let object = Arc::new(object);
@@ -57,7 +57,7 @@ impl Objects {
         object
     }
 
-    /// Takes over an object that the journal knows.
+    /// Adds an object that was read from the journal.
     pub(crate) fn restore(&mut self, mut object: Object) {
         let state = object.state.get_mut();
         self.ledger.restore_object(&state.record);
@@ -83,22 +83,22 @@ impl Objects {
     }
 }
 
-/// An object, as it is listed.
+/// A description of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ObjectInfo {
-    /// Its name; that of a snapshot has an `@`.
+    /// The name; that of a snapshot contains an `@`.
     pub name: String,
-    /// What it is.
+    /// The kind of the object.
     pub kind: Kind,
-    /// Bytes.
+    /// The size in bytes.
     pub size_bytes: u64,
-    /// Bytes of a chunk; of a stream's, the mean that was aimed at.
+    /// Bytes of a chunk; for a stream, the target of the mean.
     pub chunk_bytes: u32,
-    /// It may not be changed.
+    /// Whether it is read-only.
     pub read_only: bool,
-    /// If its import was interrupted: the number of bytes that were imported.
+    /// The number of bytes that were imported, if the import was interrupted.
     pub incomplete_at: Option<u64>,
-    /// When it was made, in seconds since 1970.
+    /// The time of creation, in seconds since 1970.
     pub created: u64,
 }
 
@@ -111,7 +111,7 @@ fn check_part(name: &str, part: &str) -> Result<(), Error> {
         return refuse("it has more than 255 bytes");
     }
     if part.contains([SNAPSHOT, '#']) || part.chars().any(char::is_control) {
-        return refuse("'@', '#' and control characters have no place in it");
+        return refuse("it must not contain '@', '#' or control characters");
     }
     if part.starts_with('-') {
         return refuse("it begins with a '-'");
@@ -173,11 +173,11 @@ impl<D: Device> Store<D> {
         self.enter(record, name)
     }
 
-    /// Makes a volume of zeroes, with chunks of the store's size unless given. Durable after the next
+    /// Creates a volume of zeroes, with chunks of the store's size unless given. Durable after the next
     /// [`commit`](Self::commit).
     ///
     /// # Errors
-    /// [`Error::Name`], [`Error::Exists`], [`Error::Setting`] for the size of chunks.
+    /// [`Error::Name`], [`Error::Exists`], [`Error::Objects`], or [`Error::Setting`] for the chunk size.
     pub fn create_volume(
         &self,
         name: &str,
@@ -193,9 +193,9 @@ impl<D: Device> Store<D> {
         self.create_object(name, Kind::Volume, (size_bytes, chunk_bytes), None, created).map(drop)
     }
 
-    /// Makes a volume that is to be filled from a source of that size, and opens it; or continues an interrupted import
-    /// of the same source, identified by `token`. Returns the byte at which to continue. Until
-    /// [`finish_import`](Self::finish_import) no one else can open it.
+    /// Creates a volume to import a source of `size_bytes`, and opens it; or continues an interrupted import of the
+    /// same source, identified by `token`. Returns the offset at which to continue. The volume cannot be opened
+    /// otherwise until [`finish_import`](Self::finish_import).
     ///
     /// # Errors
     /// As [`create_volume`](Self::create_volume).
@@ -215,7 +215,7 @@ impl<D: Device> Store<D> {
             if (record.size_bytes, record.token, record.chunk_bytes) == (size_bytes, token, wanted) {
                 return Ok((Volume::new(self, object), record.imported_bytes));
             }
-            // Of another source: what is there is found again as duplicates.
+            // An import of another source: its content will be found as duplicates.
             self.objects.lock().remove(name);
         }
         self.create_volume(name, size_bytes, chunk_bytes, created)?;
@@ -227,7 +227,7 @@ impl<D: Device> Store<D> {
         Ok((Volume::new(self, object), 0))
     }
 
-    /// Makes durable that everything before `imported_bytes` was imported: an interrupted import continues there.
+    /// Records durably that everything before `imported_bytes` was imported: an interrupted import continues there.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -240,7 +240,7 @@ impl<D: Device> Store<D> {
         self.commit().await
     }
 
-    /// The import is complete. Durable when it returns.
+    /// Completes an import. Durable when it returns.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -254,8 +254,8 @@ impl<D: Device> Store<D> {
         self.commit().await
     }
 
-    /// Abandons an import that cannot be completed: removes the object. The next collection frees the chunks that only
-    /// it referred to. Durable when it returns.
+    /// Removes the object of an import that cannot be completed. The next collection frees the chunks that only it
+    /// refers to. Durable when it returns.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -276,7 +276,7 @@ impl<D: Device> Store<D> {
         self.objects.lock().all().iter().map(|o| info(o)).collect()
     }
 
-    /// What an object is.
+    /// The description of an object.
     ///
     /// # Errors
     /// [`Error::NoObject`].
@@ -284,9 +284,9 @@ impl<D: Device> Store<D> {
         self.object(name).map(|object| info(&object))
     }
 
-    /// Makes `snapshot` (`OBJECT@NAME`) of its object as it is now. Writes in progress may be included or not. The time
-    /// depends on the amount changed since the recipe was last written, not on the object's size. Durable when it
-    /// returns.
+    /// Creates `snapshot` (`OBJECT@NAME`) of the current state of its object. Writes in progress may or may not be
+    /// included. The duration depends on the number of changes since the recipe was last written, not on the object's
+    /// size. Durable when it returns.
     ///
     /// # Errors
     /// [`Error::Name`], [`Error::NoObject`], [`Error::Exists`], or as [`commit`](Self::commit).
@@ -296,7 +296,8 @@ impl<D: Device> Store<D> {
         self.copy(object, snapshot, true, created).await
     }
 
-    /// Makes a volume that begins as `source` is now, an object or a snapshot. As fast as [`snapshot`](Self::snapshot).
+    /// Creates a volume with the current content of `source`, an object or a snapshot. As fast as
+    /// [`snapshot`](Self::snapshot).
     ///
     /// # Errors
     /// As [`snapshot`](Self::snapshot).
@@ -311,7 +312,7 @@ impl<D: Device> Store<D> {
             return Err(Error::Exists(name.to_owned()));
         }
         {
-            // No write is half in it.
+            // No write is in progress in the copied state.
             let _alone = object.writing.alone(ALL).await;
             self.flush_tree(&object).await?;
             let _mutating = self.mutating.shared(ALL).await;
@@ -325,8 +326,8 @@ impl<D: Device> Store<D> {
         self.commit().await
     }
 
-    /// Removes an object or a snapshot. The next collection frees the chunks that only it referred to. Snapshots of an
-    /// object stay. Durable when it returns.
+    /// Removes an object or a snapshot. The next collection frees the chunks that only it refers to. Snapshots of a
+    /// removed object are kept. Durable when it returns.
     ///
     /// # Errors
     /// [`Error::NoObject`], or as [`commit`](Self::commit).

@@ -16,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) struct Change {
     /// `None`: a hole.
     pub(crate) reference: Option<Reference>,
-    /// The newest container before the place was found.
+    /// The sequence number of the newest container before the place was found.
     pub(crate) since: u64,
 }
 
@@ -26,25 +26,25 @@ pub(crate) struct Object {
     pub(crate) kind: Kind,
     pub(crate) chunk_bytes: u32,
     pub(crate) state: Mutex<ObjectState>,
-    /// When it was changed last, as the journal knows.
+    /// The time of the last change in the journal, in nanoseconds since 1970.
     pub(crate) durable_modified_ns: AtomicU64,
-    /// Its recipe is being written.
+    /// Locked while the recipe is written.
     pub(crate) flushing: AsyncMutex<()>,
-    /// Lock on chunks that are being written: shared for writes of whole chunks, exclusive for read-modify-write.
+    /// Locks chunks that are being written: shared for writes of whole chunks, exclusive for read-modify-write.
     pub(crate) writing: RangeLock,
 }
 
-/// What of an object changes.
+/// The state of an object that changes.
 pub(crate) struct ObjectState {
     pub(crate) record: ObjectRecord,
-    /// The current record is not in the journal yet.
+    /// Whether the record has changes that are not in the journal yet.
     is_changed: bool,
     is_removed: bool,
     /// Changes that are not in the recipe yet ("delayed metadata updates").
     pub(crate) overlay: BTreeMap<u64, Change>,
     /// Chunks of the overlay that are not in the journal yet.
     unlogged: BTreeSet<u64>,
-    /// Counts the changes in overlays, and knows which objects the journal does not know.
+    /// Counts the changes in overlays, and lists the objects with changes that are not in the journal.
     ledger: Arc<Ledger>,
 }
 
@@ -55,14 +55,14 @@ pub(crate) struct Untold {
 }
 
 impl Object {
-    /// An object that the journal does not know.
+    /// An object that is not in the journal yet.
     pub(crate) fn new(record: ObjectRecord, ledger: &Arc<Ledger>) -> Self {
         let mut object = Self::restored(record, ledger);
         object.state.get_mut().note_changed();
         object
     }
 
-    /// An object that the journal knows.
+    /// An object that is in the journal.
     pub(crate) fn restored(record: ObjectRecord, ledger: &Arc<Ledger>) -> Self {
         Self {
             id: record.id,
@@ -92,7 +92,7 @@ impl ObjectState {
         }
     }
 
-    /// A chunk has changed; `permit` is for that. Of an object that is removed nothing changes any more.
+    /// Changes a chunk, with a change of `permit`. A removed object is not changed any more.
     pub(crate) fn change(&mut self, index: u64, change: Change, permit: &mut Permit<'_>) {
         if self.is_removed {
             return;
@@ -104,21 +104,21 @@ impl ObjectState {
         self.ledger.note_dirty(self.record.id);
     }
 
-    /// It was changed just now.
+    /// Sets the time of the last change to now.
     pub(crate) fn touch(&mut self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-        // However the clock is set, a change shows.
+        // The time increases with each change, even if the clock is set back.
         self.record.modified_ns = now.max(self.record.modified_ns + 1);
         self.note_changed();
     }
 
-    /// The record has changed: the journal is to know.
+    /// Notes that the record changed and must be written to the journal.
     pub(crate) fn note_changed(&mut self) {
         self.is_changed = true;
         self.ledger.note_dirty(self.record.id);
     }
 
-    /// Records that the changes in `written` are now in the recipe.
+    /// Notes that the changes in `written` are in the recipe.
     pub(crate) fn flushed(&mut self, root: Option<Root>, written: &BTreeMap<u64, Change>) {
         self.record.root = root;
         self.record.recipe += 1;
@@ -132,7 +132,8 @@ impl ObjectState {
         if !self.is_removed {
             self.ledger.give_back(before - self.overlay.len());
         }
-        // A start forgets what was logged before a recipe: what came since has to be said again.
+        // At a start, chunk records before that of a recipe are ignored: those after the changes in the recipe must be
+        // logged again.
         self.unlogged.extend(self.overlay.keys());
         self.note_changed();
     }
@@ -141,7 +142,7 @@ impl ObjectState {
         self.is_removed
     }
 
-    /// Marks the object as removed. Those who have it open may continue to read its content.
+    /// Marks the object as removed. Its content can still be read through open volumes.
     pub(crate) fn remove(&mut self) {
         if !std::mem::replace(&mut self.is_removed, true) {
             self.ledger.remove_object(&self.record);
@@ -149,7 +150,7 @@ impl ObjectState {
         }
     }
 
-    /// Chunks that the journal does not know.
+    /// The number of changed chunks that are not in the journal.
     pub(crate) fn unlogged(&self) -> usize {
         self.unlogged.len()
     }

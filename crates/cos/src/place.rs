@@ -1,16 +1,16 @@
-//! Where a chunk is, and references to chunks.
+//! Places of chunks, and references to chunks.
 
 use crate::format::SECTOR_BYTES;
 use nitro_units::Fingerprint;
 
-/// Where a chunk was stored: a hint, used only if the region there holds the chunk's fingerprint.
+/// The place where a chunk was stored: a hint, used only if the region there holds the chunk's fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Place {
     /// The container's slot; 24 bits.
     pub slot: u32,
-    /// The sector of the container in which the chunk's region begins; 13 bits.
+    /// The first sector of the chunk's region in the container; 13 bits.
     pub sector: u16,
-    /// Sectors of the region; 9 bits.
+    /// The number of sectors of the region; 9 bits.
     pub sectors: u16,
     /// The chunk's number within the container.
     pub number: u16,
@@ -19,12 +19,12 @@ pub struct Place {
 impl Place {
     /// Bytes of an encoded place.
     pub(crate) const BYTES: usize = 8;
-    /// The most slots of a store.
+    /// The maximum number of slots of a store.
     pub(crate) const SLOTS_MAX: u32 = 1 << 24;
-    /// The most sectors of a region.
+    /// The maximum number of sectors of a region.
     pub(crate) const REGION_SECTORS_MAX: u16 = (1 << 9) - 1;
 
-    /// Encodes the place as in recipes and indexes.
+    /// Encodes the place for recipes and indexes.
     pub(crate) fn pack(self) -> u64 {
         u64::from(self.slot) << 38
             | u64::from(self.sector) << 25
@@ -42,7 +42,7 @@ impl Place {
         }
     }
 
-    /// First byte of the region within its container.
+    /// The offset of the region in its container, in bytes.
     pub(crate) fn offset(self) -> u64 {
         u64::from(self.sector) * SECTOR_BYTES as u64
     }
@@ -53,12 +53,12 @@ impl Place {
     }
 }
 
-/// A chunk as recipes name it.
+/// A reference to a chunk in a recipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reference {
-    /// What it contains.
+    /// The fingerprint of the chunk.
     pub fingerprint: Fingerprint,
-    /// Where it was last known to be.
+    /// The last known place of the chunk.
     pub place: Place,
 }
 

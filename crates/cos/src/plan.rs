@@ -9,17 +9,17 @@ use nitro_index::silt;
 use nitro_index::{Options, Shape};
 use nitro_port::codec::Compression;
 
-/// Sizes of the index's keys and values: fingerprints, places.
+/// Sizes of the index's keys (fingerprints) and values (places).
 const INDEX_SHAPE: Shape = Shape { key_bytes: 20, value_bytes: Place::BYTES as u16 };
-/// Assumed ratio of compressed to uncompressed size, for planning.
+/// The assumed ratio of compressed to uncompressed size, for planning.
 const STORED_SHARE: f64 = 0.4;
-/// Bits of the summary vector for each chunk: about one in a hundred new chunks then needs a look-up in the index.
+/// Bits of the summary vector for each chunk: with 10, about one in a hundred new chunks needs a look-up in the index.
 const SUMMARY_BITS: u64 = 10;
 const JOURNAL_BYTES_DEFAULT_MIN: u64 = 1 << 20;
-/// Journal for objects.
+/// The maximum size of a half of the journal without the records of containers.
 const JOURNAL_OBJECTS_BYTES: u64 = 16 << 20;
 const JOURNAL_BYTES_A_SLOT: u64 = 64;
-/// Minimum number of containers: enough for the open containers of one lane and of the collector.
+/// The minimum number of containers: enough for the open containers of one lane and of the collector.
 pub(crate) const CONTAINERS_MIN: u32 = 12;
 
 /// Options of a new store.
@@ -29,14 +29,15 @@ pub struct StoreOptions {
     pub size_bytes: u64,
     /// Bytes of a chunk of new volumes: a power of two from 4 KiB to 128 KiB.
     pub chunk_bytes: u32,
-    /// Bytes that are compressed together: a multiple of a sector, `chunk_bytes` at least.
+    /// Bytes that are compressed together: at least `chunk_bytes`.
     pub region_bytes: u32,
     /// Bytes of a container: a power of two from 64 KiB to 4 MiB.
     pub container_bytes: u32,
-    /// How regions are compressed.
+    /// The compression of regions.
     pub compression: Compression,
-    /// Bytes of each half of the journal, [`JOURNAL_BYTES_MIN`](Self::JOURNAL_BYTES_MIN) and 64 for each container at least; `None`: by the
-    /// store's size. How many objects there can be depends on it, and how many overwritten chunks wait to be written into recipes.
+    /// Bytes of each half of the journal for objects and changes, from [`JOURNAL_BYTES_MIN`](Self::JOURNAL_BYTES_MIN)
+    /// to 16 MiB; 64 bytes for each container are added. `None`: chosen by the store's size. It bounds the number of
+    /// objects, and the number of overwritten chunks that are not in recipes yet.
     pub journal_bytes: Option<u64>,
 }
 
@@ -54,11 +55,11 @@ impl Default for StoreOptions {
 }
 
 impl StoreOptions {
-    /// The least journal.
+    /// The minimum of [`journal_bytes`](Self::journal_bytes).
     pub const JOURNAL_BYTES_MIN: u64 = 64 << 10;
-    /// The smallest chunks, and the largest.
+    /// The minimum and maximum size of chunks, in bytes.
     pub const CHUNK_BYTES: std::ops::RangeInclusive<u32> = 4096..=128 << 10;
-    /// The smallest containers, and the largest.
+    /// The minimum and maximum size of containers, in bytes.
     pub const CONTAINER_BYTES: std::ops::RangeInclusive<u32> = 64 << 10..=4 << 20;
 
     fn check(&self) -> Result<(), Error> {
@@ -85,7 +86,7 @@ impl StoreOptions {
     }
 }
 
-/// Where the parts of a store are on its device.
+/// The offsets of the parts of a store on its device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) journals_at: u64,
@@ -96,7 +97,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// `None`: the sizes in the superblock are impossible.
+    /// `None` if the sizes in the superblock are not valid.
     pub(crate) fn of(superblock: &Superblock) -> Option<Self> {
         let Superblock { chunk_bytes, region_bytes, container_bytes, compression, .. } = *superblock;
         StoreOptions { size_bytes: 0, chunk_bytes, region_bytes, container_bytes, compression, journal_bytes: None }
@@ -112,7 +113,7 @@ impl Layout {
     }
 }
 
-/// The sizes of a store, and the RAM that it needs.
+/// The sizes of a store, and its need for RAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
     pub(crate) superblock: Superblock,
@@ -122,12 +123,12 @@ impl Plan {
     /// Plans a store.
     ///
     /// # Errors
-    /// [`Error::Setting`] names what cannot be used.
+    /// [`Error::Setting`] for an option that is not valid.
     pub fn new(options: &StoreOptions, seed: u64, identity: u64) -> Result<Self, Error> {
         options.check()?;
         let mut containers =
             (options.size_bytes / u64::from(options.container_bytes)).min(Place::SLOTS_MAX.into()) as u32;
-        // What the rest needs depends on how many there are.
+        // The sizes of the other parts depend on the number of containers.
         loop {
             let superblock = Self::with(options, containers, seed, identity);
             if containers < CONTAINERS_MIN {
@@ -139,7 +140,7 @@ impl Plan {
             let superblock = superblock.map_err(|error| Error::Setting {
                 what: "size of the store in bytes",
                 given: options.size_bytes,
-                why: format!("no index could name all its chunks ({error}); choose a smaller one, or larger chunks"),
+                why: format!("no index can hold all its chunks ({error}); choose a smaller store, or larger chunks"),
             })?;
             match Layout::of(&superblock) {
                 Some(layout) if layout.end <= options.size_bytes => return Ok(Self { superblock }),
@@ -175,19 +176,19 @@ impl Plan {
         })
     }
 
-    /// Bytes of RAM that the store's index and summary vector need, whatever it holds.
+    /// RAM of the store's index and summary vector in bytes, independent of its content.
     #[must_use]
     pub fn ram_bytes(&self) -> u64 {
         self.superblock.index_ram_bytes + self.superblock.summary_bytes
     }
 
-    /// Chunks that the store is planned for.
+    /// The number of chunks that the store is planned for.
     #[must_use]
     pub fn chunks(&self) -> u64 {
         self.superblock.index_entries
     }
 
-    /// Bytes that content may take.
+    /// Bytes of all containers.
     #[must_use]
     pub fn content_bytes(&self) -> u64 {
         u64::from(self.superblock.containers) * u64::from(self.superblock.container_bytes)
@@ -200,7 +201,7 @@ impl Plan {
     }
 }
 
-/// Flash and minimum RAM of an index of so many entries.
+/// The flash and the minimum RAM of an index of `entries` entries, in bytes.
 fn index_needs(entries: u64) -> Result<(u64, u64), Error> {
     let options = Options { shape: INDEX_SHAPE, entries, ram_bytes: u64::MAX };
     let ram_bytes = match silt::Plan::new(&Options { ram_bytes: 0, ..options }) {

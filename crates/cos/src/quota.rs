@@ -1,16 +1,16 @@
-//! The quota: how much of its device a store may use.
+//! The quota: the part of its device that a store may use.
 
 use crate::plan::CONTAINERS_MIN;
 use crate::{Error, Store};
 use nitro_port::Device;
 
 impl<D: Device> Store<D> {
-    /// Sets the limit in bytes of the containers above which new content is refused; `None`: it is refused only when
-    /// the store is full. Existing content stays. Recipes and collections may exceed the limit a little. Durable when
+    /// Sets the limit of the bytes in containers above which new content is refused; `None`: it is refused only when
+    /// the store is full. Existing content is kept. Recipes and collections may exceed the limit a little. Durable when
     /// this returns.
     ///
     /// # Errors
-    /// [`Error::Setting`] for less than a store needs; those of [`commit`](Self::commit).
+    /// [`Error::Setting`] for less than the minimum of a store, and the errors of [`commit`](Self::commit).
     pub async fn set_quota(&self, bytes: Option<u64>) -> Result<(), Error> {
         let container_bytes = u64::from(self.superblock.container_bytes);
         let least = u64::from(CONTAINERS_MIN) * container_bytes;
@@ -23,7 +23,7 @@ impl<D: Device> Store<D> {
         self.commit().await
     }
 
-    /// The bytes that containers may take, if there is such a limit: whole containers.
+    /// The bytes that containers may take, in whole containers; `None` if there is no limit.
     pub fn quota_bytes(&self) -> Option<u64> {
         let quota = self.state.lock().slots.quota();
         quota.map(|containers| u64::from(containers) * u64::from(self.superblock.container_bytes))

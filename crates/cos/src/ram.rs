@@ -9,29 +9,29 @@ use nitro_index::FlashIndex;
 use nitro_port::Device;
 use serde::Serialize;
 
-/// An object, with its name, its places in maps, and its record while a checkpoint is written.
+/// RAM of an object: its name, its entries in maps, and its record during a checkpoint.
 const OBJECT_RAM_BYTES: u64 = 1536;
-/// A change in an overlay, with the slack of trees, and its record while a checkpoint is written.
+/// RAM of a change in an overlay: with the slack of trees, and its record during a checkpoint.
 const CHANGE_RAM_BYTES: u64 = 360;
-/// A slot, with its record.
+/// RAM of a slot, with its record.
 const SLOT_RAM_BYTES: u64 = 96;
-/// A chunk of an open container.
+/// RAM of a chunk of an open container.
 const OPEN_CHUNK_RAM_BYTES: u64 = 2 * 24;
-/// Factor by which regions may exceed their planned size: incompressible regions, and chunks larger than a region.
+/// The factor by which regions may exceed their planned size: incompressible regions, and chunks larger than a region.
 const REGION_SLACK: u64 = 2;
 
 /// A part of the RAM that a store may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct RamPart {
-    /// What it is for.
+    /// The use of the part.
     pub what: &'static str,
-    /// The most that it takes, in bytes.
+    /// The maximum size in bytes.
     pub bytes: u64,
 }
 
 impl<D: Device> Store<D> {
-    /// The parts of the RAM that the store may take while it is open, each at its most. The RAM of requests in progress
-    /// is not included: the caller bounds their number.
+    /// The parts of the RAM of an open store, each with its maximum. The RAM of requests in progress is not included:
+    /// the caller bounds their number.
     pub fn ram_parts(&self) -> Vec<RamPart> {
         let superblock = &self.superblock;
         let bounds = self.ledger.bounds();
@@ -54,12 +54,12 @@ impl<D: Device> Store<D> {
         ]
     }
 
-    /// The maximum RAM in bytes that the store takes while it is open: the sum of its [parts](Self::ram_parts).
+    /// The maximum RAM of an open store in bytes: the sum of its [parts](Self::ram_parts).
     pub fn ram_need_bytes(&self) -> u64 {
         self.ram_parts().iter().map(|part| part.bytes).sum()
     }
 
-    /// RAM in bytes that it takes at the moment, about.
+    /// The approximate RAM in use, in bytes.
     pub(crate) fn ram_bytes(&self) -> u64 {
         let (locality, slots) = {
             let state = self.state.lock();

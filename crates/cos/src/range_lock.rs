@@ -1,4 +1,4 @@
-//! A lock on ranges of numbers, shared or exclusive, first come first served.
+//! A fair lock on ranges of numbers, shared or exclusive.
 
 use event_listener::Event;
 use nitro_port::yielding::attempt_at;
@@ -24,7 +24,7 @@ impl Claim {
 
 #[derive(Debug, Default)]
 struct Claims {
-    /// Holders and waiters, in the order of arrival.
+    /// Holders and waiters, in order of arrival.
     all: Vec<Claim>,
     next: u64,
 }
@@ -38,7 +38,7 @@ impl Claims {
     }
 }
 
-/// The lock. All waiters are woken when a holder or a waiter ends.
+/// A lock on ranges. All waiters are woken when a holder or a waiter ends.
 #[derive(Debug, Default)]
 pub(crate) struct RangeLock {
     claims: Mutex<Claims>,
@@ -104,7 +104,7 @@ mod tests {
         let elsewhere = has(&mut alone(6..7)).unwrap();
         let mut waits = alone(3..4);
         assert!(has(&mut waits).is_none());
-        // Nobody overtakes it; those that it does not touch do not wait.
+        // No later claim overtakes it; claims on other ranges do not wait.
         let mut behind = shared(0..4);
         assert!(has(&mut behind).is_none());
         assert!(has(&mut shared(0..3)).is_some());
@@ -115,7 +115,7 @@ mod tests {
         assert!(has(&mut behind).is_none());
         drop(third);
         assert!(has(&mut behind).is_some());
-        // Who gives up waiting stands in nobody's way.
+        // A waiter that is dropped does not block others.
         let mut given_up = alone(6..8);
         assert!(has(&mut given_up).is_none());
         drop((given_up, elsewhere));

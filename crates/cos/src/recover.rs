@@ -14,10 +14,11 @@ use nitro_port::buf::BufMut;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Containers between two progress messages of a start that enters many containers in the index.
+/// The number of containers between two progress messages of a start that enters many containers in the index.
 const TOLD_EVERY: usize = 2048;
 
-/// Applies the records of the journal. Returns up to which containers index and summary vector are complete.
+/// Applies the records of the journal. Returns the sequence numbers up to which the index and the summary vector are
+/// complete.
 pub(crate) fn replay(records: Vec<Record>, slots: &mut Slots, objects: &mut Objects) -> Result<(u64, u64), Error> {
     let mut upto = (0, 0);
     let mut found: BTreeMap<u64, Object> = BTreeMap::new();
@@ -26,7 +27,7 @@ pub(crate) fn replay(records: Vec<Record>, slots: &mut Slots, objects: &mut Obje
             Record::Object(record) => match found.get_mut(&record.id) {
                 Some(object) => {
                     let state = object.state.get_mut();
-                    // What was logged before a recipe was written is in it.
+                    // Changes that were logged before a recipe was written are in the recipe.
                     if state.record.recipe != record.recipe {
                         state.overlay.clear();
                     }
@@ -41,7 +42,9 @@ pub(crate) fn replay(records: Vec<Record>, slots: &mut Slots, objects: &mut Obje
             }
             Record::Slot(record) => {
                 if !slots.restore(&record) {
-                    return Err(Error::Damaged { what: format!("the journal speaks of container {}", record.slot) });
+                    return Err(Error::Damaged {
+                        what: format!("the journal names container {}, which does not exist", record.slot),
+                    });
                 }
             }
             Record::Chunk { object, index, reference } => {
@@ -59,8 +62,8 @@ pub(crate) fn replay(records: Vec<Record>, slots: &mut Slots, objects: &mut Obje
     Ok(upto)
 }
 
-/// Seals the open containers, adds missing fingerprints to index and summary vector, and begins a new epoch of the
-/// journal.
+/// Seals the open containers, adds missing fingerprints to the index and the summary vector, and begins a new epoch of
+/// the journal.
 pub(crate) async fn finish<D: Device>(store: &Store<D>, (indexed, summarised): (u64, u64)) -> Result<(), Error> {
     store.upto.set_indexed(indexed);
     store.upto.set_summarised(summarised);
@@ -70,14 +73,16 @@ pub(crate) async fn finish<D: Device>(store: &Store<D>, (indexed, summarised): (
         state.slots.iter().filter(|(_, s)| s.state != SlotState::Free && (s.sequence > first || s.leaving)).collect()
     };
     match store.fill_reserve().await {
-        Err(error @ Error::NoRoom(_)) => tracing::warn!("the store has no reserve to collect with: {error}"),
+        Err(error @ Error::NoRoom(_)) => {
+            tracing::warn!("the store has no storage in reserve for a collection: {error}")
+        }
         result => result?,
     }
     newer.sort_by_key(|(_, slot)| slot.sequence);
     let count = newer.len();
     for (done, (slot, held)) in newer.into_iter().enumerate() {
         if done > 0 && done.is_multiple_of(TOLD_EVERY) {
-            tracing::info!("the store is being made ready: {done} of {count} containers are in its index");
+            tracing::info!("the store is being recovered: {done} of {count} containers are in its index");
         }
         if held.state == SlotState::Open {
             let open = reopen(store, slot, held).await?;
@@ -91,7 +96,7 @@ pub(crate) async fn finish<D: Device>(store: &Store<D>, (indexed, summarised): (
                 store.state.lock().slots.set_leaving(slot, false);
             }
             Ok(chunks) => chunks.iter().for_each(|chunk| store.summary.insert(&chunk.fingerprint)),
-            // Its chunks are found by their places still; new ones of the same content are stored again.
+            // Its chunks are still found at the places in recipes; new chunks with the same content are stored again.
             Err(error) => tracing::warn!(slot, "a container's metadata cannot be read: {error}"),
         }
     }
@@ -117,7 +122,7 @@ async fn reopen<D: Device>(store: &Store<D>, slot: u32, held: Slot) -> Result<Ar
                 chunks.extend(known);
                 sector += sectors;
             }
-            // A commit began a new block.
+            // A commit started a new block.
             None => sector = (sector + 1).next_multiple_of(BLOCK_SECTORS),
         }
     }

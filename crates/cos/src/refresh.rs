@@ -1,6 +1,6 @@
-//! Updates recipes after a collection: references to copied chunks get the new places, so that reading them needs no
-//! look-up in the index. Blocks keep their fingerprints, which do not depend on places. Changed blocks are copied and
-//! written as any block is.
+//! Updates recipes after a collection: references to copied chunks get the new places, so that reads need no look-up in
+//! the index. Blocks keep their fingerprints, which do not depend on places. Changed blocks are copied and stored like
+//! other recipe blocks.
 
 use crate::access::Access;
 use crate::format::record::Root;
@@ -14,21 +14,21 @@ use nitro_units::Fingerprint;
 use std::future::Future;
 use std::pin::Pin;
 
-/// Maximum number of moves that are remembered: 24 bytes each. For further moves, recipes keep the old places.
+/// The maximum number of moves that are recorded, with 24 bytes each. Recipes keep the old places of further moves.
 const MOVES_MAX: usize = 4 << 20;
-/// How often the update of a recipe is retried because it was written meanwhile; after that, writes of the recipe are
+/// The number of retries of the update of a recipe that was written meanwhile; after that, writes of the recipe are
 /// blocked.
 const TRIES: usize = 3;
-/// Blocks after which the task yields.
+/// The number of blocks after which the task yields.
 const BLOCKS_PER_TURN: usize = 16;
 
-/// Where chunks were, and where they are now.
+/// The old and the new places of chunks.
 #[derive(Default)]
 pub(crate) struct Moves {
-    /// By place and fingerprint: a container may be filled anew while others are being emptied.
+    /// By place and fingerprint: the slot of a container may be reused while others are being emptied.
     places: HashMap<(u64, u64), u64>,
     blocks: usize,
-    /// Blocks that were looked at, and what became of them.
+    /// The blocks that were processed, with the results.
     seen: HashMap<(Fingerprint, u64), Option<Place>>,
 }
 
@@ -49,12 +49,12 @@ fn key(reference: &Reference) -> (u64, u64) {
     (reference.place.pack(), prefix)
 }
 
-/// Where a block is now, if it is elsewhere or was written again.
+/// The new place of a block, if it was moved or rewritten.
 type Refreshed<'a> = Pin<Box<dyn Future<Output = Result<Option<Place>, Error>> + 'a>>;
 
 impl<D: Device> Store<D> {
-    /// Updates the places of moved chunks in all recipes. A store without room for that keeps the old places; the
-    /// chunks are then found through the index.
+    /// Updates the places of moved chunks in all recipes. If the store has no room for this, recipes keep the old
+    /// places, and the chunks are found through the index.
     pub(crate) async fn refresh(&self, moves: &mut Moves) -> Result<(), Error> {
         if moves.places.is_empty() {
             return Ok(());
@@ -63,7 +63,7 @@ impl<D: Device> Store<D> {
         for object in objects {
             match self.refresh_object(&object, moves).await {
                 Err(error) if error.is_full() || matches!(error, Error::Missing { .. } | Error::Damaged { .. }) => {
-                    tracing::warn!("{:?} goes on to name old places: {error}", object.name());
+                    tracing::warn!("{:?} keeps outdated places: {error}", object.name());
                 }
                 result => result?,
             }
@@ -77,12 +77,12 @@ impl<D: Device> Store<D> {
                 && let Some(place) = moves.get(reference)
             {
                 reference.place = place;
-                // Until a look at its container tells.
+                // So that the container is checked before the place is trusted.
                 change.since = 0;
             }
         }
         for tries in 0..=TRIES {
-            // In the end whoever would write the recipe waits.
+            // In the last attempt, writers of the recipe wait.
             let _flushing = if tries == TRIES { Some(object.flushing.lock().await) } else { None };
             let Some(root) = object.state.lock().record.root else { return Ok(()) };
             let Some(place) = self.refresh_block(root.reference, root.levels, moves).await? else { return Ok(()) };
@@ -97,7 +97,7 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// A block of a level, 1 for one that names chunks, and all beneath it.
+    /// Updates a block of a level (1 for a block of chunk references) and all blocks below it.
     fn refresh_block<'a>(&'a self, reference: Reference, level: u8, moves: &'a mut Moves) -> Refreshed<'a> {
         Box::pin(async move {
             let key = (reference.fingerprint, reference.place.pack());

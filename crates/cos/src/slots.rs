@@ -1,40 +1,40 @@
-//! The slots that containers stand in.
+//! The slots of containers.
 
 use crate::format::record::{SlotRecord, SlotState};
 use crate::format::region::ChunkKind;
 use std::collections::{BTreeSet, VecDeque};
 
-/// What a slot holds.
+/// The state of a slot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot {
     pub(crate) state: SlotState,
     pub(crate) kind: ChunkKind,
-    /// Its container is being emptied: no new references to it are allowed.
+    /// Whether its container is being emptied: no new references to it are allowed.
     pub(crate) leaving: bool,
-    /// Sectors of its regions; of an open one, those that are on the device.
+    /// The number of sectors of its regions; for an open container, those that are on the device.
     pub(crate) sectors: u16,
     pub(crate) chunks: u16,
-    /// Containers are numbered in the order in which they were begun.
+    /// The number of the container, in the order in which containers were begun.
     pub(crate) sequence: u64,
 }
 
-/// Free slots whose storage the device keeps: one for each of the collector's lanes, two for recipes.
+/// The number of free slots whose storage is kept: one for each of the collector's lanes, two for recipes.
 const RESERVED: usize = 4;
 
 const FREE: Slot =
     Slot { state: SlotState::Free, kind: ChunkKind::Data, leaving: false, sectors: 0, chunks: 0, sequence: 0 };
 
-/// Every slot of a store.
+/// The slots of a store.
 #[derive(Debug)]
 pub(crate) struct Slots {
     slots: Vec<Slot>,
     free: VecDeque<u32>,
-    /// Those that are free too, and whose storage the device keeps.
+    /// Free slots whose storage is kept; they are not in `free`.
     reserved: BTreeSet<u32>,
     /// Slots whose current state is not in the journal yet.
     changed: BTreeSet<u32>,
     sequence: u64,
-    /// Slots that new content may fill, if there is such a limit.
+    /// The maximum number of slots in use for new content; `None`: no quota.
     quota: Option<u32>,
     quota_changed: bool,
 }
@@ -83,13 +83,13 @@ impl Slots {
         std::mem::take(&mut self.quota_changed)
     }
 
-    /// Slots that may be opened: for clients' data as far as the quota goes.
+    /// The number of slots that may be opened; the quota limits those for clients' data.
     fn room(&self, kind: ChunkKind) -> u32 {
         let quota = self.quota.filter(|_| kind == ChunkKind::Data).unwrap_or(u32::MAX);
         self.free().min(quota.saturating_sub(self.used()))
     }
 
-    /// The last sequence number that was given.
+    /// The last sequence number that was assigned.
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence
     }
@@ -102,7 +102,8 @@ impl Slots {
         (0..).zip(self.slots.iter().copied())
     }
 
-    /// Takes a free slot, if more than `spared` are free, or `spared` is 0. It is to be [begun](Self::begin) or put back.
+    /// Takes a free slot if more than `spared` are free, or if `spared` is 0. The caller must [begin](Self::begin) it
+    /// or put it back.
     pub(crate) fn take(&mut self, kind: ChunkKind, spared: u32) -> Option<u32> {
         if spared > 0 && self.room(kind) <= spared {
             return None;
@@ -118,7 +119,7 @@ impl Slots {
         self.reserved.pop_first()
     }
 
-    /// Takes the free slot that would be used last, if there are to be more whose storage is kept.
+    /// Takes the free slot that would be used last, if the storage of more slots is to be kept.
     pub(crate) fn take_for_reserve(&mut self) -> Option<u32> {
         if self.wants_reserved() { self.free.pop_back() } else { None }
     }
@@ -133,7 +134,7 @@ impl Slots {
         self.reserved.len() < RESERVED
     }
 
-    /// Records that the device keeps the storage of a free slot.
+    /// Records that the storage of a free slot is kept.
     pub(crate) fn reserve(&mut self, slot: u32) {
         self.reserved.insert(slot);
         self.changed.insert(slot);
@@ -146,7 +147,7 @@ impl Slots {
         self.sequence
     }
 
-    /// Records how much of an open container is on the device.
+    /// Records the part of an open container that is on the device.
     pub(crate) fn written(&mut self, slot: u32, sectors: u16, chunks: u16) {
         let held = &mut self.slots[slot as usize];
         (held.sectors, held.chunks) = (sectors, chunks);
@@ -159,19 +160,19 @@ impl Slots {
     }
 
     /// Forbids new references to the chunks of a container, or allows them again. The change must be written to the
-    /// journal, since a start has to enter the chunks into the index again.
+    /// journal, because a start has to enter the chunks in the index again.
     pub(crate) fn set_leaving(&mut self, slot: u32, leaving: bool) {
         self.slots[slot as usize].leaving = leaving;
         self.changed.insert(slot);
     }
 
-    /// Frees the container. The slot may be used again only when this is in the journal.
+    /// Frees the container of a slot. The slot may be used again only when this is in the journal.
     pub(crate) fn release(&mut self, slot: u32) {
         self.slots[slot as usize] = FREE;
         self.changed.insert(slot);
     }
 
-    /// The journal knows that a slot is free.
+    /// Makes a slot available whose release is in the journal.
     pub(crate) fn reuse(&mut self, slot: u32) {
         self.free.push_back(slot);
     }
@@ -198,7 +199,7 @@ impl Slots {
         SlotRecord { slot, state, kind, sectors, chunks, sequence }
     }
 
-    /// The records of a checkpoint: slots that are not free, and those whose storage is kept.
+    /// The records of a checkpoint: slots that are not free, and slots whose storage is kept.
     pub(crate) fn records(&self) -> impl Iterator<Item = SlotRecord> {
         self.iter().map(|(slot, _)| self.record(slot)).filter(|record| record.state != SlotState::Free)
     }
@@ -220,7 +221,7 @@ impl Slots {
         true
     }
 
-    /// The end of [`restore`](Self::restore): finds the free slots.
+    /// Ends [`restore`](Self::restore): lists the free slots.
     pub(crate) fn restored(&mut self) {
         let is_free = |slot: u32, held: &Slot| held.state == SlotState::Free && !self.reserved.contains(&slot);
         self.free = self.iter().filter(|(slot, held)| is_free(*slot, held)).map(|(slot, _)| slot).collect();

@@ -1,4 +1,4 @@
-//! What a store holds.
+//! Statistics of a store.
 
 use crate::Store;
 use crate::counters::Counters;
@@ -9,41 +9,41 @@ use crate::ssd::SsdStats;
 use nitro_port::Device;
 use serde::Serialize;
 
-/// What a store holds, and what it needs.
+/// Statistics of a store: its content, and its resources.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Stats {
-    /// Objects, snapshots among them.
+    /// The number of objects, snapshots included.
     pub objects: u64,
-    /// Of those, snapshots.
+    /// The number of snapshots.
     pub snapshots: u64,
-    /// Bytes of all objects, holes among them.
+    /// Bytes of all objects, holes included.
     pub logical_bytes: u64,
-    /// Bytes that contents, recipes and containers' metadata take, dead ones among them.
+    /// Bytes of stored content, recipes and containers' metadata, including dead ones.
     pub stored_bytes: u64,
-    /// Of those, recipes.
+    /// The part of `stored_bytes` in recipes.
     pub recipe_bytes: u64,
-    /// Chunks that are stored, blocks of recipes among them.
+    /// The number of stored chunks, recipe blocks included.
     pub chunks: u64,
-    /// Containers in use.
+    /// The number of containers in use.
     pub containers_used: u32,
-    /// Containers of the store.
+    /// The number of containers of the store.
     pub containers: u32,
-    /// Bytes that containers may take, if there is such a limit.
+    /// The quota in bytes, if there is one.
     pub quota_bytes: Option<u64>,
     /// Bytes of a container.
     pub container_bytes: u32,
-    /// RAM in bytes that it takes, about.
+    /// The approximate RAM in use, in bytes.
     pub ram_bytes: u64,
-    /// The maximum RAM in bytes that it takes while it is open, see [`Store::ram_parts`].
+    /// The maximum RAM of the open store in bytes, see [`Store::ram_parts`].
     pub ram_need_bytes: u64,
-    /// Its SSD, if it has one.
+    /// Statistics of the SSD, if the store has one.
     pub ssd: Option<SsdStats>,
-    /// What it did since it was opened.
+    /// Counters since the store was opened.
     pub counters: Counters,
 }
 
 impl<D: Device> Store<D> {
-    /// What it holds.
+    /// The statistics of the store.
     pub fn stats(&self) -> Stats {
         let objects = self.list();
         let quota_bytes = self.quota_bytes();

@@ -35,21 +35,22 @@ use std::sync::{Arc, OnceLock};
 /// Settings of an open store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Containers whose fingerprints are kept in RAM; about 50 KiB each.
+    /// The number of containers whose fingerprints are kept in RAM; about 50 KiB each.
     pub locality_containers: usize,
     /// RAM in bytes for decompressed regions.
     pub region_cache_bytes: u64,
-    /// RAM in bytes for blocks of recipes.
+    /// RAM in bytes for recipe blocks.
     pub recipe_cache_bytes: u64,
-    /// Whether duplicates are trusted only after their bytes were compared.
+    /// Whether duplicates are accepted only after their bytes were compared.
     pub compare_duplicates: bool,
-    /// Whether patterns of access are followed by region; else small requests count as random, and others as sequential.
+    /// Whether access patterns are tracked by pattern region; otherwise small requests count as random, and larger ones
+    /// as sequential.
     pub patterns: bool,
-    /// Whether small random writes look for duplicates in the index and on the disk. RAM is always searched. If this is
-    /// off, duplicate copies that are stored stay: the collector does not find them.
+    /// Whether small random writes look for duplicates in the index and on the disk; RAM is always searched. If this is
+    /// off, duplicates that were stored again stay: the collector does not find them.
     pub nsio_dedup: bool,
-    /// Whether a whole container's fingerprints are read when a duplicate is found for a small random write; else the region
-    /// that should hold it, alone.
+    /// Whether a duplicate that is found for a small random write loads the fingerprints of its whole container;
+    /// otherwise, only the region that should contain it is read.
     pub nsio_metadata: bool,
 }
 
@@ -67,7 +68,7 @@ impl Default for Settings {
     }
 }
 
-/// Up to which container index and summary vector are complete on the device.
+/// The sequence numbers of the containers up to which the index and the summary vector on the device are complete.
 #[derive(Debug, Default)]
 pub(crate) struct Upto {
     indexed: AtomicU64,
@@ -97,7 +98,7 @@ type Regions = LruCache<(u32, u64, u16), Arc<Region>>;
 
 /// A store on a device.
 ///
-/// All its threads may use it at once. It must not be open elsewhere: the code that opens the device ensures that.
+/// Several threads may use it concurrently. It must not be open twice: the code that opens the device ensures that.
 pub struct Store<D> {
     pub(crate) device: Arc<D>,
     pub(crate) superblock: Superblock,
@@ -118,11 +119,11 @@ pub struct Store<D> {
     pub(crate) nodes: Mutex<LruCache<NodeKey, Arc<Node>>>,
     pub(crate) upto: Upto,
     pub(crate) counters: Counting,
-    /// One collection at a time.
+    /// Locked by a collection.
     pub(crate) collecting: AsyncMutex<()>,
     /// Held in shared mode between finding or storing chunks and adding the references to them.
     pub(crate) mutating: RangeLock,
-    /// Streams that are being imported.
+    /// The number of streams that are being imported.
     pub(crate) streams: AtomicUsize,
     poisoned: OnceLock<String>,
 }
@@ -145,8 +146,8 @@ impl<D: Device> Store<D> {
     /// Creates a store on `device`. The previous content of the device is lost.
     ///
     /// # Errors
-    /// [`Error::Setting`] when the device is too small for `plan`, [`Error::NoRoom`] when it has no storage for the least that is
-    /// needed; or when the device fails.
+    /// [`Error::Setting`] if the device is too small for `plan`, [`Error::NoRoom`] if it has no storage for the
+    /// minimum, or an error of the device.
     pub async fn create(device: Arc<D>, plan: &Plan, settings: Settings) -> Result<Self, Error> {
         let superblock = plan.superblock;
         let layout = check_size(&*device, &superblock)?;
@@ -155,7 +156,7 @@ impl<D: Device> Store<D> {
         let index = Silt::create(index_at, index_plan(&superblock)?, Rates::default(), superblock.seed).await?;
         index.sync().await?;
         let mut journal = Journal::new(layout.journals_at, superblock.journal_bytes, superblock.seed, 0);
-        // What an older store left there must not pass for a newer epoch of this one: its seed is another.
+        // An older store's journal does not count as a newer epoch of this one, because its seed differs.
         journal.checkpoint(&*device, &[]).await?;
         let summary = Summary::new(superblock.summary_bytes);
         summary.write(&*device, layout.summary_at, superblock.seed).await?;
@@ -170,17 +171,17 @@ impl<D: Device> Store<D> {
         Ok(store)
     }
 
-    /// Opens the store on `device`: it holds all that was made durable. A fingerprint index that is damaged is created
-    /// again from the containers.
+    /// Opens the store on `device`, which holds everything that was made durable. A damaged fingerprint index is
+    /// created again from the containers.
     ///
     /// # Errors
-    /// [`Error::NotAStore`], [`Error::Version`], [`Error::Damaged`], or when the device fails.
+    /// [`Error::NotAStore`], [`Error::Version`], [`Error::Damaged`], or an error of the device.
     pub async fn open(device: Arc<D>, settings: Settings) -> Result<Self, Error> {
         Self::open_with_ssd(device, settings, None).await
     }
 
     /// As [`open`](Self::open), with an SSD. Its content is used if it belongs to this store and was closed with it;
-    /// else it is emptied. The store is opened without an SSD that fails.
+    /// otherwise the SSD is emptied. If the SSD fails, the store is opened without it.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -248,7 +249,7 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// What it did since it was opened.
+    /// The counters since the store was opened.
     pub fn counters(&self) -> Counters {
         self.counters.snapshot()
     }
@@ -276,10 +277,10 @@ impl<D: Device> Store<D> {
         if error.is_full() { error.clone() } else { self.poison(error) }
     }
 
-    /// Marks the store as failed, since it is no longer known what is durable.
+    /// Marks the store as failed, because it is unknown what is durable.
     pub(crate) fn poison(&self, error: &Error) -> Error {
         let first = self.poisoned.get_or_init(|| error.to_string());
-        tracing::error!("the store takes no changes any more: {first}");
+        tracing::error!("the store accepts no more changes: {first}");
         error.clone()
     }
 }
@@ -302,11 +303,11 @@ async fn open_index<D: Device>(
     let slice = || index_device(device, superblock, layout, ssd);
     match Silt::open(slice()?, Rates::default()).await {
         Err(error @ (nitro_index::Error::Damaged(_) | nitro_index::Error::NotAnIndex(_))) => {
-            tracing::warn!("the store's fingerprint index is made anew from the containers: {error}");
+            tracing::warn!("the store's fingerprint index is created again from the containers: {error}");
             records.push(Record::Indexed { sequence: 0 });
             journal.checkpoint(&**device, records).await?;
             device.flush().await?;
-            // Another seed, so that no page of the old one passes for one of the new.
+            // With another seed, so that no page of the old index is valid in the new one.
             let seed = superblock.seed ^ (epoch + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
             let index = Silt::create(slice()?, index_plan(superblock)?, Rates::default(), seed).await?;
             index.sync().await?;

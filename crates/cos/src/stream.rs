@@ -1,4 +1,4 @@
-//! Streams: backups, cut into content-defined chunks, so that duplicates are found at other offsets, too.
+//! Streams: backups that are cut into content-defined chunks, so that duplicates are also found at other offsets.
 
 use crate::access::Access;
 use crate::chunks::fingerprint_of;
@@ -22,7 +22,7 @@ pub struct StreamPart {
     since: u64,
 }
 
-/// A stream that is being imported. Until [`finish`](Self::finish) there is no object.
+/// A stream that is being imported. The object is created by [`finish`](Self::finish).
 pub struct StreamImport<D: Device> {
     store: Arc<Store<D>>,
     name: String,
@@ -31,7 +31,7 @@ pub struct StreamImport<D: Device> {
 }
 
 impl<D: Device> Store<D> {
-    /// Begins an import.
+    /// Begins the import of a stream.
     ///
     /// # Errors
     /// [`Error::Exists`]; [`Error::Busy`] during a collection.
@@ -42,16 +42,16 @@ impl<D: Device> Store<D> {
         self.streams.fetch_add(1, Relaxed);
         let import =
             StreamImport { store: Arc::clone(self), name: name.to_owned(), created, builder: StreamBuilder::default() };
-        // Whichever of the two comes second sees the other.
+        // The count and the lock are checked in opposite order by a collection: at least one of both sees the other.
         match self.collecting.try_lock() {
             Some(_) => Ok(import),
             None => Err(Error::Busy("a collection is under way; import the stream when it has ended")),
         }
     }
 
-    /// Cuts chunks of a stream off the front of `data`: FastCDC (Xia et al., ATC 2016 and 2020), with gear hashes and
-    /// normalised sizes. Unless `is_end`, the last chunk is not cut, since it may continue; pass its bytes again with
-    /// those that follow.
+    /// Cuts chunks of a stream from the beginning of `data` with FastCDC (Xia et al., ATC 2016 and 2020): gear hashes
+    /// and normalised sizes. Unless `is_end`, the last chunk is not cut, because it may continue; its bytes must be
+    /// passed again with the following ones.
     pub fn cut(&self, data: &[u8], is_end: bool) -> Vec<Range<usize>> {
         let (least, mean, most) = self.stream_chunk_bytes();
         let mut cuts: Vec<_> = FastCDC::new(data, least, mean, most).map(|c| c.offset..c.offset + c.length).collect();
@@ -61,7 +61,7 @@ impl<D: Device> Store<D> {
         cuts
     }
 
-    /// Bytes of a stream's chunks: the fewest, the mean that is aimed at, and the most.
+    /// The sizes of a stream's chunks in bytes: minimum, target of the mean, and maximum.
     fn stream_chunk_bytes(&self) -> (usize, usize, usize) {
         let region_bytes = self.superblock.region_bytes as usize;
         (region_bytes / 16, region_bytes * 3 / 16, region_bytes)
@@ -71,7 +71,7 @@ impl<D: Device> Store<D> {
     /// different lanes.
     ///
     /// # Errors
-    /// [`Error::Full`], or when the device fails.
+    /// [`Error::Full`], or an error of the device.
     pub async fn store_part(&self, lane: usize, source: Bytes, cuts: &[Range<usize>]) -> Result<StreamPart, Error> {
         let since = self.state.lock().slots.sequence();
         let pieces: Vec<_> = cuts.iter().map(|cut| (fingerprint_of(&source[cut.clone()]), cut.clone())).collect();
@@ -87,7 +87,7 @@ impl<D: Device> StreamImport<D> {
     /// Appends a part.
     ///
     /// # Errors
-    /// [`Error::Full`], or when the device fails.
+    /// [`Error::Full`], or an error of the device.
     pub async fn push(&mut self, part: StreamPart) -> Result<(), Error> {
         for entry in part.entries {
             self.builder.push(&self.store, entry, part.since).await?;
@@ -95,10 +95,10 @@ impl<D: Device> StreamImport<D> {
         Ok(())
     }
 
-    /// Makes the object. Durable when it returns.
+    /// Creates the object. Durable when it returns.
     ///
     /// # Errors
-    /// [`Error::Name`], [`Error::Exists`], [`Error::Full`], or when the device fails.
+    /// [`Error::Name`], [`Error::Exists`], [`Error::Objects`], [`Error::Full`], or an error of the device.
     pub async fn finish(mut self) -> Result<(), Error> {
         let size = self.builder.bytes;
         let root = std::mem::take(&mut self.builder).finish(&self.store).await?;

@@ -1,8 +1,8 @@
 //! The summary vector (Zhu et al. 2008, §4.1): a Bloom filter of all fingerprints in the index. A fingerprint that is
 //! not in the filter is new, and needs no look-up in the index.
 //!
-//! On the device it stands as words of 64 bits, in blocks of 4088 bytes and a checksum of 8. Between checkpoints bits
-//! are only set, so that a torn mixture of two versions contains all fingerprints of the older one.
+//! On the device, it consists of words of 64 bits, in blocks of 4088 bytes and a checksum of 8 bytes. Between
+//! checkpoints, bits are only set, so a torn mixture of two versions contains all fingerprints of the older one.
 
 use crate::Error;
 use crate::format::{BLOCK_BYTES, checksum, u64_at};
@@ -11,10 +11,10 @@ use nitro_port::Device;
 use nitro_port::buf::BufMut;
 use nitro_units::Fingerprint;
 
-/// Hashes of a fingerprint: the best for ten bits.
+/// The number of hashes of a fingerprint: the best for ten bits.
 const HASHES: u32 = 7;
 const BLOCK_WORDS: usize = (BLOCK_BYTES - 8) / 8;
-/// Bytes that are read or written at once.
+/// The number of blocks of a read or write.
 const PIECE_BLOCKS: usize = 256;
 
 /// A set of fingerprints with false positives, but without false negatives.
@@ -31,7 +31,7 @@ fn words(bytes: u64) -> usize {
 }
 
 impl Summary {
-    /// An empty one that takes so many bytes on the device.
+    /// An empty filter that takes `bytes` bytes on the device.
     pub(crate) fn new(bytes: u64) -> Self {
         Self { filter: AtomicBloomFilter::with_num_bits(words(bytes) * 64).hashes(HASHES) }
     }
@@ -44,7 +44,7 @@ impl Summary {
         self.filter.contains_hash(hash(fingerprint))
     }
 
-    /// Writes it to `at`.
+    /// Writes the filter to offset `at`.
     pub(crate) async fn write(&self, device: &impl Device, at: u64, seed: u64) -> Result<(), Error> {
         let words: Vec<u64> = self.filter.iter().collect();
         let mut offset = at;
@@ -63,7 +63,7 @@ impl Summary {
         Ok(())
     }
 
-    /// Reads it from `at`; `None`: it is not there, or damaged.
+    /// Reads the filter from offset `at`; `None` if it is missing or damaged.
     pub(crate) async fn read(device: &impl Device, at: u64, bytes: u64, seed: u64) -> Result<Option<Self>, Error> {
         let mut all = Vec::with_capacity(words(bytes));
         let end = at + bytes;

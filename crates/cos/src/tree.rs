@@ -1,5 +1,5 @@
-//! Recipes: trees of blocks, each up to 448 references wide, written again where they change (copy on write), so that
-//! snapshots and clones share them.
+//! Recipes: trees of blocks with up to 448 references each. Changed blocks are written again (copy on write), so that
+//! snapshots and clones share the others.
 
 use crate::access::Access;
 use crate::chunks::Cuts;
@@ -18,16 +18,17 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Blocks that are written at once.
+/// The number of blocks that are written together.
 const WRITTEN_AT_ONCE: usize = 128;
 
-/// A block in RAM: its fingerprint, place, and the sequence number of its container.
+/// The key of a block in RAM: its fingerprint, its place, and the sequence number of its container.
 pub(crate) type NodeKey = (Fingerprint, u64, u64);
 
-/// The entries that the blocks of the level above must hold for the blocks that were written.
+/// The entries of written blocks for the level above, by number, with the sequence number since which their places are
+/// correct.
 type Written = BTreeMap<u64, (Option<Entry>, u64)>;
 
-/// Levels of a tree over so many chunks.
+/// The number of levels of a tree over `chunks` chunks.
 pub(crate) fn levels_for(chunks: u64) -> u8 {
     let mut levels = 1;
     let mut reach = FANOUT as u64;
@@ -38,16 +39,16 @@ pub(crate) fn levels_for(chunks: u64) -> u8 {
     levels
 }
 
-/// Blocks of level `below` beneath one of level `above`.
+/// The number of blocks of level `below` under one block of level `above`.
 fn blocks_beneath(above: u8, below: u8) -> u64 {
     (below..above).fold(1, |reach: u64, _| reach.saturating_mul(FANOUT as u64))
 }
 
 impl<D: Device> Store<D> {
-    /// A block of a recipe.
+    /// Reads a recipe block.
     ///
     /// There may be copies of a block that differ only in places. The cache in RAM is keyed by the place of the block,
-    /// so that it returns the copy that is stored there.
+    /// so that it returns the copy at that place.
     pub(crate) async fn node(&self, reference: &Reference, access: Access) -> Result<Arc<Node>, Error> {
         let key = self.node_key(reference);
         if let Some(node) = self.nodes.lock().get(&key) {
@@ -65,7 +66,7 @@ impl<D: Device> Store<D> {
         self.counters.recipe_reads.add(1);
         let (place, bytes) = self.locate(reference).await?;
         let node = Arc::new(Node::decode(&bytes)?);
-        // Unless it was found elsewhere, or the container gave way meanwhile.
+        // Unless it was found elsewhere, or the container was freed meanwhile.
         if place == reference.place && self.node_key(reference) == key {
             self.nodes.lock().put(key, Arc::clone(&node));
             if access == Access::Random {
@@ -80,7 +81,7 @@ impl<D: Device> Store<D> {
         (reference.fingerprint, reference.place.pack(), sequence)
     }
 
-    /// The block of a level and number, if there is one.
+    /// The block with this level and number, if there is one.
     async fn find_node(
         &self,
         root: Option<Root>,
@@ -103,7 +104,7 @@ impl<D: Device> Store<D> {
         Ok(Some(node))
     }
 
-    /// The references of chunks of a volume, from recipe and overlay together.
+    /// The references of chunks of a volume, from its recipe and overlay.
     pub(crate) async fn resolve(
         &self,
         object: &Object,
@@ -152,7 +153,7 @@ impl<D: Device> Store<D> {
         };
         let mut written: Written = changes.iter().map(|(index, change)| (*index, entry(change))).collect();
         for level in 0..levels {
-            // A tree that grows keeps its old root as the first block of its level.
+            // When the tree gets another level, the old root becomes the first block of its level.
             if let Some(root) = root.filter(|r| r.levels == level) {
                 written.entry(0).or_insert((Some(self.root_entry(&root, Access::Disk).await?), 0));
             }
@@ -164,12 +165,12 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// As [`flush_tree`](Self::flush_tree), if there is room; else the overlay stays, and its changes are in the
+    /// As [`flush_tree`](Self::flush_tree), if there is room; otherwise the overlay is kept, and its changes are in the
     /// journal.
     pub(crate) async fn flush_tree_if_room(&self, object: &Object) -> Result<(), Error> {
         match self.flush_tree(object).await {
             Err(error) if error.is_full() => {
-                tracing::warn!("the recipe of {:?} is not written anew: {error}", object.name());
+                tracing::warn!("the recipe of {:?} is not updated: {error}", object.name());
                 Ok(())
             }
             result => result,
@@ -258,7 +259,7 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// The chunks of a stream in a range, each with its first byte in the stream.
+    /// The chunks of a stream in a range, each with its offset in the stream.
     pub(crate) async fn resolve_stream(
         &self,
         root: Option<Root>,
@@ -267,7 +268,7 @@ impl<D: Device> Store<D> {
     ) -> Result<Vec<(u64, Entry)>, Error> {
         let Some(root) = root else { return Ok(Vec::new()) };
         let mut resolved = Vec::new();
-        // Blocks and chunks, each with its first byte, last first.
+        // A stack of blocks and chunks, each with its offset.
         let mut rest = vec![(0, root.levels, self.root_entry(&root, access).await?)];
         while let Some((start, level, entry)) = rest.pop() {
             if start >= range.end || start + entry.bytes <= range.start {
@@ -293,7 +294,7 @@ impl<D: Device> Store<D> {
 /// Builds the recipe of a stream, from its first chunk to its last.
 #[derive(Default)]
 pub(crate) struct StreamBuilder {
-    /// The blocks that are being filled, from the leaf up.
+    /// The blocks that are being filled, by level.
     open: Vec<Node>,
     pub(crate) bytes: u64,
 }
@@ -318,7 +319,7 @@ impl StreamBuilder {
         Ok(())
     }
 
-    /// The root, if there is anything.
+    /// Writes the remaining blocks, and returns the root; `None` if the stream is empty.
     pub(crate) async fn finish<D: Device>(self, store: &Store<D>) -> Result<Option<Root>, Error> {
         let top = self.open.len();
         let mut below: Option<(Entry, u64)> = None;
@@ -330,7 +331,7 @@ impl StreamBuilder {
             if node.entries.is_empty() {
                 continue;
             }
-            // A root with a single block beneath it is none.
+            // A root with a single block below it is omitted.
             if level + 1 == top && level > 0 && node.entries.len() == 1 {
                 let only = node.get(0).map(|entry| Root { reference: entry.reference, levels: level as u8 });
                 return Ok(only);

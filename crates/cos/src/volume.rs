@@ -1,4 +1,4 @@
-//! A volume of a store, as a device: read and written at random.
+//! A volume of a store as a device for random reads and writes.
 
 use crate::access::Access;
 use crate::chunks::fingerprint_of;
@@ -19,14 +19,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Chunks whose references are resolved at once.
+/// The number of chunks whose references are resolved together.
 const RESOLVED_AT_ONCE: u64 = 4096;
-/// How often a read begins again because its recipe was replaced meanwhile.
+/// The number of retries of a read whose recipe was replaced meanwhile.
 const RETRIES: usize = 3;
-/// The largest alignment that is reported to clients.
+/// The maximum alignment that is reported to clients, in bytes.
 const BLOCK_BYTES_MAX: u32 = 4096;
 
-/// An object that is open.
+/// An open object.
 pub struct Volume<D> {
     store: Arc<Store<D>>,
     object: Arc<Object>,
@@ -37,11 +37,11 @@ impl<D: Device> Store<D> {
     /// Opens an object or a snapshot.
     ///
     /// # Errors
-    /// [`Error::NoObject`]; [`Error::WrongKind`] where its import was broken off.
+    /// [`Error::NoObject`]; [`Error::WrongKind`] if its import was interrupted.
     pub fn open_volume(self: &Arc<Self>, name: &str) -> Result<Volume<D>, Error> {
         let object = self.object(name)?;
         if object.state.lock().record.incomplete {
-            let why = "its import was broken off: import it again";
+            let why = "its import was interrupted; import it again";
             return Err(Error::WrongKind { name: name.to_owned(), kind: object.kind, why });
         }
         Ok(Volume::new(self, object))
@@ -64,18 +64,18 @@ impl<D: Device> Volume<D> {
         &self.object
     }
 
-    /// The same volume, writing to containers of its own: threads that write one volume concurrently use one lane each.
+    /// The same volume with another lane. Threads that write a volume concurrently should use different lanes.
     #[must_use]
     pub fn in_lane(&self, lane: usize) -> Self {
         Self { lane: lane % DATA_LANES, ..self.clone() }
     }
 
-    /// Its name.
+    /// The name of the object.
     pub fn name(&self) -> String {
         self.object.name()
     }
 
-    /// Bytes.
+    /// The size in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.object.state.lock().record.size_bytes
     }
@@ -85,17 +85,17 @@ impl<D: Device> Volume<D> {
         self.object.chunk_bytes
     }
 
-    /// When it was changed last, in nanoseconds since 1970, as far as that is durable.
+    /// The time of the last durable change, in nanoseconds since 1970.
     pub fn modified_ns(&self) -> u64 {
         self.object.durable_modified_ns.load(Relaxed)
     }
 
-    /// The store that it is in.
+    /// The store of the volume.
     pub fn store(&self) -> &Arc<Store<D>> {
         &self.store
     }
 
-    /// Whether it may not be changed: snapshots, and streams.
+    /// Whether it is read-only, as snapshots and streams are.
     pub fn is_read_only(&self) -> bool {
         self.object.kind == Kind::Stream || self.object.state.lock().record.read_only
     }
@@ -116,7 +116,7 @@ impl<D: Device> Volume<D> {
             return Err(Error::NoObject(name()));
         }
         if self.object.kind == Kind::Stream {
-            let why = "it can only be read, or imported anew";
+            let why = "it can only be read, or imported again";
             return Err(Error::WrongKind { name: name(), kind: Kind::Stream, why });
         }
         if state.record.read_only {
@@ -131,11 +131,11 @@ impl<D: Device> Volume<D> {
         offset / chunk..(offset + len).div_ceil(chunk)
     }
 
-    /// The fingerprints of the chunks in a range, from the recipe alone; `None` in a chunk's place: all zeroes. Of a volume
+    /// The fingerprints of the chunks in a range, from the recipe alone; `None` for a chunk of zeroes. For volumes
     /// only.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], or when the recipe cannot be read.
+    /// [`Error::OutOfRange`], or the recipe cannot be read.
     pub async fn fingerprints(&self, offset: u64, len: u64) -> Result<Recipe, Error> {
         self.check_range(offset, len)?;
         let resolved = self.store.resolve(&self.object, self.chunks(offset, len), Access::Sequential).await?;
@@ -145,7 +145,7 @@ impl<D: Device> Volume<D> {
     /// Reads a range.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], [`Error::Missing`] for content that is damaged, or when the device fails.
+    /// [`Error::OutOfRange`], [`Error::Missing`] for content that is damaged, or an error of the device.
     pub async fn read_range(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
         self.check_range(offset, len as u64)?;
         let access = self.store.access(&self.object, offset, len as u64);
@@ -156,7 +156,7 @@ impl<D: Device> Volume<D> {
                 Kind::Volume => self.read_volume(offset, len, access).await,
                 Kind::Stream => self.read_stream(offset, len, access).await,
             };
-            // What was collected meanwhile had been overwritten before.
+            // A chunk that was collected meanwhile had been overwritten before.
             let is_replaced = || self.object.state.lock().record.root != before;
             match result {
                 Err(Error::Missing { .. }) if tries < RETRIES && is_replaced() => tries += 1,
@@ -199,7 +199,7 @@ impl<D: Device> Volume<D> {
     }
 
     fn short(&self, references: &[Reference]) -> Result<Bytes, Error> {
-        let what = format!("a chunk of {:?} has another size than the recipe says ({references:?})", self.name());
+        let what = format!("a chunk of {:?} does not have the size in its recipe ({references:?})", self.name());
         Err(Error::Damaged { what })
     }
 
@@ -224,13 +224,15 @@ impl<D: Device> Volume<D> {
     /// Writes a range. Durable after the next [`commit`](Store::commit).
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], [`Error::ReadOnly`], [`Error::WrongKind`], [`Error::Full`], [`Error::Quota`], or when the device fails; nothing has
-    /// changed then.
+    /// [`Error::OutOfRange`], [`Error::ReadOnly`] and [`Error::WrongKind`], with nothing changed; [`Error::Full`],
+    /// [`Error::Quota`] or an error of the device. Large writes are done in parts: the parts before the failed one have
+    /// then been written.
     pub async fn write_range(&self, offset: u64, data: Bytes) -> Result<(), Error> {
         self.write_believing(offset, data, &[]).await
     }
 
-    /// As [`write_range`](Self::write_range), of whole chunks, of which the last may hang over the volume's end with zeroes.
+    /// As [`write_range`](Self::write_range), for whole chunks; the last one may extend beyond the end of the volume
+    /// with zeroes.
     ///
     /// # Errors
     /// As [`write_range`](Self::write_range).
@@ -247,8 +249,8 @@ impl<D: Device> Volume<D> {
         self.write_chunks(chunks, data, &[], Access::Sequential).await
     }
 
-    /// As [`write_range`](Self::write_range), with the fingerprints (BLAKE3, cut to 160 bits) of the chunks that it
-    /// touches, as far as they are known, or none at all. The fingerprints of partly written chunks are ignored.
+    /// As [`write_range`](Self::write_range). `known` has the fingerprints (BLAKE3, cut to 160 bits) of the chunks that
+    /// the range touches, as far as they are known, or is empty. The fingerprints of partly written chunks are ignored.
     async fn write_believing(&self, offset: u64, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), Error> {
         let len = data.len() as u64;
         self.check_writable(offset, len)?;
@@ -266,7 +268,7 @@ impl<D: Device> Volume<D> {
         let _alone = self.object.writing.alone(chunks.clone()).await;
         let mut whole = BufMut::zeroed((end - start) as usize);
         let size = self.size_bytes();
-        // The chunks at both ends keep what is not written.
+        // The chunks at both ends keep the bytes that are not written.
         for (from, to) in [(start, offset), (offset + len, end.min(size))] {
             if from < to {
                 let old = self.read_volume(from, (to - from) as usize, access).await?;
@@ -279,7 +281,7 @@ impl<D: Device> Volume<D> {
         self.write_chunks(chunks, whole.freeze(), &known, access).await
     }
 
-    /// Writes whole chunks, in parts that the journal has room for.
+    /// Writes whole chunks, in parts that fit into the journal.
     async fn write_chunks(
         &self,
         chunks: Range<u64>,
@@ -307,7 +309,7 @@ impl<D: Device> Volume<D> {
         access: Access,
     ) -> Result<(), Error> {
         let chunk_bytes = self.object.chunk_bytes as usize;
-        // Before the lock, which whoever makes room takes, too.
+        // Before `mutating` is locked, because the task that makes room locks it as well.
         let permit = self.store.permit((chunks.end - chunks.start) as usize).await?;
         let mutating = self.store.mutating.shared(ALL).await;
         let since = self.store.state.lock().slots.sequence();
@@ -334,14 +336,14 @@ impl<D: Device> Volume<D> {
         self.store.relieve_if_high().await
     }
 
-    /// Notes changes.
+    /// Applies changes to the object.
     fn change(&self, changes: impl Iterator<Item = (u64, Change)>, mut permit: Permit<'_>) {
         let mut state = self.object.state.lock();
         changes.for_each(|(index, change)| state.change(index, change, &mut permit));
         state.touch();
     }
 
-    /// Zeroes a range, without storing zeroes.
+    /// Zeroes a range without storing zeroes.
     ///
     /// # Errors
     /// As [`write_range`](Self::write_range).
@@ -349,7 +351,7 @@ impl<D: Device> Volume<D> {
         self.check_writable(offset, len)?;
         let chunk_bytes = u64::from(self.object.chunk_bytes);
         let end = offset + len;
-        // A last chunk that hangs over the volume's end is whole if it is written to that end.
+        // A last chunk that extends beyond the end of the volume is whole if it is written up to that end.
         let whole = offset.next_multiple_of(chunk_bytes)..match end == self.size_bytes() {
             true => end.next_multiple_of(chunk_bytes),
             false => end / chunk_bytes * chunk_bytes,
@@ -367,7 +369,7 @@ impl<D: Device> Volume<D> {
         let at_once = (self.store.ledger.bounds().changes_at_once() as u64).min(RESOLVED_AT_ONCE);
         while first < last {
             let next = last.min(first + at_once);
-            // What is a hole already needs no word.
+            // Chunks that are holes already need no change.
             let resolved = self.store.resolve(&self.object, first..next, Access::Sequential).await?;
             let filled: Vec<u64> = (first..next).zip(resolved).filter_map(|(i, r)| r.map(|_| i)).collect();
             if !filled.is_empty() {
@@ -381,7 +383,7 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// Which parts of a range are holes.
+    /// The holes and the other parts of a range, in order.
     async fn holes(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, Error> {
         self.check_range(offset, len)?;
         let end = offset + len;
@@ -409,7 +411,7 @@ impl<D: Device> Volume<D> {
     }
 }
 
-/// As an error of a device.
+/// Converts an error into a device's error.
 fn device_error(error: Error, operation: Operation, offset: u64, len: u64) -> DeviceError {
     let kind = match &error {
         Error::Device(inner) => inner.kind,
@@ -426,7 +428,7 @@ fn device_error(error: Error, operation: Operation, offset: u64, len: u64) -> De
 impl<D: Device> Device for Volume<D> {
     fn geometry(&self) -> Geometry {
         let chunk_bytes = self.object.chunk_bytes;
-        // A size that is no multiple of a block is that of bytes.
+        // The block size divides the size of the volume.
         let size_bytes = self.size_bytes();
         let trailing = 1 << size_bytes.trailing_zeros().min(31);
         let block_bytes = chunk_bytes.min(BLOCK_BYTES_MAX).min(trailing);

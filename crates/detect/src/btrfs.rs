@@ -7,13 +7,13 @@ use crate::{Found, View};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Where the superblock is, and how long.
+/// The offset of the superblock in the file system, and its length, in bytes.
 pub(crate) const SUPERBLOCK_AT: u64 = 64 << 10;
 const SUPERBLOCK_BYTES: usize = 4096;
 const MAGIC: &[u8] = b"_BHRfS_M";
 const MAGIC_AT: usize = 64;
 const HAS_METADATA_UUID: u64 = 1 << 10;
-/// Where the superblock keeps the chunks that hold the tree of chunks.
+/// The superblock's list of the chunks that hold the chunk tree.
 const SYSTEM_CHUNKS: Range<usize> = 811..811 + 2048;
 const KEY_BYTES: usize = 17;
 const HEADER_BYTES: usize = 101;
@@ -23,33 +23,33 @@ const FILE_EXTENT: u8 = 108;
 const CHUNK: u8 = 228;
 const CHUNK_TREE: u64 = 3;
 const FILE_TREE: u64 = 5;
-/// Numbers of the trees of subvolumes.
+/// The numbers of the trees of subvolumes.
 const SUBVOLUMES: Range<u64> = 256..u64::MAX - 255;
 const INLINE: u8 = 0;
-/// Kinds of chunks.
+/// Flags of chunks: data; and the RAID profiles 0, 10, 5 and 6, which stripe.
 const IS_DATA: u64 = 1;
 const IS_STRIPED: u64 = 1 << 3 | 1 << 6 | 1 << 7 | 1 << 8;
 const STRIPE_BYTES: usize = 32;
 const COPIES_MAX: usize = 2;
 
-/// Addresses, and where on this device they are.
+/// A chunk: a range of addresses, and its copies on this device.
 #[derive(Debug, Clone, Copy)]
 struct Chunk {
     first: u64,
     bytes: u64,
-    /// From the first byte of the file system.
+    /// The offsets of the copies, from the first byte of the file system.
     at: [Option<u64>; COPIES_MAX],
 }
 
 /// RAM of a chunk in bytes.
 const CHUNK_BYTES: u64 = size_of::<Chunk>() as u64;
 
-/// RAM for all file systems of a volume, half of it for chunks.
+/// RAM for all btrfs file systems of a volume: half of it for chunks, half for parts of nodes.
 #[derive(Debug)]
 pub(crate) struct Room {
     chunks: u64,
     bytes_max: u64,
-    /// Nodes that were read in part: their first byte, and the bytes read so far.
+    /// Nodes that were read in part: the offset of the first byte, and the bytes so far.
     parts: VecDeque<(u64, Vec<u8>)>,
 }
 
@@ -58,30 +58,30 @@ impl Room {
         Self { chunks: 0, bytes_max, parts: VecDeque::new() }
     }
 
-    /// RAM in use.
+    /// RAM in use, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.chunks * CHUNK_BYTES + self.parts.iter().map(|(_, part)| part.capacity() as u64).sum::<u64>()
     }
 
-    /// Reserves room for another chunk. Returns whether there was room.
+    /// Reserves RAM for another chunk; returns whether there was enough.
     fn takes_chunk(&mut self) -> bool {
         let fits = (self.chunks + 1) * CHUNK_BYTES <= self.bytes_max / 2;
         self.chunks += u64::from(fits);
         fits
     }
 
-    /// Gives back what a file system took.
+    /// Releases the RAM of a file system's chunks.
     pub(crate) fn release(&mut self, gone: &Btrfs) {
         self.chunks -= gone.chunks.len() as u64;
     }
 
-    /// The part of a node that ends where another part begins.
+    /// Takes the part of a node that ends at byte `at`.
     fn part_before(&mut self, at: u64) -> Option<(u64, Vec<u8>)> {
         let place = self.parts.iter().position(|(first, part)| first + part.len() as u64 == at)?;
         self.parts.remove(place)
     }
 
-    /// Keeps a part of a node of so many bytes; the oldest ones go.
+    /// Keeps a part of a node of `node_bytes`; the oldest parts are dropped for lack of RAM.
     fn keep(&mut self, first: u64, mut part: Vec<u8>, node_bytes: u64) {
         part.reserve_exact((node_bytes as usize).saturating_sub(part.len()));
         self.parts.retain(|(other, _)| *other != first);
@@ -92,10 +92,10 @@ impl Room {
     }
 }
 
-/// A file system.
+/// A btrfs file system.
 #[derive(Debug)]
 pub(crate) struct Btrfs {
-    /// Its first byte.
+    /// The offset of its first byte in the volume.
     start: u64,
     bytes: u64,
     node_bytes: u64,
@@ -105,14 +105,14 @@ pub(crate) struct Btrfs {
     nodes: [u8; 16],
     chunk_root: u64,
     generation: u64,
-    /// The chunks listed in the superblock, and their kinds.
+    /// The chunks listed in the superblock, with their flags.
     system: Vec<(Chunk, u64)>,
-    /// By their first address.
+    /// The chunks, by their first address.
     chunks: Vec<Chunk>,
 }
 
 impl Btrfs {
-    /// Reads a superblock of a file system that begins at byte `start`.
+    /// Reads the superblock of a file system that begins at byte `start`; `None` if it is not valid.
     pub(crate) fn read(start: u64, superblock: &[u8]) -> Option<Self> {
         let superblock = superblock.get(..SUPERBLOCK_BYTES)?;
         if superblock.get(MAGIC_AT..)?.get(..MAGIC.len())? != MAGIC {
@@ -123,7 +123,7 @@ impl Btrfs {
         let nodes = if u64_le(superblock, 188)? & HAS_METADATA_UUID == 0 { identity } else { uuid(571)? };
         let mut btrfs = Self {
             start,
-            // Of this device.
+            // The size on this device.
             bytes: u64_le(superblock, 201 + 8)?,
             node_bytes: u32_le(superblock, 148)?.into(),
             device: u64_le(superblock, 201)?,
@@ -147,12 +147,12 @@ impl Btrfs {
         is_sound.then_some(btrfs)
     }
 
-    /// Whether it is the same file system, of the same size.
+    /// Whether both are the same file system with the same size.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (self.identity, self.bytes, self.nodes) == (other.identity, other.bytes, other.nodes)
     }
 
-    /// Records the ranges that are the same in every file system.
+    /// Records the ranges that follow from the superblock.
     pub(crate) fn begin(&mut self, view: &mut View<'_>) {
         let superblock = self.start + SUPERBLOCK_AT;
         view.learn(superblock..superblock + SUPERBLOCK_BYTES as u64, Known::Is(Found::Metadata));
@@ -162,7 +162,7 @@ impl Btrfs {
         }
     }
 
-    /// The bytes of the volume that are its own.
+    /// The file system's range of the volume, in bytes.
     pub(crate) const fn bounds(&self) -> Range<u64> {
         self.start..self.start + self.bytes
     }
@@ -171,13 +171,13 @@ impl Btrfs {
         self.node_bytes
     }
 
-    /// Where the tree of chunks begins, in bytes of the volume.
+    /// The location of the root of the chunk tree (its first copy), in bytes of the volume.
     pub(crate) fn chunk_root(&self) -> Vec<Range<u64>> {
         let places = self.places(self.chunk_root, self.node_bytes);
         places.into_iter().flatten().take(1).collect()
     }
 
-    /// Reads a block, or a piece of one.
+    /// Reads a block, or a part of one; returns its classification.
     pub(crate) fn look(&mut self, at: u64, block: &[u8], view: &mut View<'_>) -> Option<Found> {
         let known = view.ranges.find(at).map(|(_, known)| known.found());
         let (first, part) = if block.get(32..48) == Some(&self.nodes) && self.bears(block, at) {
@@ -200,13 +200,14 @@ impl Btrfs {
         Some(Found::Metadata)
     }
 
-    /// Whether a node's address says that it is at byte `at`.
+    /// Whether a node's header has the address of byte `at`.
     fn bears(&self, node: &[u8], at: u64) -> bool {
         let places = u64_le(node, 48).map(|address| self.places(address, self.node_bytes));
         places.is_some_and(|places| places.into_iter().flatten().any(|place| place.start == at))
     }
 
-    /// Where some addresses are, in bytes of the volume.
+    /// The locations of the copies of a range of addresses, in bytes of the volume; `None` for copies that are not
+    /// known.
     fn places(&self, address: u64, bytes: u64) -> [Option<Range<u64>>; COPIES_MAX] {
         let chunk = self.chunks.partition_point(|chunk| chunk.first <= address).checked_sub(1);
         let Some(chunk) = chunk.map(|chunk| &self.chunks[chunk]) else { return [const { None }; COPIES_MAX] };
@@ -215,13 +216,13 @@ impl Btrfs {
         chunk.at.map(|at| at.filter(|_| is_inside).map(|at| self.start + at + within..self.start + at + within + bytes))
     }
 
-    /// Reads a chunk's item: the chunk, what it holds, and how long the item is.
+    /// Reads a chunk item: the chunk, its flags, and the length of the item in bytes.
     fn read_chunk(&self, first: u64, item: &[u8]) -> Option<(Chunk, u64, usize)> {
         let (bytes, kind, stripes) = (u64_le(item, 0)?, u64_le(item, 24)?, usize::from(u16_le(item, 44)?));
         let taken = 48 + stripes * STRIPE_BYTES;
         let mut copies = item.get(48..taken)?.chunks_exact(STRIPE_BYTES).filter_map(|stripe| {
             let (device, at) = (u64_le(stripe, 0)?, u64_le(stripe, 8)?);
-            // Where addresses are spread over devices, an address alone does not say which.
+            // Copies on other devices are skipped, and so are striped chunks, whose addresses are spread over stripes.
             (device == self.device && kind & IS_STRIPED == 0 && at.checked_add(bytes)? <= self.bytes).then_some(at)
         });
         let at = [copies.next(), copies.next()];
@@ -248,7 +249,7 @@ impl Btrfs {
         if level > 0 {
             return None;
         }
-        // Nodes are never overwritten in their place, and old ones are left behind.
+        // A node is not overwritten in place, and old nodes remain: the generation tells which one is newer.
         view.stamp = Stamp(u64_le(node, 80)?);
         let body = node.get(HEADER_BYTES..)?;
         let items = body.chunks_exact(ITEM_BYTES).take(count).filter_map(|item| {
@@ -273,7 +274,7 @@ impl Btrfs {
         None
     }
 
-    /// Reads a leaf of files' items, which are in the order of the files' numbers.
+    /// Reads the items of a leaf of a file tree, which are ordered by the number of the file.
     fn read_files<'a>(&self, items: impl Iterator<Item = Item<'a>>, view: &mut View<'_>) {
         let (mut file, mut bytes, mut extents) = (0, 0, Vec::new());
         let mut end = |extents: &mut Vec<Range<u64>>, bytes: u64| {
@@ -294,7 +295,7 @@ impl Btrfs {
                 }
                 FILE_EXTENT => {
                     if let Some((address, len, covers)) = file_extent(item.data) {
-                        // Where the inode is in another leaf, this is what is known of the file's size.
+                        // If the inode is in another leaf, the end of the last extent is the best known size.
                         bytes = bytes.max(item.offset.saturating_add(covers));
                         extents.extend(self.places(address, len).into_iter().flatten());
                     }
@@ -315,7 +316,8 @@ struct Item<'a> {
     data: &'a [u8],
 }
 
-/// Where an extent of a file is: its address, its length on the device, and how much of the file it holds, in bytes.
+/// The extent of a file: its address, its length on the device, and the number of the file's bytes in it. `None` for
+/// inline data and holes.
 fn file_extent(data: &[u8]) -> Option<(u64, u64, u64)> {
     let (kind, address, len, covers) = (*data.get(20)?, u64_le(data, 21)?, u64_le(data, 29)?, u64_le(data, 45)?);
     (kind != INLINE && address > 0).then_some((address, len, covers))

@@ -1,4 +1,4 @@
-//! Numbers in bytes that may be too short.
+//! Reading of numbers from slices that may be too short.
 
 macro_rules! reader {
     ($name:ident, $kind:ty, $from:ident) => {
@@ -16,7 +16,7 @@ reader!(u16_be, u16, from_be_bytes);
 reader!(u32_be, u32, from_be_bytes);
 reader!(u64_be, u64, from_be_bytes);
 
-/// A number in two halves.
+/// A number from its lower and upper half.
 pub(crate) fn joined(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }

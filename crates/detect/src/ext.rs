@@ -6,43 +6,44 @@ use crate::ranges::{Form, Known};
 use crate::{Found, View};
 use std::ops::Range;
 
-/// Bytes of a file system before its superblock.
+/// The offset of the superblock in the file system.
 pub(crate) const SUPERBLOCK_AT: u64 = 1024;
 const MAGIC: u16 = 0xEF53;
 const BLOCK_BYTES_MIN: u32 = 1 << 10;
 const BLOCK_SHIFT_MAX: u32 = 6;
-/// Features that change where things are.
+/// Feature flags that change the layout.
 const META_BG: u32 = 0x10;
 const HAS_64BIT: u32 = 0x80;
 const SPARSE_SUPER: u32 = 1;
-/// Number of the first inode of ordinary files. Of those below, only the root directory lists files.
+/// The first inode of ordinary files, if the superblock does not name it. Of the lower inodes, only the root directory
+/// and the journal are read.
 const FIRST_INODE: u64 = 11;
 const ROOT_INODE: u64 = 2;
 /// Inode flags.
 const USES_EXTENTS: u32 = 0x8_0000;
 const INLINE_DATA: u32 = 0x1000_0000;
-/// Where an inode's map of blocks is, and its length.
+/// The offset and length of an inode's block map.
 const MAP_AT: usize = 0x28;
 const MAP_BYTES: usize = 60;
-/// Number of direct entries, which refer to data blocks. The entries behind them refer to indirect blocks.
+/// The number of direct entries, which refer to data blocks. Later entries refer to indirect blocks.
 const DIRECT: usize = 12;
 const MODE_KIND: u16 = 0xF000;
 const DIRECTORY: u16 = 0x4000;
 const REGULAR: u16 = 0x8000;
 const EXTENT_MAGIC: u16 = 0xF30A;
 const EXTENT_BYTES: usize = 12;
-/// Lengths above this are of extents that are not written yet.
+/// Greater lengths mark unwritten extents.
 const EXTENT_LEN_MAX: u16 = 1 << 15;
-/// The tail of a directory's block that has a checksum.
+/// The tail of a directory block, with its checksum.
 const TAIL_BYTES: usize = 12;
 const TAIL_KIND: u8 = 0xDE;
-/// Maximum number of groups: enough for 64 TiB with blocks of 4 KiB. Larger file systems are not recognized.
+/// The maximum number of groups: enough for 64 TiB with blocks of 4 KiB. Larger file systems are not recognized.
 const GROUPS_MAX: u64 = 1 << 19;
 
-/// A file system.
+/// An ext2, ext3 or ext4 file system.
 #[derive(Debug)]
 pub(crate) struct Ext {
-    /// Its first byte.
+    /// The offset of its first byte in the volume.
     start: u64,
     block_bytes: u64,
     blocks: u64,
@@ -53,9 +54,9 @@ pub(crate) struct Ext {
     descriptor_bytes: u32,
     groups: u64,
     has_meta_groups: bool,
-    /// Copies of superblock and descriptors are in few groups.
+    /// Whether only some groups have copies of the superblock and the descriptors.
     has_few_copies: bool,
-    /// Blocks behind the descriptors that are kept for more of them.
+    /// The number of blocks after the descriptors that are reserved for more descriptors.
     reserved_blocks: u64,
     first_inode: u64,
     journal_inode: u64,
@@ -64,9 +65,9 @@ pub(crate) struct Ext {
 }
 
 impl Ext {
-    /// Reads a superblock of a file system that begins at byte `start`.
+    /// Reads the superblock of a file system that begins at byte `start`; `None` if it is not valid.
     pub(crate) fn read(start: u64, superblock: &[u8]) -> Option<Self> {
-        // A copy of it says which group it is in.
+        // A copy of the superblock has the number of its group at byte 90.
         if u16_le(superblock, 56)? != MAGIC || u16_le(superblock, 90)? != 0 {
             return None;
         }
@@ -108,34 +109,34 @@ impl Ext {
         (is_sound && fits && groups <= GROUPS_MAX).then_some(Self { groups, ..ext })
     }
 
-    /// Whether it is the same file system, of the same size.
+    /// Whether both are the same file system with the same size.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (self.uuid, self.blocks, self.block_bytes) == (other.uuid, other.blocks, other.block_bytes)
     }
 
-    /// Where the descriptors of its groups are.
+    /// The range of the group descriptors, in bytes of the volume.
     pub(crate) fn descriptors(&self) -> Range<u64> {
         let first = self.at(self.first_block + 1);
         first..first.saturating_add(self.groups * u64::from(self.descriptor_bytes))
     }
 
-    /// The byte of the volume at which a block begins.
+    /// The offset of a block in the volume.
     const fn at(&self, block: u64) -> u64 {
         self.start.saturating_add(block.saturating_mul(self.block_bytes))
     }
 
-    /// The bytes of some blocks, if the file system has them.
+    /// The range of some blocks in bytes of the volume; `None` if they are not all within the file system.
     fn bytes(&self, first: u64, count: u64) -> Option<Range<u64>> {
         let end = first.checked_add(count).filter(|end| *end <= self.blocks && count > 0)?;
         Some(self.at(first)..self.at(end))
     }
 
-    /// Records the ranges that are the same in every file system.
+    /// Records the ranges that follow from the superblock.
     pub(crate) fn begin(&self, view: &mut View<'_>) {
         view.learn(self.start..self.at(self.first_block + 1), Known::Is(Found::Metadata));
         let descriptors = self.descriptors();
         let whole = descriptors.start..descriptors.end.next_multiple_of(self.block_bytes);
-        // With META_BG they are spread over the disk, and only those of the first groups are here.
+        // With META_BG, the descriptors are spread over the disk, and only those of the first groups are here.
         let known = if self.has_meta_groups { Known::Is(Found::Metadata) } else { Known::Descriptors { first: 0 } };
         view.learn(whole, known);
         let descriptors =
@@ -152,7 +153,8 @@ impl Ext {
         }
     }
 
-    /// Whether a group begins with copies of superblock and descriptors: all do, or 0, 1 and the powers of 3, 5 and 7.
+    /// Whether a group begins with copies of the superblock and the descriptors: all do, or only 0, 1 and the powers of
+    /// 3, 5 and 7.
     fn has_copies(&self, group: u64) -> bool {
         let is_power = |base: u64| {
             let mut power = base;
@@ -164,7 +166,7 @@ impl Ext {
         !self.has_few_copies || group <= 1 || [3, 5, 7].into_iter().any(is_power)
     }
 
-    /// The bytes of the volume that are its own.
+    /// The file system's range of the volume, in bytes.
     pub(crate) fn bounds(&self) -> Range<u64> {
         self.start..self.at(self.blocks)
     }
@@ -173,7 +175,7 @@ impl Ext {
         self.block_bytes
     }
 
-    /// Reads a block, or a piece of one.
+    /// Reads a block, or a part of one; returns its classification.
     pub(crate) fn look(&mut self, at: u64, block: &[u8], view: &mut View<'_>) -> Option<Found> {
         let Some((start, known)) = view.ranges.find(at) else { return Self::by_itself(block) };
         match known {
@@ -192,7 +194,7 @@ impl Ext {
         Some(known.found())
     }
 
-    /// Reads the content, present or future, of the block at `at`, if it describes other blocks.
+    /// Reads the content, current or journalled, of the block at `at`, if it describes other blocks.
     fn read_known(&self, at: u64, block: &[u8], view: &mut View<'_>) {
         if let Some((start, known)) = view.ranges.find(at) {
             self.read_table(at, block, (start, known), view);
@@ -276,7 +278,7 @@ impl Ext {
         None
     }
 
-    /// Reads a node of an extent tree.
+    /// Reads a node of an extent tree, with the extents of a file of kind `of`.
     fn read_extents(&self, node: &[u8], of: Found, view: &mut View<'_>) -> Option<()> {
         if u16_le(node, 0)? != EXTENT_MAGIC {
             return None;
@@ -300,7 +302,7 @@ impl Ext {
         None
     }
 
-    /// Reads numbers of blocks.
+    /// Reads an array of block numbers: those of data at level 0 or 1, those of indirect blocks above.
     fn read_blocks(&self, numbers: &[u8], of: Found, level: u8, view: &mut View<'_>) {
         let known = match level {
             0 | 1 => Known::Is(of),
@@ -310,7 +312,7 @@ impl Ext {
         let numbers = numbers.chunks_exact(4).filter_map(|number| u32_le(number, 0)).map(u64::from);
         for number in numbers.filter(|number| *number > 0).chain([u64::MAX]) {
             match &mut run {
-                // Nodes are read from their starts.
+                // Indirect blocks are not joined to runs: each is read from its own beginning.
                 Some(run) if run.end == number && level <= 1 => run.end += 1,
                 _ => {
                     let before = run.replace(number..number.saturating_add(1));
@@ -322,13 +324,13 @@ impl Ext {
         }
     }
 
-    /// Classifies a block by its content alone.
+    /// Classifies a block by its content alone: a directory block, or a node of an extent tree.
     fn by_itself(block: &[u8]) -> Option<Found> {
         let tail = block.len().checked_sub(TAIL_BYTES).and_then(|at| block.get(at..))?;
         let is_tail = u32_le(tail, 0) == Some(0)
             && u16_le(tail, 4) == Some(TAIL_BYTES as u16)
             && u16_le(tail, 6) == Some(u16::from_le_bytes([0, TAIL_KIND]));
-        // Its first two entries are itself and its parent.
+        // A directory begins with the entries for itself and its parent.
         let begins =
             u16_le(block, 4) == Some(12) && block.get(6) == Some(&1) && u16_le(block, 8) == Some(u16::from(b'.'));
         if is_tail || begins && block.get(18) == Some(&2) && block.get(20..22) == Some(b"..") {

@@ -1,4 +1,4 @@
-//! ext4's journal (jbd2: fs/jbd2, "Journal Block Device 2" on-disk format): inodes are written to the journal some
+//! The journal of ext4 (jbd2: fs/jbd2, "Journal Block Device 2" on-disk format). Inodes are written to the journal some
 //! seconds after the data that they describe, and long before they are written to their final location.
 
 use crate::bytes::{joined, u16_be, u32_be};
@@ -7,40 +7,40 @@ use std::collections::HashMap;
 const MAGIC: u32 = 0xC03B_3998;
 const DESCRIPTOR: u32 = 1;
 const SUPERBLOCKS: [u32; 2] = [3, 4];
-/// Bytes of a block's header.
+/// Bytes of a block header.
 const HEADER_BYTES: usize = 12;
-/// Features of a journal.
+/// Feature flags of a journal.
 const HAS_64BIT: u32 = 0x2;
 const HAS_CSUM_V2: u32 = 0x8;
 const HAS_CSUM_V3: u32 = 0x10;
-/// Flags of a tag.
+/// Flags of a descriptor's tag.
 const ESCAPED: u32 = 1;
 const SAME_UUID: u32 = 2;
 const IS_LAST: u32 = 8;
 const UUID_BYTES: usize = 16;
-/// Maximum number of copies that are expected.
+/// The maximum number of copies that are expected; beyond it, all are dropped.
 const COPIES_MAX: usize = 4096;
 
-/// What is known of a journal.
+/// The state of a journal.
 #[derive(Debug)]
 pub(crate) struct Journal {
     features: u32,
-    /// The newest transaction that was seen, or the oldest that is needed. Older transactions in the journal are left
-    /// over from its last round: the blocks at their final location are newer than these copies.
+    /// The newest transaction seen so far, or the oldest one that the superblock requires. Older transactions in the
+    /// journal are left from its last round, and the blocks at their final locations are newer than these copies.
     newest: Option<u32>,
-    /// By the byte of the volume where a copy will be: the block that it is of.
+    /// The expected copies: the offset of a copy in the volume, and the block that it is a copy of.
     copies: HashMap<u64, u64>,
 }
 
 impl Default for Journal {
     fn default() -> Self {
-        // What mke2fs gives a file system of 64 bits with checksums.
+        // The features that mke2fs chooses with `64bit` and `metadata_csum`.
         Self { features: HAS_64BIT | HAS_CSUM_V3, newest: None, copies: HashMap::new() }
     }
 }
 
 impl Journal {
-    /// Looks at a block of the journal at byte `at`; returns the block of the file system that it is a copy of.
+    /// Reads the journal block at byte `at`; returns the block of the file system that it is a copy of.
     pub(crate) fn look(&mut self, at: u64, block: &[u8]) -> Option<u64> {
         let copy_of = self.copies.remove(&at);
         if u32_be(block, 0) != Some(MAGIC) {
@@ -51,7 +51,7 @@ impl Journal {
             Some(kind) if SUPERBLOCKS.contains(&kind) => {
                 self.features = u32_be(block, 0x28).unwrap_or(self.features);
                 let (oldest, first) = (u32_be(block, 0x18)?, u32_be(block, 0x1C)?);
-                // An empty one may begin anew.
+                // An empty journal may restart with lower numbers.
                 if first == 0 {
                     self.newest = Some(oldest);
                 } else {
@@ -63,7 +63,7 @@ impl Journal {
         None
     }
 
-    /// Whether a transaction is not older than all that were seen; their numbers wrap around.
+    /// Whether a transaction is not older than the newest one, which it then replaces. Numbers wrap.
     fn is_news(&mut self, number: u32) -> bool {
         let is_news = self.newest.is_none_or(|newest| number.wrapping_sub(newest).cast_signed() >= 0);
         if is_news {
@@ -89,7 +89,7 @@ impl Journal {
         }
     }
 
-    /// A tag's block, flags and length.
+    /// A tag's block, flags and length in bytes.
     fn tag(&self, block: &[u8], at: usize) -> Option<(u64, u32, usize)> {
         let low = u32_be(block, at)?;
         if self.features & HAS_CSUM_V3 != 0 {
@@ -119,7 +119,7 @@ mod tests {
         block
     }
 
-    /// Whether a copy that a transaction has is taken for a newer one than what is in its place.
+    /// Whether a transaction's copy counts as newer than the block at the final location.
     fn takes(journal: &mut Journal, transaction: u32) -> bool {
         let descriptor = block(DESCRIPTOR, transaction, &[(HEADER_BYTES, 77), (HEADER_BYTES + 4, IS_LAST)]);
         assert_eq!(journal.look(0, &descriptor), None);
@@ -135,7 +135,7 @@ mod tests {
         assert!(takes(&mut journal, 8) && takes(&mut journal, 9) && takes(&mut journal, 9) && !takes(&mut journal, 8));
         journal.look(0, &superblock(20, 5));
         assert!(!takes(&mut journal, 19) && takes(&mut journal, 20) && takes(&mut journal, 25));
-        // The superblock is behind; only an empty journal may begin anew.
+        // The superblock has an older number; only an empty journal may restart with it.
         journal.look(0, &superblock(21, 5));
         assert!(!takes(&mut journal, 24) && takes(&mut journal, 26));
         journal.look(0, &superblock(1, 0));

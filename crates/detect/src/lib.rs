@@ -1,10 +1,10 @@
-//! Classifies the blocks of a volume by their content: which blocks are file-system metadata, and, for data blocks, how
-//! large the file is that they belong to. In Differentiated Storage Services (SOSP 2011, §4) the file system passes
-//! this information with each request. Here no change to the client is needed: the detector reads the inodes that are
-//! read and written through the cache.
+//! Classifies the blocks of a volume by their content: which blocks are file-system metadata, and for data blocks, the
+//! size of their file. In Differentiated Storage Services (SOSP 2011, §4), the file system passes this information with
+//! each request. The detector needs no change to the client: it reads the inodes that are read and written through the
+//! cache.
 //!
-//! The bytes come from a client and are not trusted: whatever they are, this crate does not panic, and it does not use
-//! more RAM than it was given. They can only affect the classification of their own volume.
+//! The bytes come from a client and are not trusted: on any input, this crate does not panic and stays within its limit
+//! of RAM. A client can only affect the classification of its own volume.
 #![forbid(unsafe_code)]
 
 mod btrfs;
@@ -27,66 +27,66 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use xfs::Xfs;
 
-/// The smallest piece of a volume that is distinguished, in bytes.
+/// The granularity of classification, in bytes.
 pub const PIECE_BYTES: u64 = 1 << 10;
 
-/// The part of the RAM that chunks and nodes of btrfs may take.
+/// The part of the RAM that btrfs chunks and parts of nodes may take: one in this many.
 const ROOM_PART: u64 = 8;
-/// The part of the RAM that a scan may take.
+/// The part of the remaining RAM that a scan may take: one in this many.
 const SCAN_PART: u64 = 16;
 
-/// What a block is.
+/// The classification of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Found {
-    /// Metadata of the file system other than directories and journal: superblocks, bitmaps, inodes, trees.
+    /// Metadata of the file system other than directories and the journal: superblocks, bitmaps, inodes, trees.
     Metadata,
     /// Directories.
     Directory,
     /// The file system's journal.
     Journal,
-    /// Data of a file of so many bytes.
+    /// Data of a file of this size in bytes.
     File(u64),
 }
 
-/// What was learned from a piece of a volume.
+/// The result of reading a part of a volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sighting {
-    /// What it is, if that is known. Of several blocks, what comes first in [`Found`].
+    /// The classification of the part, if known. If its blocks differ, the one that is first in [`Found`].
     pub found: Option<Found>,
-    /// What was learned of other bytes of the volume.
+    /// Classifications of other ranges of the volume that were learned from it, in bytes.
     pub learned: Vec<(Range<u64>, Found)>,
 }
 
 /// Counters of a detector.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// File systems that were found.
+    /// The number of file systems found.
     pub systems: u64,
-    /// Inodes that were read.
+    /// The number of inodes read.
     pub inodes: u64,
-    /// Stretches of the volume of which it is known what they are.
+    /// The number of ranges with a known classification.
     pub ranges: u64,
-    /// Stretches that were not remembered for lack of RAM.
+    /// The number of ranges that were dropped for lack of RAM.
     pub forgotten: u64,
     /// RAM in bytes.
     pub ram_bytes: u64,
 }
 
-/// Watches the blocks of one volume.
+/// Classifies the blocks of one volume.
 #[derive(Debug)]
 pub struct Detector {
     partitions: Partitions,
-    /// By their first byte.
+    /// The file systems, by their first byte.
     systems: BTreeMap<u64, System>,
     ranges: Ranges,
     inodes: u64,
     room: Room,
     scan: Option<Scan>,
-    /// For all but `room`.
+    /// The limit of RAM for everything but `room`, in bytes.
     ram_bytes_max: u64,
 }
 
-/// A file system.
+/// A file system of any kind.
 #[derive(Debug)]
 enum System {
     Ext(Box<Ext>),
@@ -96,7 +96,7 @@ enum System {
 }
 
 impl System {
-    /// The bytes of the volume that are its own.
+    /// The file system's range of the volume, in bytes.
     fn bounds(&self) -> Range<u64> {
         match self {
             Self::Ext(ext) => ext.bounds(),
@@ -115,7 +115,7 @@ impl System {
         }
     }
 
-    /// Reads a block, or a piece of one.
+    /// Reads a block, or a part of one; returns its classification.
     fn look(&mut self, at: u64, block: &[u8], view: &mut View<'_>) -> Option<Found> {
         match self {
             Self::Ext(ext) => ext.look(at, block, view),
@@ -126,7 +126,7 @@ impl System {
     }
 }
 
-/// What the code of a file system may read and change in the detector.
+/// The parts of the detector that the code of a file system may read and change.
 struct View<'a> {
     ranges: &'a mut Ranges,
     learned: &'a mut Vec<(Range<u64>, Found)>,
@@ -137,8 +137,8 @@ struct View<'a> {
     stamp: Stamp,
 }
 
-/// Whether two classifications are so close that the change is not reported. Otherwise a growing file would be reported
-/// again and again.
+/// Whether a change from `was` to `is` is too small to be reported. Otherwise, a growing file would be reported again
+/// and again.
 const fn is_alike(was: Found, is: Found) -> bool {
     match (was, is) {
         (Found::File(was), Found::File(is)) => (was | 1).ilog2() == (is | 1).ilog2(),
@@ -150,7 +150,7 @@ const fn is_alike(was: Found, is: Found) -> bool {
 }
 
 impl View<'_> {
-    /// Notes what a stretch of the volume is.
+    /// Records the classification of a range of the volume.
     fn learn(&mut self, range: Range<u64>, known: Known) {
         let Self { ranges, learned, scan, stamp, .. } = self;
         ranges.insert(range, known, *stamp, |news, was| {
@@ -184,7 +184,8 @@ impl Detector {
         }
     }
 
-    /// Looks at bytes of the volume that were read or written. `offset` is a multiple of [`PIECE_BYTES`].
+    /// Reads a part of the volume that a client read or wrote. `offset` is in bytes and must be a multiple of
+    /// [`PIECE_BYTES`].
     pub fn look(&mut self, offset: u64, bytes: &[u8]) -> Sighting {
         let mut sighting = Sighting::default();
         let Some(end) = offset.checked_add(bytes.len() as u64) else { return sighting };
@@ -195,7 +196,7 @@ impl Detector {
         let mut view =
             View { ranges, learned: &mut sighting.learned, inodes, room, scan: scan.as_mut(), stamp: Stamp(0) };
         let bounds = system.bounds();
-        // In the steps of its blocks; a larger block comes in pieces.
+        // The part is read block by block; a block that is larger than the part is read in parts.
         view.ranges.open(offset..end);
         let step = (system.block_bytes() as usize).min(bytes.len()).max(PIECE_BYTES as usize);
         for (at, block) in (offset..).step_by(step).zip(bytes.chunks(step)) {
@@ -211,8 +212,8 @@ impl Detector {
         !self.systems.is_empty()
     }
 
-    /// The ranges to read first: partition tables, superblocks, and the blocks that describe the file system. In bytes
-    /// of the volume.
+    /// The ranges to read first, in bytes of the volume: partition tables and superblocks, or, once file systems are
+    /// known, the blocks that describe their layout.
     #[must_use]
     pub fn worth_reading(&self) -> Vec<Range<u64>> {
         if self.systems.is_empty() {
@@ -227,8 +228,8 @@ impl Detector {
         self.systems.values().flat_map(of).collect()
     }
 
-    /// Begins a scan of a volume of `volume_bytes` bytes: collects the ranges that must be read so that all files are
-    /// known. See [`next_to_scan`](Self::next_to_scan).
+    /// Begins a scan of a volume of `volume_bytes`: it collects the ranges that must be read to know all files. See
+    /// [`next_to_scan`](Self::next_to_scan).
     pub fn scan(&mut self, volume_bytes: u64) {
         let room = self.ram_bytes_max / SCAN_PART;
         self.ranges.limit(self.ram_bytes_max - room);
@@ -238,8 +239,8 @@ impl Detector {
         self.scan = Some(scan);
     }
 
-    /// The next range to pass to [`look`](Self::look), in bytes of the volume; it may lie beyond its end. `None`: the
-    /// scan is complete, or none was begun.
+    /// The next range to pass to [`look`](Self::look), in bytes of the volume; it may extend beyond the end. `None`:
+    /// the scan is complete, or none was begun.
     pub fn next_to_scan(&mut self) -> Option<Range<u64>> {
         let next = self.scan.as_mut()?.next();
         if next.is_none() {
@@ -249,7 +250,7 @@ impl Detector {
         next
     }
 
-    /// Bytes that are still to be scanned, as far as known.
+    /// Bytes that remain to be scanned, as far as known.
     #[must_use]
     pub fn bytes_to_scan(&self) -> u64 {
         self.scan.as_ref().map_or(0, Scan::bytes_left)
@@ -267,7 +268,8 @@ impl Detector {
         }
     }
 
-    /// A superblock at the start of the volume or of a partition begins a file system. Elsewhere it may be part of a file.
+    /// Finds superblocks at the beginning of the volume or of a partition. Elsewhere, a superblock may be part of a
+    /// file.
     fn find_system(&mut self, range: Range<u64>, bytes: &[u8], learned: &mut Vec<(Range<u64>, Found)>) {
         for start in self.partitions.starts_at(range.clone()) {
             let from = |at: u64| at.checked_sub(range.start).and_then(|at| bytes.get(usize::try_from(at).ok()?..));
@@ -297,7 +299,7 @@ impl Detector {
         if is_known {
             return;
         }
-        // Made anew: what was known of the old one is not so any more.
+        // The file system was created again: the state of the old one is no longer valid.
         let end = self.systems.range(start + 1..).next().map_or(u64::MAX, |(next, _)| *next);
         self.ranges.forget(start..end);
         if let Some(System::Btrfs(known)) = self.systems.remove(&start) {

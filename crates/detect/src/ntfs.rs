@@ -1,5 +1,5 @@
-//! NTFS, version 3.1 (Linux-NTFS project, NTFS Documentation): each file has a record in the master file table (MFT), which says where
-//! the file's data are.
+//! NTFS, version 3.1 (Linux-NTFS project, NTFS Documentation). Each file has a record in the master file table (MFT),
+//! with the locations of the file's data.
 
 use crate::bytes::{u16_le, u32_le, u64_le};
 use crate::ranges::Known;
@@ -8,9 +8,10 @@ use std::ops::Range;
 
 const MAGIC: &[u8] = b"NTFS    ";
 const MAGIC_AT: usize = 3;
-/// A size of records: in clusters, or, of the upper half of a byte's values, a power of two in bytes.
+/// The maximum size of a record, in bytes.
 const RECORD_MAX: u64 = 4096;
-/// Pieces of a record whose last two bytes lie elsewhere, so that a torn write is noticed.
+/// The last two bytes of each part of a record of this size are stored elsewhere ("fixups"), so that a torn write is
+/// detected.
 const STRIDE: usize = 512;
 const RECORD: &[u8] = b"FILE";
 const INDEX: &[u8] = b"INDX";
@@ -19,17 +20,17 @@ const IS_DIRECTORY: u16 = 2;
 const DATA: u32 = 0x80;
 const INDEX_ALLOCATION: u32 = 0xA0;
 const LAST: u32 = u32::MAX;
-/// Numbers of records: the table itself and the journal; below the last, all are the file system's own.
+/// Numbers of records: the table itself, and the log. All below `OWN` are metadata of the file system.
 const TABLE: u64 = 0;
 const LOG: u64 = 2;
 const OWN: u64 = 24;
-/// Number of records that are read first.
+/// The number of records that are read first.
 const BEGIN_RECORDS: u64 = 16;
 
-/// A file system.
+/// An NTFS file system.
 #[derive(Debug)]
 pub(crate) struct Ntfs {
-    /// Its first byte.
+    /// The offset of its first byte in the volume.
     start: u64,
     cluster_bytes: u64,
     clusters: u64,
@@ -40,7 +41,7 @@ pub(crate) struct Ntfs {
 }
 
 impl Ntfs {
-    /// Reads the boot sector of a file system that begins at byte `start`.
+    /// Reads the boot sector of a file system that begins at byte `start`; `None` if it is not valid.
     pub(crate) fn read(start: u64, boot: &[u8]) -> Option<Self> {
         if boot.get(MAGIC_AT..)?.get(..MAGIC.len())? != MAGIC {
             return None;
@@ -68,12 +69,12 @@ impl Ntfs {
         is_sound.then_some(ntfs)
     }
 
-    /// Whether it is the same file system, of the same size.
+    /// Whether both are the same file system with the same size.
     pub(crate) const fn is_same(&self, other: &Self) -> bool {
         self.serial == other.serial && self.clusters == other.clusters
     }
 
-    /// Records the ranges that are the same in every file system.
+    /// Records the ranges that follow from the boot sector.
     pub(crate) fn begin(&self, view: &mut View<'_>) {
         view.learn(self.first_records(), Known::Inodes { first: 0 });
         let clusters = (4 * self.record_bytes).div_ceil(self.cluster_bytes);
@@ -82,7 +83,7 @@ impl Ntfs {
         }
     }
 
-    /// The table's first records, in bytes of the volume.
+    /// The range of the table's first records, in bytes of the volume.
     pub(crate) fn first_records(&self) -> Range<u64> {
         let from = self.start + self.table * self.cluster_bytes;
         from..(from + BEGIN_RECORDS * self.record_bytes).min(self.bounds().end)
@@ -93,7 +94,7 @@ impl Ntfs {
         Some(self.start + first * self.cluster_bytes..self.start + end * self.cluster_bytes)
     }
 
-    /// The bytes of the volume that are its own.
+    /// The file system's range of the volume, in bytes.
     pub(crate) const fn bounds(&self) -> Range<u64> {
         self.start..self.start + self.clusters * self.cluster_bytes
     }
@@ -102,7 +103,7 @@ impl Ntfs {
         self.cluster_bytes.max(self.record_bytes)
     }
 
-    /// Reads a block, or a piece of one.
+    /// Reads a block, or a part of one; returns its classification.
     pub(crate) fn look(&self, at: u64, block: &[u8], view: &mut View<'_>) -> Option<Found> {
         let known = view.ranges.find(at);
         if let Some((from, Known::Inodes { first })) = known {
@@ -114,7 +115,7 @@ impl Ntfs {
             }
             return Some(Found::Metadata);
         }
-        // What its file's record did not tell yet.
+        // An index block whose file record was not read yet is recognized by its content.
         let is_index = || block.starts_with(INDEX) && Self::is_whole(block);
         known.map(|(_, known)| known.found()).or_else(|| is_index().then_some(Found::Directory)).or_else(|| {
             // The boot sector.
@@ -122,7 +123,7 @@ impl Ntfs {
         })
     }
 
-    /// Whether the ends of all strides are marked as the header says.
+    /// Whether the last two bytes of every stride have the value in the header.
     fn is_whole(block: &[u8]) -> bool {
         let marked = || {
             let (at, count) = (usize::from(u16_le(block, 4)?), usize::from(u16_le(block, 6)?));
@@ -133,7 +134,7 @@ impl Ntfs {
         marked().unwrap_or(false)
     }
 
-    /// Reads a file's record, if `record` is that of number `number`.
+    /// Reads a file record, if `record` is the one with this number.
     fn read_record(&self, number: u64, record: &[u8], view: &mut View<'_>) -> Option<()> {
         if !record.starts_with(RECORD)
             || !Self::is_whole(record)
@@ -163,11 +164,11 @@ impl Ntfs {
         None
     }
 
-    /// Notes where a part of the table is, from its cluster `vcn` on.
+    /// Records a part of the table that begins with its cluster `vcn`.
     fn learn_table(&self, vcn: u64, range: Range<u64>, view: &mut View<'_>) {
         let from = vcn.saturating_mul(self.cluster_bytes);
         let first = from.div_ceil(self.record_bytes);
-        // Where clusters are smaller than records, a part may begin with the end of a record.
+        // If clusters are smaller than records, a part may begin with the end of a record.
         let begins = range.start.saturating_add(first.saturating_mul(self.record_bytes).saturating_sub(from));
         view.learn(range.start..begins.min(range.end), Known::Is(Found::Metadata));
         view.learn(begins..range.end, Known::Inodes { first });
@@ -188,7 +189,7 @@ impl Ntfs {
         let is_unnamed = *attribute.get(9)? == 0;
         let found = match kind {
             DATA if number == LOG => Found::Journal,
-            // A later part of a file does not say how large it all is; it ends here at the soonest.
+            // A continuation of a file's data has no size of the file: the file ends here or later.
             DATA if number >= OWN && lowest > 0 => {
                 Found::File(highest.saturating_add(1).saturating_mul(self.cluster_bytes))
             }
@@ -216,7 +217,7 @@ impl Ntfs {
     }
 }
 
-/// A size as the boot sector says it, in bytes.
+/// A size in the boot sector, in bytes: up to 128, a number of units; above, a power of two, as its negated exponent.
 fn sized(number: u8, unit: u64) -> Option<u64> {
     match number {
         0 => None,
@@ -225,8 +226,8 @@ fn sized(number: u8, unit: u64) -> Option<u64> {
     }
 }
 
-/// The first run of a list: the number of clusters, the distance from the first cluster of the previous run (`None`: a
-/// hole), and the rest of the list.
+/// The first run of a list: the number of clusters, the distance of its first cluster from that of the previous run
+/// (`None`: a hole), and the rest of the list.
 fn run(pairs: &[u8]) -> Option<(u64, Option<i64>, &[u8])> {
     let (header, rest) = pairs.split_first()?;
     let (count_bytes, step_bytes) = (usize::from(header & 0xF), usize::from(header >> 4));

@@ -1,34 +1,35 @@
-//! Where file systems may begin: at the start of the volume, or of a partition (MBR; GPT: UEFI 2.10, §5).
+//! The possible beginnings of file systems: the beginning of the volume and of its partitions (primary partitions of an
+//! MBR; GPT: UEFI 2.10, §5).
 
 use crate::bytes::{u16_le, u32_le, u64_le};
 use std::ops::Range;
 
 const SECTOR_BYTES: u64 = 512;
-/// Where the MBR's table begins, and how long an entry of it is.
+/// The offset of the MBR's table, and the length of its entries.
 const MBR_TABLE: usize = 446;
 const MBR_ENTRY: usize = 16;
 const MBR_ENTRIES: usize = 4;
 const MBR_MAGIC: u16 = 0xAA55;
-/// Where GPT's header is, and its entries usually are.
+/// The offset of the GPT header, and the usual offset of its entries.
 const GPT_HEADER: u64 = SECTOR_BYTES;
 const GPT_ENTRIES_AT: u64 = 2 * SECTOR_BYTES;
 const GPT_ENTRY: usize = 128;
 const GPT_MAGIC: &[u8] = b"EFI PART";
-/// Partitions that are remembered.
+/// The maximum number of partitions.
 const PARTITIONS_MAX: usize = 128;
-/// Bytes of a file system up to its superblock's end: that of btrfs is the last.
+/// The end of the last superblock from the beginning of a file system: that of btrfs.
 const SUPERBLOCK_END: u64 = (64 << 10) + 4096;
 
 /// The partitions of a volume.
 #[derive(Debug, Default)]
 pub(crate) struct Partitions {
-    /// First bytes, in ascending order.
+    /// The first bytes of the partitions, in ascending order.
     starts: Vec<u64>,
     is_gpt: bool,
 }
 
 impl Partitions {
-    /// Looks for tables.
+    /// Reads partition tables in a part of the volume.
     pub(crate) fn look(&mut self, offset: u64, bytes: &[u8]) {
         if offset > GPT_ENTRIES_AT + (PARTITIONS_MAX * GPT_ENTRY) as u64 {
             return;
@@ -74,17 +75,17 @@ impl Partitions {
         }
     }
 
-    /// Where file systems may begin whose superblocks may be in a stretch.
+    /// The possible beginnings of file systems whose superblocks may overlap a range.
     pub(crate) fn starts_at(&self, range: Range<u64>) -> Vec<u64> {
-        // The start of the volume may be that of a file system without partitions.
+        // A file system without partitions begins with the volume.
         let starts = std::iter::once(0).chain(self.starts.iter().copied());
         starts.filter(|start| *start < range.end && start.saturating_add(SUPERBLOCK_END) > range.start).collect()
     }
 
-    /// The ranges that hold partition tables and superblocks.
+    /// The ranges of partition tables and superblocks.
     pub(crate) fn worth_reading(&self) -> Vec<Range<u64>> {
         let starts = std::iter::once(0).chain(self.starts.iter().copied());
-        // At the start of the volume, GPT's whole table, too.
+        // At the beginning of the volume, this includes the whole GPT.
         starts.map(|start| start..start.saturating_add(SUPERBLOCK_END)).collect()
     }
 }

@@ -4,32 +4,32 @@ use crate::{Found, PIECE_BYTES};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// RAM of a stretch in bytes: a node of a B-tree is two thirds full.
+/// RAM of a range in bytes: the nodes of a B-tree are two thirds full on average.
 const RANGE_BYTES: u64 = 96;
-/// Pieces that are looked at with one look-up, at most.
+/// The maximum number of pieces that one look-up covers.
 const WINDOW_PIECES: u64 = 64;
-/// Maximum number of newer ranges around which an older range is split.
+/// The maximum number of newer ranges around which an older range is split.
 const NEWER_MAX: usize = 64;
 
-/// What is known of a stretch.
+/// The knowledge of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// What it is.
+    /// The classification of its content.
     Is(Found),
-    /// A metadata block that says where data of kind `of` are.
+    /// A metadata block with the locations of data of kind `of`.
     Node { of: Found, form: Form },
-    /// Inodes, from that number on.
+    /// Inodes, starting with this number.
     Inodes { first: u64 },
-    /// Descriptors of block groups, from that number on.
+    /// Descriptors of block groups, starting with this number.
     Descriptors { first: u32 },
 }
 
-/// How a node is read.
+/// The format of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// An extent tree's block.
+    /// A block of an extent tree.
     Extents,
-    /// Block numbers: of data at level 1, of such blocks above.
+    /// An array of block numbers: those of data at level 1, those of other arrays above.
     Blocks { level: u8 },
 }
 
@@ -42,25 +42,25 @@ impl Known {
     }
 }
 
-/// When something was written, as its file system counts (generations, places in a log): of two that disagree, the later is right. Zero for
-/// all that a file system does not count.
+/// The time of a write, in its file system's own count (generations, positions in a log): of two contradictory ranges,
+/// the later is right. Zero for file systems without a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Stamp(pub(crate) u64);
 
-/// What a stretch is, without its first piece.
+/// A range without its first piece.
 #[derive(Debug, Clone, Copy)]
 struct Held {
-    /// The piece behind its last.
+    /// The piece after the last one.
     end: u64,
     known: Known,
     stamp: Stamp,
 }
 
-/// Stretches that do not overlap, in pieces.
+/// Ranges that do not overlap, in pieces.
 #[derive(Debug)]
 pub(crate) struct Ranges {
     by_start: BTreeMap<u64, Held>,
-    /// Pieces that are being looked at: what they belong to is in `inside`, the last stretch first, and needs no look-up.
+    /// The pieces that are being read: their ranges are in `inside`, the last first, and need no look-up.
     window: Range<u64>,
     inside: Vec<(u64, Held)>,
     len_max: usize,
@@ -74,7 +74,7 @@ impl Ranges {
         ranges
     }
 
-    /// Sets the RAM limit: from now on a range is not added if it would exceed the limit.
+    /// Sets the limit of RAM in bytes: from now on, a range that would exceed the limit is not added.
     pub(crate) fn limit(&mut self, ram_bytes_max: u64) {
         self.len_max = usize::try_from(ram_bytes_max / RANGE_BYTES).unwrap_or(usize::MAX);
     }
@@ -97,7 +97,8 @@ impl Ranges {
         self.by_start.len() as u64 * RANGE_BYTES
     }
 
-    /// Announces that the pieces of a range are classified next. One look-up is then enough for all of them.
+    /// Announces that the pieces of a range are read next: one look-up is then enough for the first [`WINDOW_PIECES`]
+    /// of them.
     pub(crate) fn open(&mut self, range: Range<u64>) {
         let start = range.start / PIECE_BYTES;
         let end = range.end.div_ceil(PIECE_BYTES).min(start.saturating_add(WINDOW_PIECES));
@@ -107,7 +108,7 @@ impl Ranges {
         self.window = start..end;
     }
 
-    /// What a byte belongs to, and where that begins.
+    /// The range that contains a byte: its first byte, and its content.
     pub(crate) fn find(&self, at: u64) -> Option<(u64, Known)> {
         let piece = at / PIECE_BYTES;
         let found = if self.window.contains(&piece) {
@@ -118,12 +119,13 @@ impl Ranges {
         found.filter(|(_, held)| piece < held.end).map(|(first, held)| (first * PIECE_BYTES, held.known))
     }
 
-    /// The last stretch that begins before a piece.
+    /// The last range that begins before a piece.
     fn last_before(&self, piece: u64) -> Option<(u64, Held)> {
         self.by_start.range(..piece).next_back().map(|(first, held)| (*first, *held))
     }
 
-    /// Notes what a stretch is. What is newer stays. Of each part that is news, `news` is told, and what its first byte was known as.
+    /// Records a range; newer ranges within it remain. `news` is called with each part that changes, in bytes, and with
+    /// the former content of the part's first byte.
     pub(crate) fn insert(
         &mut self,
         range: Range<u64>,
@@ -131,7 +133,7 @@ impl Ranges {
         stamp: Stamp,
         mut news: impl FnMut(Range<u64>, Option<Known>),
     ) {
-        // A piece that several share, as clusters of 512 bytes do, is what its first byte is.
+        // If several ranges share a piece (clusters of 512 bytes), the range of its first byte determines it.
         let (start, end) = (range.start.div_ceil(PIECE_BYTES), range.end.div_ceil(PIECE_BYTES));
         if start >= end {
             return;
@@ -144,7 +146,7 @@ impl Ranges {
         {
             return;
         }
-        // A stretch may be cut in two.
+        // Two ranges may be added, because a range may be split.
         if self.by_start.len() + 2 > self.len_max {
             self.forgotten += 1;
             return;
@@ -159,7 +161,7 @@ impl Ranges {
         }
     }
 
-    /// Whether what is known says the same already, of a stretch and maybe more; it is then as new as `stamp`.
+    /// Whether the range `held`, which covers `pieces`, has the new content already; it then gets the new stamp.
     fn confirms(&mut self, first: u64, held: &Held, pieces: Range<u64>, stamp: Stamp) -> bool {
         if held.stamp == stamp {
             return matches!(held.known, Known::Is(_)) || first == pieces.start;
@@ -171,13 +173,13 @@ impl Ranges {
         is_same
     }
 
-    /// Puts a stretch where what is there is not newer, from its end to its start.
+    /// Records a range where no newer one exists, from its end to its beginning.
     fn put_between(&mut self, start: u64, mut held: Held, news: &mut impl FnMut(Range<u64>, Option<Known>)) {
         for _ in 0..NEWER_MAX {
             let there = self.by_start.range(..held.end).rev().take_while(|(_, there)| there.end > start);
             let newer = there.map(|(first, there)| (*first, *there)).find(|(_, there)| there.stamp > held.stamp);
             let from = newer.map_or(start, |(_, newer)| newer.end.min(held.end));
-            // What begins with another byte would be read with wrong numbers.
+            // A table that begins with another byte would be read with wrong numbers.
             let known = if from > start { rest_of(held.known) } else { held.known };
             self.put(from, Held { known, ..held }, news);
             match newer {
@@ -198,14 +200,14 @@ impl Ranges {
         news(start * PIECE_BYTES..held.end.saturating_mul(PIECE_BYTES), was);
     }
 
-    /// Forgets what is known of a stretch.
+    /// Removes the knowledge of a range.
     pub(crate) fn forget(&mut self, range: Range<u64>) {
         let pieces = range.start / PIECE_BYTES..range.end.div_ceil(PIECE_BYTES);
         self.close(pieces.clone());
         self.cut(pieces);
     }
 
-    /// The window does not show any more what is there, if it has some of these pieces.
+    /// Closes the window if it overlaps these pieces, because it is no longer up to date.
     fn close(&mut self, pieces: Range<u64>) {
         if pieces.start < self.window.end && self.window.start < pieces.end {
             self.window = 0..0;
@@ -226,8 +228,8 @@ impl Ranges {
     }
 }
 
-/// What the rest of a stretch is of which the beginning was overwritten. Tables that were cut are not read any more: their numbers
-/// would be wrong.
+/// The rest of a range whose beginning was overwritten. Tables that were cut are no longer read as tables: their
+/// numbers would be wrong.
 const fn rest_of(known: Known) -> Known {
     match known {
         Known::Inodes { .. } | Known::Descriptors { .. } => Known::Is(Found::Metadata),
@@ -241,7 +243,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Beside a plain array of pieces.
+        /// Compares with a plain array of pieces.
         #[test]
         fn stretches_are_what_was_noted_last_among_the_newest(
             noted in prop::collection::vec((0u64..200, 1u64..40, 0u64..4, 0u64..200, 0u64..3), 0..80),
@@ -251,7 +253,7 @@ mod tests {
             for (start, len, size, at, stamp) in noted {
                 let (pieces, stamp) = (start as usize..(start + len) as usize, Stamp(stamp));
                 let range = start * PIECE_BYTES..(start + len) * PIECE_BYTES;
-                // With a window beside the change, and around it.
+                // With a window next to the change, and around it.
                 ranges.open(at * PIECE_BYTES..(at + len) * PIECE_BYTES);
                 let before = model.clone();
                 let mut told = vec![false; 300];

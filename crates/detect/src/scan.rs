@@ -1,23 +1,23 @@
-//! What of a volume is worth reading so that file systems are known before their files are used: whatever they keep for themselves.
+//! The ranges of a volume to read so that file systems are known before their files are used: all metadata.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What is read at once, in bytes.
+/// Bytes of one read.
 const WINDOW_BYTES: u64 = 64 << 10;
-/// RAM of a run of windows in bytes: a node of a B-tree is two thirds full.
+/// RAM of a run of windows in bytes: the nodes of a B-tree are two thirds full on average.
 const RUN_BYTES: u64 = 32;
 
-/// Windows of the volume that are still to be read. They are read in ascending order; what is learned behind the last one comes in the next
-/// round.
+/// The windows of the volume that remain to be read. They are read in ascending order; windows that are added before
+/// the current position are read in the next round.
 #[derive(Debug)]
 pub(crate) struct Scan {
-    /// Runs of windows that do not touch: the first of each, and the one behind its last.
+    /// Runs of windows that do not touch: the first window, and the one after the last.
     todo: BTreeMap<u64, u64>,
     len_max: usize,
-    /// Windows that the volume has.
+    /// The number of windows of the volume.
     windows: u64,
-    /// Windows that may still be read: where inodes contradict each other, the same could be learned for ever.
+    /// The number of windows that may still be read: contradictory inodes could otherwise add the same windows forever.
     left: u64,
     next: u64,
     forgotten: u64,
@@ -30,23 +30,23 @@ impl Scan {
         Self { todo: BTreeMap::new(), len_max, windows, left: windows, next: 0, forgotten: 0 }
     }
 
-    /// RAM in use.
+    /// RAM in use, in bytes.
     pub(crate) fn ram_bytes(&self) -> u64 {
         self.todo.len() as u64 * RUN_BYTES
     }
 
-    /// Stretches that are not read for lack of RAM.
+    /// The number of ranges that are not read for lack of RAM.
     pub(crate) const fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// Bytes that are still to be read, as far as known.
+    /// Bytes that remain to be read, as far as known.
     pub(crate) fn bytes_left(&self) -> u64 {
         let windows: u64 = self.todo.iter().map(|(first, end)| end - first).sum();
         windows.min(self.left) * WINDOW_BYTES
     }
 
-    /// Has a stretch be read.
+    /// Adds a range to those to be read.
     pub(crate) fn note(&mut self, range: Range<u64>) {
         let (mut start, mut end) = (range.start / WINDOW_BYTES, range.end.div_ceil(WINDOW_BYTES).min(self.windows));
         if start >= end {
@@ -68,10 +68,10 @@ impl Scan {
         }
     }
 
-    /// What is to be read next, in bytes of the volume; `None`: that is all.
+    /// The next range to read, in bytes of the volume; `None` if none is left.
     pub(crate) fn next(&mut self) -> Option<Range<u64>> {
         self.left = self.left.checked_sub(1)?;
-        // A run that was joined with others may reach from behind the last window beyond it.
+        // A run that was joined with others may contain the current position.
         let around = self.todo.range(..self.next).next_back().map(|(first, end)| (*first, *end));
         let around = around.filter(|(_, end)| *end > self.next && self.todo.len() < self.len_max);
         let (first, end) = if let Some((first, end)) = around {
@@ -98,7 +98,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
-        /// Beside a set of windows.
+        /// Compares with a set of windows.
         #[test]
         fn every_window_is_read_once_for_each_time_that_it_was_noted(
             noted in prop::collection::vec((0u64..300, 0u64..9, any::<bool>()), 0..60),

@@ -1,4 +1,5 @@
-//! XFS, version 5 (XFS Algorithms & Data Structures, 3rd edition): its blocks bear magic numbers and their own address.
+//! XFS, version 5 (XFS Algorithms & Data Structures, 3rd edition). Its blocks contain magic numbers and their own
+//! addresses.
 
 use crate::bytes::{u16_be, u32_be, u64_be};
 use crate::ranges::{Form, Known, Stamp};
@@ -7,30 +8,33 @@ use std::ops::Range;
 
 const SECTOR_BYTES: u64 = 512;
 const MAGIC: &[u8] = b"XFSB";
-/// The bits of the version that hold its number.
+/// The bits of the version field that contain the version number.
 const VERSION_BITS: u16 = 0xF;
 const VERSION: u16 = 5;
-/// Blocks whose address is at byte 16: trees of free space and inodes, and their kin.
+/// Magic numbers of blocks with their address at byte 16: the trees of free space, inodes, reference counts and reverse
+/// mappings.
 const SHORT_TREES: [&[u8]; 6] = [b"AB3B", b"AB3C", b"IAB3", b"FIB3", b"R3FC", b"RMB3"];
-/// The tree of inodes: what precedes its records, and their lengths in leaves and above.
+/// The inode tree: its magic number, the length of its header, and the lengths of its records in leaves and in upper
+/// nodes.
 const INODE_TREE: &[u8] = b"IAB3";
 const SHORT_HEADER: usize = 56;
 const CHUNK_BYTES: usize = 16;
 const CHUNK_KEY_BYTES: usize = 4;
 const CHUNK_INODES: u64 = 64;
-/// Inodes that a bit of a chunk's holes stands for.
+/// The number of inodes for each bit of a chunk's hole mask.
 const HOLE_INODES: u64 = 4;
-/// The header of a group's inodes is in this sector of the group, of so many that are headers.
+/// The sector of an allocation group with the header of its inodes, and the number of header sectors.
 const INODES_SECTOR: u64 = 2;
 const HEADER_SECTORS: u64 = 4;
-/// Groups of which the headers are known from the start.
+/// The maximum number of groups whose headers are recorded from the beginning.
 const GROUPS_MAX: u64 = 1 << 16;
 const FILE_TREE: &[u8] = b"BMA3";
 const FILE_TREE_ADDRESS: usize = 24;
 const FILE_TREE_HEADER: usize = 72;
 const DIRECTORIES: [&[u8]; 3] = [b"XDB3", b"XDD3", b"XDF3"];
 const DIRECTORY_ADDRESS: usize = 8;
-/// Blocks with a short magic number at byte 8 and their address at byte 16: indexes of directories; of attributes.
+/// Blocks with a magic number of two bytes at byte 8 and their address at byte 16: indexes of directories and
+/// attributes.
 const INDEXES: [(u16, Found); 4] =
     [(0x3DF1, Found::Directory), (0x3DFF, Found::Directory), (0x3EBE, Found::Directory), (0x3BEE, Found::Metadata)];
 const HEADERS: [&[u8]; 4] = [b"XFSB", b"XAGF", b"XAGI", b"XAFL"];
@@ -38,7 +42,8 @@ const HEADERS: [&[u8]; 4] = [b"XFSB", b"XAGF", b"XAGI", b"XAFL"];
 const REMOTE: [&[u8]; 2] = [b"XARM", b"XSLM"];
 const INODE_MAGIC: u16 = 0x494E;
 const INODE_HEADER: usize = 176;
-/// Where an inode and nodes of trees say which place of the log they were written from. Freed ones are left behind as they were.
+/// The offsets at which inodes and nodes of trees have the log sequence number of their last change. Freed ones remain
+/// unchanged.
 const INODE_LOGGED: usize = 112;
 const SHORT_TREE_LOGGED: usize = 24;
 const FILE_TREE_LOGGED: usize = 32;
@@ -51,10 +56,10 @@ const MODE_KIND: u16 = 0xF000;
 const DIRECTORY: u16 = 0x4000;
 const REGULAR: u16 = 0x8000;
 
-/// A file system.
+/// An XFS file system.
 #[derive(Debug)]
 pub(crate) struct Xfs {
-    /// Its first byte.
+    /// The offset of its first byte in the volume.
     start: u64,
     block_bytes: u64,
     blocks: u64,
@@ -67,7 +72,7 @@ pub(crate) struct Xfs {
 }
 
 impl Xfs {
-    /// Reads a superblock of a file system that begins at byte `start`.
+    /// Reads the superblock of a file system that begins at byte `start`; `None` if it is not valid.
     pub(crate) fn read(start: u64, superblock: &[u8]) -> Option<Self> {
         if !superblock.starts_with(MAGIC) || u16_be(superblock, 100)? & VERSION_BITS != VERSION {
             return None;
@@ -97,12 +102,12 @@ impl Xfs {
         is_sound.then_some(xfs)
     }
 
-    /// Whether it is the same file system, of the same size.
+    /// Whether both are the same file system with the same size.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (self.uuid, self.blocks) == (other.uuid, other.blocks)
     }
 
-    /// Notes what is known of every file system.
+    /// Records the ranges that follow from the superblock.
     pub(crate) fn begin(&self, view: &mut View<'_>) {
         if let Some(range) = self.log.and_then(|(first, count)| self.bytes(first, count)) {
             view.learn(range, Known::Is(Found::Journal));
@@ -115,7 +120,7 @@ impl Xfs {
         }
     }
 
-    /// The bytes of some blocks, by the number that names the group of the first, too.
+    /// The range of some blocks in bytes of the volume. `first` contains the number of the group in its upper bits.
     fn bytes(&self, first: u64, count: u64) -> Option<Range<u64>> {
         let (group, block) = (first >> self.group_shift, first & ((1 << self.group_shift) - 1));
         let linear = group.checked_mul(self.group_blocks)?.checked_add(block)?;
@@ -123,7 +128,7 @@ impl Xfs {
         Some(self.start + linear * self.block_bytes..self.start + end * self.block_bytes)
     }
 
-    /// The bytes of the volume that are its own.
+    /// The file system's range of the volume, in bytes.
     pub(crate) const fn bounds(&self) -> Range<u64> {
         self.start..self.start + self.blocks * self.block_bytes
     }
@@ -132,7 +137,7 @@ impl Xfs {
         self.block_bytes
     }
 
-    /// Looks at a block, or a piece of one.
+    /// Reads a block, or a part of one; returns its classification.
     pub(crate) fn look(&self, at: u64, block: &[u8], view: &mut View<'_>) -> Option<Found> {
         let known = view.ranges.find(at).map(|(_, known)| known);
         if let Some(Known::Is(Found::Journal)) = known {
@@ -157,7 +162,7 @@ impl Xfs {
         found.or(known.map(Known::found))
     }
 
-    /// Whether an inode's number says that it is at byte `at`.
+    /// Whether an inode's number is that of an inode at byte `at`.
     fn bears(&self, inode: &[u8], at: u64) -> bool {
         let Some(number) = u64_be(inode, 152) else { return false };
         let per_block = (self.block_bytes / self.inode_bytes as u64).max(1);
@@ -166,12 +171,13 @@ impl Xfs {
             && inode.get(160..176).is_some_and(|uuid| self.is_own(uuid))
     }
 
-    /// A file system whose identity was changed keeps the old one in its blocks: so both count, as long as it is not zero.
+    /// A file system whose identity was changed keeps the old one in its blocks, so every identity but zero is
+    /// accepted.
     fn is_own(&self, uuid: &[u8]) -> bool {
         uuid == self.uuid || uuid.iter().any(|byte| *byte != 0)
     }
 
-    /// What a block says of itself.
+    /// Classifies a block by its magic number and address alone.
     fn by_itself(&self, at: u64, block: &[u8]) -> Option<Found> {
         let magic = block.get(..4)?;
         let address = (at - self.start) / SECTOR_BYTES;
@@ -198,7 +204,8 @@ impl Xfs {
         is_at(16).then_some(*found)
     }
 
-    /// Reads what says where a group's inodes are, if a block has it: the group's header, or a block of its tree of inodes.
+    /// Reads the locations of a group's inodes, if the block has them: the group's header, or a block of its inode
+    /// tree.
     fn read_group(&self, at: u64, block: &[u8], view: &mut View<'_>) -> Option<()> {
         let group_bytes = self.group_blocks * self.block_bytes;
         let (group, within) = ((at - self.start) / group_bytes, (at - self.start) % group_bytes);
@@ -225,7 +232,7 @@ impl Xfs {
         None
     }
 
-    /// Reads where a chunk of inodes is; parts of it may be others'.
+    /// Reads the location of a chunk of inodes; parts of a sparse chunk may be used otherwise.
     fn read_chunk(&self, group: u64, chunk: &[u8], view: &mut View<'_>) -> Option<()> {
         let (first, holes) = (u64::from(u32_be(chunk, 0)?), u16_be(chunk, 4)?);
         let per_block = (self.block_bytes / self.inode_bytes as u64).max(1);
@@ -275,7 +282,7 @@ impl Xfs {
         None
     }
 
-    /// Reads a block of a file's tree.
+    /// Reads a block of a file's extent tree.
     fn read_tree(&self, block: &[u8], of: Found, view: &mut View<'_>) -> Option<()> {
         let (level, count) = (u16_be(block, 4)?, u16_be(block, 6)?);
         view.stamp = Stamp(u64_be(block, FILE_TREE_LOGGED)?);

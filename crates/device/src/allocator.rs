@@ -11,7 +11,8 @@ const GIVEN_BACK_BYTES: i32 = 1 << 20;
 #[cfg(target_env = "gnu")]
 #[expect(unsafe_code, reason = "no safe wrapper exists")]
 pub fn limit_allocator() {
-    // SAFETY: mallopt(3) takes two integers and changes the allocator's own parameters. One that is refused stays as it is.
+    // SAFETY: mallopt(3) takes two integers and changes the allocator's own parameters. A refused parameter stays
+    // unchanged.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, ARENAS);
         libc::mallopt(libc::M_MMAP_THRESHOLD, GIVEN_BACK_BYTES);

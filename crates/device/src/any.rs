@@ -31,7 +31,7 @@ impl Device for AnyDevice {
         each!(self, d => d.geometry())
     }
 
-    // No `async`, and what is rare boxed: each request has such a future.
+    // No `async fn`, and rare variants boxed: each request has such a future, which must be small.
     fn read(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>> {
         match self {
             Self::File(file) => Either::Left(file.read(offset, len)),

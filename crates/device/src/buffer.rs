@@ -31,8 +31,8 @@ impl IoBuf for IoBuffer {
 
 #[expect(unsafe_code, reason = "the runtime's trait has an unsafe method")]
 impl SetLen for IoBuffer {
-    // SAFETY: the whole buffer is initialised at all times, so no length within it shows uninitialised bytes, and
-    // nothing is changed here: the caller learns from the read how much of it is new.
+    // SAFETY: the whole buffer is initialised at all times, so no length within it exposes uninitialised bytes. Nothing
+    // is changed here: the caller learns the number of new bytes from the read's result.
     unsafe fn set_len(&mut self, len: usize) {
         debug_assert!(len <= self.buf.len() - self.begin);
     }

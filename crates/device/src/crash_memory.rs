@@ -11,9 +11,8 @@ use std::sync::atomic::AtomicU64;
 /// values are there when the file is mapped again, also after the process was killed; if the file is in RAM (tmpfs),
 /// until the machine restarts. A file of another size is replaced by one with zeroes.
 ///
-/// # Errors
-/// What the operating system says; [`ErrorKind::NotADevice`](crate::ErrorKind::NotADevice) if the path is a link, or
-/// not a file that is accessible only to this user.
+/// The error of the operating system; [`ErrorKind::NotADevice`](crate::ErrorKind::NotADevice) if the path is a link, or
+/// not a regular file that is accessible only to this user.
 pub fn map_words(path: &Path, words: usize) -> Result<&'static [AtomicU64], Error> {
     let fail = |e: Errno| Error::from_io(e, "map", path.display());
     let len = words * size_of::<AtomicU64>();
@@ -30,7 +29,7 @@ pub fn map_words(path: &Path, words: usize) -> Result<&'static [AtomicU64], Erro
     if found.st_size != len as i64 {
         ftruncate(&file, 0).map_err(fail)?;
     }
-    // A page that cannot be had later would end the process.
+    // If a page could not be allocated on access, the process would be killed.
     retry_on_intr(|| fallocate(&file, FallocateFlags::empty(), 0, len as u64)).map_err(fail)?;
     map(&file, words).map_err(fail)
 }
@@ -43,7 +42,7 @@ fn map(file: &OwnedFd, words: usize) -> Result<&'static [AtomicU64], Errno> {
     if start == libc::MAP_FAILED {
         return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::NOMEM));
     }
-    // SAFETY: the mapping has `len` bytes, begins at a page, is never unmapped, and any bits are a valid word. Others who map
-    // the file change it as this process does: atomics are made for that.
+    // SAFETY: the mapping has `len` bytes, begins at a page, is never unmapped, and any bits are a valid word. Other
+    // processes that map the file change it while it is borrowed, which atomics allow.
     Ok(unsafe { std::slice::from_raw_parts(start.cast::<AtomicU64>(), words) })
 }

@@ -9,7 +9,7 @@ use std::io;
 pub enum ErrorKind {
     /// The operating system refused; see the source.
     Io,
-    /// Another process, or another part of this one, holds it.
+    /// Another process, or another part of this process, uses it.
     InUse,
     /// No space is left.
     NoSpace,

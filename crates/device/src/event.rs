@@ -1,4 +1,5 @@
-//! Event counters (`eventfd`(2)) that are shared with other processes, by which a virtual machine and its device notify each other.
+//! Event counters (`eventfd`(2)) that are shared with other processes; a virtual machine and its device notify each
+//! other with them.
 //!
 //! Other processes may set and clear `O_NONBLOCK`, and may read and write at any time: no operation here blocks the
 //! reactor's thread.
@@ -19,7 +20,7 @@ const NO_OFFSET: u64 = u64::MAX;
 /// Waits until the counter is above zero, and resets it.
 ///
 /// # Errors
-/// What the operating system says.
+/// The error of the operating system.
 pub async fn wait(event: &Arc<OwnedFd>) -> io::Result<()> {
     loop {
         let BufResult(result, _) = submit(PollOnce::new(Lent::new(event), Interest::Readable)).await;
@@ -27,27 +28,27 @@ pub async fn wait(event: &Arc<OwnedFd>) -> io::Result<()> {
         let mut count = [0; 8];
         match preadv2(event, &mut [IoSliceMut::new(&mut count)], NO_OFFSET, ReadWriteFlags::NOWAIT) {
             Ok(_) => return Ok(()),
-            // Somebody else has read it.
+            // Another reader has reset it.
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// Adds one to the counter. Waits without a limit if the counter is full and is not read.
+/// Adds one to the counter. If the counter is full, waits until it is read, without a limit.
 ///
 /// # Errors
-/// What the operating system says.
+/// The error of the operating system.
 pub async fn ring(event: &Arc<OwnedFd>) -> io::Result<()> {
     let BufResult(result, _) = submit(Write::new(Lent::new(event), 1_u64.to_ne_bytes())).await;
     match result {
-        // A counter that is full is above zero.
+        // A full counter is above zero already.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
         result => result.map(|_| ()),
     }
 }
 
-/// Whether the counter is above zero, at once.
+/// Whether the counter is above zero; does not wait.
 #[must_use]
 pub fn is_set(event: &OwnedFd) -> bool {
     let mut poll = [PollFd::new(event, PollFlags::IN)];

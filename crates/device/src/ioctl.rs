@@ -1,4 +1,4 @@
-//! The one device control that has no safe wrapper elsewhere.
+//! A device control that has no safe wrapper elsewhere.
 
 use rustix::fd::AsFd;
 use rustix::ioctl::{Setter, ioctl, opcode};
@@ -6,7 +6,7 @@ use rustix::ioctl::{Setter, ioctl, opcode};
 /// `BLKDISCARD` of `linux/fs.h`: `_IO(0x12, 119)`, taking a pointer to an offset and a length in bytes.
 const BLKDISCARD: rustix::ioctl::Opcode = opcode::none(0x12, 119);
 
-/// Tells a block device that the data of a range are not needed.
+/// Discards a range of a block device.
 #[expect(unsafe_code, reason = "no safe wrapper exists")]
 pub(crate) fn discard(fd: impl AsFd, offset: u64, len: u64) -> rustix::io::Result<()> {
     // SAFETY: BLKDISCARD reads exactly two u64 through its pointer and writes nothing to memory; on a file that is not

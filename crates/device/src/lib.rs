@@ -1,9 +1,8 @@
 //! Nitro's devices: implementations of the device interfaces on files and block devices (io_uring), in RAM, and with
 //! deliberate faults or delays; also the runtime and the sockets.
 //!
-//! This is the only crate with `unsafe` code, fenced into the modules `allocator`, `buffer`, `crash_memory`, `ioctl`, `runtime`
-//! `net::credentials` and `net::passed`, and the only one besides the
-//! binary that names the async runtime (compio).
+//! This is the only crate with `unsafe` code, in the modules `allocator`, `buffer`, `crash_memory`, `ioctl`, `runtime`,
+//! `net::credentials` and `net::passed`. It is also the only crate that uses the async runtime (compio).
 #![deny(unsafe_code)]
 
 mod allocator;

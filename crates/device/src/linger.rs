@@ -6,7 +6,7 @@ use std::time::Duration;
 const TRIES: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// Makes `attempt` until it fails otherwise than `in_use`, or for about a second. Blocks: for start-up only.
+/// Repeats `attempt` while it fails with `in_use`, for about a second at most. Blocks the thread: for start-up only.
 pub(crate) fn patiently<T, E>(mut attempt: impl FnMut() -> Result<T, E>, in_use: impl Fn(&E) -> bool) -> Result<T, E> {
     for _ in 1..TRIES {
         match attempt() {

@@ -1,8 +1,9 @@
 //! A device in RAM.
 //!
-//! Its space is divided into chunks of 64 KiB, each behind its own lock. A chunk's pages point into the buffers that
-//! were written, one copy each, so that reading what was written as one piece is a slice of that buffer, without a copy.
-//! An old buffer lives on while any of its pages does; it is at most a chunk long, which bounds the waste.
+//! Its space is divided into chunks of 64 KiB, each with its own lock. The pages of a chunk refer to the buffers with
+//! the written data. A write copies its data once into each chunk, so that a read of data from a single write is a
+//! slice without a copy. A buffer is kept while any of its pages is; it is at most a chunk long, which bounds the
+//! waste.
 
 use bytes::Bytes;
 use nitro_port::buf::BufMut;
@@ -14,7 +15,7 @@ const PAGE_BYTES: usize = 4096;
 const CHUNK_PAGES: usize = 16;
 const CHUNK_BYTES: usize = CHUNK_PAGES * PAGE_BYTES;
 
-/// One page: where it lies in the buffer that it was written with.
+/// A page: its position in the buffer that it was written with.
 #[derive(Clone)]
 struct Page {
     buffer: Bytes,
@@ -72,7 +73,7 @@ impl RamDevice {
         buf.freeze()
     }
 
-    /// A range of a chunk without a copy, if it was written as one piece or never.
+    /// A range of a chunk without a copy, if it was written with one write, or never.
     fn slice(&self, chunk: usize, range: Range<usize>) -> Option<Bytes> {
         let guard = self.chunks[chunk].read();
         let Some(pages) = guard.as_deref() else { return Some(self.zeroes.slice(range)) };
@@ -100,7 +101,7 @@ impl RamDevice {
         }
     }
 
-    /// Replaces a range of a chunk: by `data`, or by holes and zeroes.
+    /// Replaces a range of a chunk by `data`; `None`: by holes and zeroes.
     fn replace(&self, chunk: usize, range: Range<usize>, data: Option<&[u8]>) {
         let mut guard = self.chunks[chunk].write();
         if data.is_none() && (guard.is_none() || range.len() == CHUNK_BYTES) {
@@ -128,7 +129,7 @@ impl RamDevice {
     }
 }
 
-/// A new buffer of whole pages: `data` from byte `at` on, the old content of `pages` before and after it.
+/// A new buffer of whole pages: `data` from byte `at` on, and the old content of `pages` before and after it.
 fn merged(pages: &[Option<Page>], at: usize, data: &[u8]) -> Bytes {
     let mut buf = BufMut::with_len(pages.len() * PAGE_BYTES);
     for (i, page) in pages.iter().enumerate() {
@@ -153,7 +154,7 @@ fn pages_of(range: &Range<usize>) -> Range<usize> {
     range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES)
 }
 
-/// The pages of a chunk's range: number, range within the page, and where that begins within the range.
+/// The parts of a chunk's range by page: page number, range within the page, and offset within the range.
 fn page_parts(range: &Range<usize>) -> impl Iterator<Item = (usize, Range<usize>, usize)> + use<> {
     let range = range.clone();
     pages_of(&range).map(move |page| {
@@ -167,7 +168,7 @@ fn page_parts(range: &Range<usize>) -> impl Iterator<Item = (usize, Range<usize>
 struct Part {
     chunk: usize,
     range: Range<usize>,
-    /// Where it begins within the request.
+    /// The offset within the request.
     at: usize,
 }
 

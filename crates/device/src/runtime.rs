@@ -1,4 +1,4 @@
-//! The async runtime: one reactor a thread, each with an io_uring of its own.
+//! The async runtime: one reactor for each thread, each with its own io_uring.
 
 use crate::error::Error;
 use crate::file::Turn;
@@ -20,22 +20,23 @@ use std::sync::{Arc, Weak, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Entries of a submission queue: more than are ever staged between two polls, so that a batch is one system call.
+/// Entries of a submission queue: more than are ever queued between two polls, so that a batch is one system call.
 const RING_ENTRIES: u32 = 1024;
-/// Tasks run between two polls. Served connections gather what is ready in one task of their own, so more polls would only
-/// mean more system calls (16 cost a tenth of the IOPS of 256 over NBD at depth 64).
+/// The maximum number of tasks that run between two polls. A served connection gathers its ready requests in one task,
+/// so more polls would only mean more system calls: 16 has 10 % fewer IOPS than 256, over NBD at depth 64.
 const TASKS_PER_POLL: usize = 256;
-/// Wake-ups from other threads that fit without making the waker wait.
+/// Capacity for wake-ups from other threads; beyond it, the waker waits.
 const REMOTE_WAKES: usize = 1024;
-/// Worker threads that the kernel may start for one reactor's requests that block, regular files and block devices together. Its own
-/// limit, four a processor, is less than a few devices that hang can take.
+/// The number of worker threads that the kernel may start for one reactor's blocking requests (regular files and block
+/// devices). A few devices that hang can take more than the kernel's default, four for each processor.
 const KERNEL_WORKERS_MAX: u32 = 1024;
-/// Threads that a reactor without io_uring may start.
+/// The number of threads that a reactor without io_uring may start.
 const POOL_THREADS_MAX: usize = 1024;
-/// How often a reactor asks the kernel for completions that were not announced. On Linux 6.18 one was seen to wait for ever for a
-/// read of a file, one in 200 runs of 100,000 requests one after the other, where nothing else would have woken it.
+/// The interval at which a reactor asks the kernel for completions without a notification. On Linux 6.18, one in 200
+/// runs of 100,000 sequential requests waited forever for a read of a file, without any other event that would have
+/// woken it.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// How long a reactor that ends waits for requests that nobody waits for any more, and how often it looks.
+/// The time for which a dropped reactor waits for abandoned requests, and the interval of its checks.
 const REQUESTS_WAIT: Duration = Duration::from_secs(5);
 const REQUESTS_TURN: Duration = Duration::from_micros(200);
 
@@ -45,14 +46,15 @@ pub struct Reactor {
 }
 
 impl Reactor {
-    /// A reactor for the calling thread, with the fastest ring that the kernel grants: completions run only when asked
-    /// for (`DEFER_TASKRUN`, Linux 6.1), else a plain ring, else `epoll` and threads where io_uring is forbidden.
+    /// A reactor for the calling thread, with the fastest interface that the kernel grants: a ring that runs
+    /// completions only on request (`DEFER_TASKRUN`, Linux 6.1); else one with cooperative completions; else a plain
+    /// ring; else `epoll` and threads if io_uring is forbidden.
     ///
     /// # Errors
-    /// When even polling cannot be set up, for lack of file descriptors or memory.
+    /// Not even polling can be set up, for lack of file descriptors or memory.
     pub fn new() -> Result<Self, Error> {
         let mut deferred = proactor();
-        // The flag tells that completions wait: without, a poll that need not sleep would leave them there.
+        // The flag shows that completions are pending: without it, a poll that need not sleep would not run them.
         deferred.single_issuer(true).defer_taskrun(true).taskrun_flag(true);
         let mut cooperative = proactor();
         cooperative.coop_taskrun(true);
@@ -76,7 +78,7 @@ impl Reactor {
         self.runtime.driver_type().is_iouring()
     }
 
-    /// Runs `future`, and whatever is spawned meanwhile, on this thread until `future` ends.
+    /// Runs `future`, and the tasks spawned meanwhile, on this thread until `future` ends.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.runtime.block_on(async {
             match select(pin!(future), pin!(heartbeat())).await {
@@ -87,15 +89,15 @@ impl Reactor {
     }
 }
 
-/// Wakes the reactor from time to time.
+/// Wakes the reactor at intervals.
 async fn heartbeat() -> Infallible {
     loop {
         compio::time::sleep(HEARTBEAT).await;
     }
 }
 
-/// A ring that is closed lets go of its requests some time later: until then the kernel reads and writes their memory. So they are
-/// waited for.
+/// A closed ring releases its requests some time later; until then, the kernel reads and writes their memory. Therefore
+/// the reactor waits for its requests.
 impl Drop for Reactor {
     fn drop(&mut self) {
         let begun = Instant::now();
@@ -106,7 +108,7 @@ impl Drop for Reactor {
             }
         });
         if Request::count() > 0 {
-            // A device hangs: its requests keep their memory, and the ring, for good.
+            // A device hangs: its requests keep their memory and the ring until the process ends.
             std::mem::forget(Rc::clone(&self.runtime));
         }
     }
@@ -118,7 +120,7 @@ thread_local! {
     static SOCKETS: RefCell<Vec<Weak<OwnedFd>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Has a socket's requests end with the reactor of this thread.
+/// Registers a socket whose requests end with the reactor of this thread.
 pub(crate) fn adopt_socket(socket: &Arc<OwnedFd>) {
     SOCKETS.with_borrow_mut(|sockets| {
         if sockets.len() == sockets.capacity() {
@@ -128,10 +130,10 @@ pub(crate) fn adopt_socket(socket: &Arc<OwnedFd>) {
     });
 }
 
-/// Ends all connections and listeners of this thread's reactor: what its tasks wait for there would else never end.
+/// Shuts down all connections and listeners of this thread's reactor, whose tasks would otherwise wait forever.
 fn end_sockets() {
     for socket in SOCKETS.take().iter().filter_map(Weak::upgrade) {
-        // The peer may be gone already.
+        // The peer may have closed the connection already.
         let _ = rustix::net::shutdown(&socket, Shutdown::Both);
     }
 }
@@ -141,8 +143,8 @@ pub(crate) fn is_io_uring() -> bool {
     IS_IO_URING.get()
 }
 
-/// A file or socket that a request is for. It is counted until the kernel has answered, however early the task that asked went
-/// away: the request may have memory of this process until then.
+/// A file or socket with a request. The request is counted until the kernel has answered, even if its task was dropped
+/// earlier: until then, the kernel may access memory of this process.
 pub(crate) struct Lent {
     fd: Arc<OwnedFd>,
     _request: Request,
@@ -154,7 +156,7 @@ impl Lent {
         Self { fd: Arc::clone(fd), _request: Request::new(), _turn: None }
     }
 
-    /// As [`new`](Self::new), with the turn of a request to a device.
+    /// As [`new`](Self::new), with the turn of the request.
     pub(crate) fn with(fd: &Arc<OwnedFd>, turn: Turn) -> Self {
         Self { _turn: Some(turn), ..Self::new(fd) }
     }
@@ -166,7 +168,7 @@ impl AsFd for Lent {
     }
 }
 
-/// Part of a request: dropped when the kernel has answered.
+/// A request in progress; dropped when the kernel has answered.
 struct Request(());
 
 impl Request {
@@ -175,7 +177,7 @@ impl Request {
         Self(())
     }
 
-    /// Those of this thread that are in progress.
+    /// The number of requests of this thread that are in progress.
     fn count() -> usize {
         REQUESTS.get()
     }
@@ -183,7 +185,7 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        // While a thread ends its count may be gone.
+        // The thread may be ending, without its counter.
         let _ = REQUESTS.try_with(|requests| requests.set(requests.get() - 1));
     }
 }
@@ -204,7 +206,7 @@ fn build(proactor: &ProactorBuilder) -> io::Result<Runtime> {
         .inspect(allow_workers)
 }
 
-/// Lets the kernel start enough worker threads for requests that block. An older kernel keeps its limit.
+/// Raises the kernel's limit of worker threads for blocking requests. Older kernels keep their limit.
 #[expect(unsafe_code, reason = "no safe wrapper exists")]
 fn allow_workers(runtime: &Runtime) {
     /// `IORING_REGISTER_IOWQ_MAX_WORKERS` of `linux/io_uring.h` (Linux 5.15).
@@ -212,10 +214,10 @@ fn allow_workers(runtime: &Runtime) {
     if !runtime.driver_type().is_iouring() {
         return;
     }
-    // Of bounded workers (files, block devices) and unbounded ones (sockets); 0 leaves a limit as it is.
+    // The limits of bounded workers (files, block devices) and unbounded ones (sockets); 0 leaves a limit unchanged.
     let mut limits: [libc::c_uint; 2] = [KERNEL_WORKERS_MAX, 0];
     let count: libc::c_uint = 2;
-    // SAFETY: the ring's descriptor is open for as long as the runtime is borrowed; the call reads and writes two unsigned ints.
+    // SAFETY: the ring's descriptor is open while the runtime is borrowed; the call reads and writes two unsigned ints.
     let registered = unsafe {
         libc::syscall(libc::SYS_io_uring_register, runtime.as_raw_fd(), MAX_WORKERS, limits.as_mut_ptr(), count)
     };
@@ -225,11 +227,11 @@ fn allow_workers(runtime: &Runtime) {
     }
 }
 
-/// Starts a thread called `name` with a reactor of its own, and there runs the future that `make` makes. The future
-/// need not be `Send`.
+/// Starts a thread called `name` with its own reactor, and runs the future that `make` returns on it. The future need
+/// not be `Send`.
 ///
 /// # Errors
-/// When the thread or its reactor cannot be started.
+/// The thread or its reactor cannot be started.
 pub fn spawn_thread<M, F>(name: &str, make: M) -> Result<ReactorThread<F::Output>, Error>
 where
     M: FnOnce() -> F + Send + 'static,
@@ -247,14 +249,14 @@ where
                     return None;
                 }
             };
-            // The spawner waits for this very message, so the channel cannot be closed.
+            // The spawner waits for this message, so the channel is open.
             let _ = started.send(None);
             Some(reactor.block_on(async move { make().await }))
         })
         .map_err(|e| Error::from_io(e, "start", name))?;
     match start.recv() {
         Ok(Some(error)) => Err(error),
-        // A panic before the message shows when the thread is joined.
+        // If the thread panicked before the message, `join` returns the panic.
         Ok(None) | Err(_) => Ok(ReactorThread { handle }),
     }
 }
@@ -288,7 +290,7 @@ pub fn spawn_local<F: Future<Output = ()> + 'static>(future: F) {
     compio::runtime::spawn(future).detach();
 }
 
-/// Real time, by the current thread's reactor.
+/// Real time, with the timers of the current thread's reactor.
 #[derive(Debug, Clone, Copy)]
 pub struct CompioClock {
     start: Instant,

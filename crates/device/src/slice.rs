@@ -1,4 +1,4 @@
-//! Parts of devices, tested here where there are devices.
+//! Parts of devices. The tests are here, where devices are available.
 
 pub use nitro_port::slice::SliceDevice;
 

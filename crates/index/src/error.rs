@@ -1,55 +1,55 @@
-//! What can go wrong.
+//! Errors of indexes.
 
 use nitro_port::DeviceError;
 
-/// Why an index refused or failed.
+/// Why an operation of an index failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The flash failed.
+    /// The device failed.
     #[error("the index's flash failed")]
     Device(#[source] DeviceError),
-    /// The key has another size than the index was made for.
+    /// The key does not have the size of this index's keys.
     #[error("a key of {given} bytes, where the index holds keys of {wanted}")]
     KeySize {
-        /// Bytes given.
+        /// The size of the key in bytes.
         given: usize,
-        /// Bytes of this index's keys.
+        /// The size of this index's keys in bytes.
         wanted: usize,
     },
-    /// The value has another size than the index was made for.
+    /// The value does not have the size of this index's values.
     #[error("a value of {given} bytes, where the index holds values of {wanted}")]
     ValueSize {
-        /// Bytes given.
+        /// The size of the value in bytes.
         given: usize,
-        /// Bytes of this index's values.
+        /// The size of this index's values in bytes.
         wanted: usize,
     },
-    /// A setting cannot be used.
+    /// A setting is not valid.
     #[error("{what}: {given} cannot be used: {why}; the nearest that can is {nearest}")]
     Setting {
-        /// The setting's name.
+        /// The name of the setting.
         what: &'static str,
-        /// What was given.
+        /// The value that was given.
         given: u64,
-        /// Why not.
+        /// The reason.
         why: String,
-        /// The nearest value that can be used.
+        /// The nearest valid value.
         nearest: u64,
     },
     /// There is no index on the device.
-    #[error("no index: {0}")]
+    #[error("there is no index of the expected kind: {0}")]
     NotAnIndex(String),
-    /// The index is of a format that this program does not know.
+    /// The format of the index is newer than this program.
     #[error("the index has format version {0}, this program knows versions up to {known}", known = crate::superblock::VERSION)]
     Version(u32),
-    /// What the index needs to be opened is damaged.
-    #[error("the index is damaged: {0}; make a new one in its place")]
+    /// Data that are needed to open the index are damaged.
+    #[error("the index is damaged: {0}; create a new one in its place")]
     Damaged(String),
-    /// The index holds as much as it can.
-    #[error("the index is full: it holds {entries} entries; remove some, or make one with more flash")]
+    /// The index is full.
+    #[error("the index is full: it holds {entries} entries; remove some, or create an index with more flash")]
     Full {
-        /// Entries held.
+        /// The number of entries in the index.
         entries: u64,
     },
 }

@@ -6,8 +6,8 @@
 //! - [`silt`]: *SILT: A Memory-Efficient, High-Performance Key-Value Store* (Lim et al., SOSP 2011). No entry is
 //!   discarded; entries move to denser and denser stores, down to less than a byte of RAM each.
 //!
-//! Both work on the engine's [`Device`](nitro_port::Device) port, so on a file or block device, in RAM, or on a
-//! modelled SSD, and behind the [`FlashIndex`] trait.
+//! Both use the engine's [`Device`](nitro_port::Device) interface, so they work on a file or block device, in RAM, or
+//! on a modelled SSD. Their common interface is [`FlashIndex`].
 #![forbid(unsafe_code)]
 
 pub mod bufferhash;
@@ -26,32 +26,32 @@ use nitro_port::DeviceError;
 use smallvec::SmallVec;
 use std::future::Future;
 
-/// Bytes of the smallest piece that is read or written: every on-flash structure is made of pages of this size.
+/// Bytes of a page, the smallest unit of reads and writes: every on-flash structure consists of pages.
 pub const PAGE_BYTES: usize = 4096;
 
-/// A value, of [`Shape::value_bytes`].
+/// A value of [`Shape::value_bytes`] bytes.
 pub type Value = SmallVec<[u8; 16]>;
 
 /// Counters of an index since it was opened, and its RAM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Entries inserted, removals included.
+    /// The number of entries inserted, removals included.
     pub inserts: u64,
-    /// Look-ups that found their key.
+    /// The number of look-ups that found their key.
     pub hits: u64,
-    /// Look-ups that did not.
+    /// The number of look-ups that did not find their key.
     pub misses: u64,
     /// Pages read by look-ups that found their key.
     pub hit_reads: u64,
-    /// Pages read by look-ups that did not.
+    /// Pages read by look-ups that did not find their key.
     pub miss_reads: u64,
-    /// Bytes written to the flash, for whatever reason.
+    /// Bytes written to the flash, for any reason.
     pub written_bytes: u64,
     /// Bytes read from the flash in the background.
     pub background_read_bytes: u64,
-    /// Pages that failed their checksum. Their entries count as absent.
+    /// The number of pages that failed their checksum. Their entries count as absent.
     pub corrupt_pages: u64,
-    /// Entries held, as far as it is known: an entry that was overwritten may count until its page is rewritten.
+    /// The number of entries, as far as known: an overwritten entry may count until its page is rewritten.
     pub entries: u64,
     /// RAM in use in bytes.
     pub ram_bytes: u64,
@@ -65,12 +65,12 @@ pub trait FlashIndex {
     /// The value of `key`. Only pages that the index cannot exclude are read.
     ///
     /// # Errors
-    /// [`Error::KeySize`], or when the device fails. A page that fails its checksum is not an error: its entries count
+    /// [`Error::KeySize`], or an error of the device. A page that fails its checksum is not an error: its entries count
     /// as absent.
     fn get(&self, key: &[u8]) -> impl Future<Output = Result<Option<Value>, Error>>;
 
-    /// The values of many keys, in their order; pages on the flash are read concurrently. Cheaper than the same number
-    /// of [`get`](Self::get)s if most keys are absent.
+    /// The values of many keys, in their order; pages on the flash are read concurrently. This is cheaper than the same
+    /// number of [`get`](Self::get) calls if most keys are absent.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -81,23 +81,23 @@ pub trait FlashIndex {
     /// Inserts `key`, or replaces its value. Durable after the next [`sync`](Self::sync).
     ///
     /// # Errors
-    /// [`Error::KeySize`], [`Error::ValueSize`], [`Error::Full`] in an index that discards no entries, or when the
-    /// device fails.
+    /// [`Error::KeySize`], [`Error::ValueSize`], [`Error::Full`] in an index that discards no entries, or an error of
+    /// the device.
     fn insert(&self, key: &[u8], value: &[u8]) -> impl Future<Output = Result<(), Error>>;
 
     /// Removes `key`; no effect if it is absent. Durable after the next [`sync`](Self::sync).
     ///
     /// # Errors
-    /// [`Error::KeySize`], or when the device fails.
+    /// [`Error::KeySize`], or an error of the device.
     fn remove(&self, key: &[u8]) -> impl Future<Output = Result<(), Error>>;
 
     /// Makes all earlier insertions and removals durable.
     ///
     /// # Errors
-    /// When the device fails. What was not durable before may then be lost by a crash.
+    /// An error of the device. Changes that were not durable before may then be lost in a crash.
     fn sync(&self) -> impl Future<Output = Result<(), Error>>;
 
-    /// What it did, and what it needs.
+    /// The counters of the index.
     fn counters(&self) -> Counters;
 }
 

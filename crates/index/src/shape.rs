@@ -12,15 +12,15 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The fewest bytes of a key, and the most.
+    /// The valid sizes of a key.
     pub const KEY_BYTES: std::ops::RangeInclusive<u8> = 8..=64;
-    /// The most bytes of a value: three entries fit into a page.
+    /// The maximum size of a value; three entries fit into a page.
     pub const VALUE_BYTES_MAX: u16 = 1024;
 
-    /// Sizes that can be used.
+    /// Checks the sizes.
     ///
     /// # Errors
-    /// [`Error::Setting`] names the size that cannot be used, and the nearest one that can.
+    /// [`Error::Setting`] with the size that is not valid, and the nearest valid one.
     pub fn new(key_bytes: u8, value_bytes: u16) -> Result<Self, Error> {
         if !Self::KEY_BYTES.contains(&key_bytes) {
             let nearest = key_bytes.clamp(*Self::KEY_BYTES.start(), *Self::KEY_BYTES.end()).into();
@@ -41,7 +41,7 @@ impl Shape {
         usize::from(self.key_bytes) + usize::from(self.value_bytes)
     }
 
-    /// Splits an entry.
+    /// Splits an entry into its key and its value.
     #[must_use]
     pub fn split<'a>(&self, entry: &'a [u8]) -> (&'a [u8], &'a [u8]) {
         entry.split_at(self.key_bytes.into())
@@ -59,7 +59,7 @@ impl Shape {
     }
 }
 
-/// What an index is to hold, and with how much RAM.
+/// The number of entries that an index is to hold, their sizes, and the RAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// Sizes of keys and values.

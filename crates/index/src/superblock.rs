@@ -1,5 +1,5 @@
-//! The superblock: what kind of index a device holds. Two copies, in the device's first two pages; written once, when the
-//! index is made.
+//! The superblock: the kind of the index on a device. There are two copies, in the first two pages of the device; they
+//! are written once, when the index is created.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -21,14 +21,14 @@ use nitro_port::Device;
 use nitro_port::buf::BufMut;
 
 const MAGIC: [u8; 8] = *b"NITROIDX";
-/// The newest format that this program knows.
+/// The newest format version that this program knows.
 pub(crate) const VERSION: u32 = 1;
-/// Where the copies stand.
+/// The offsets of the copies.
 const COPIES_AT: [u64; 2] = [0, PAGE_BYTES as u64];
-/// Bytes of both copies; what the kind has begins behind them.
+/// Bytes of both copies; the content of the index begins after them.
 pub(crate) const SUPERBLOCKS_BYTES: u64 = 2 * PAGE_BYTES as u64;
 
-/// What kind an index is of.
+/// The kind of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// [`BufferHash`](crate::bufferhash::BufferHash).
@@ -66,7 +66,7 @@ impl Superblock {
 
     pub(crate) fn decode(page: &[u8]) -> Result<Self, Error> {
         if page.len() != PAGE_BYTES || page[..8] != MAGIC {
-            return Err(Error::NotAnIndex("the device does not begin with an index's magic".to_owned()));
+            return Err(Error::NotAnIndex("the device does not begin with the magic number of an index".to_owned()));
         }
         if !is_sealed(page) {
             return Err(Error::Damaged("its superblock fails its checksum".to_owned()));
@@ -78,33 +78,35 @@ impl Superblock {
         let kind = match u32_at(page, 12) {
             1 => Kind::BufferHash,
             2 => Kind::Silt,
-            other => return Err(Error::NotAnIndex(format!("of kind {other}, which this program does not know"))),
+            other => {
+                return Err(Error::NotAnIndex(format!("the index has kind {other}, which this program does not know")));
+            }
         };
         let shape = Shape::new(page[16], u16::from_le_bytes([page[18], page[19]]))?;
         let settings = std::array::from_fn(|i| u64_at(page, 32 + 8 * i));
         Ok(Self { kind, shape, seed: u64_at(page, 24), settings })
     }
 
-    /// Writes both copies, and has the device make them durable, one after the other.
+    /// Writes both copies, one after the other, and makes each durable.
     pub(crate) async fn write(&self, device: &impl Device) -> Result<(), Error> {
         let mut page = BufMut::zeroed(PAGE_BYTES);
         self.encode(&mut page);
         Ok(nitro_log::write_both(device, COPIES_AT, &page).await?)
     }
 
-    /// The first copy that is whole.
+    /// Reads the first valid copy.
     pub(crate) async fn read(device: &impl Device) -> Result<Self, Error> {
         if device.geometry().size_bytes < SUPERBLOCKS_BYTES {
-            return Err(Error::NotAnIndex("the device is too small for one".to_owned()));
+            return Err(Error::NotAnIndex("the device is too small for an index".to_owned()));
         }
         nitro_log::read_first_whole(device, COPIES_AT, PAGE_BYTES, Self::decode).await
     }
 }
 
-/// What kind of index a device holds.
+/// The kind of the index on a device.
 ///
 /// # Errors
-/// [`Error::NotAnIndex`], [`Error::Version`], [`Error::Damaged`], or when the device fails.
+/// [`Error::NotAnIndex`], [`Error::Version`], [`Error::Damaged`], or an error of the device.
 pub async fn kind_of(device: &impl Device) -> Result<Kind, Error> {
     Superblock::read(device).await.map(|s| s.kind)
 }

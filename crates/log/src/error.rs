@@ -1,46 +1,46 @@
-//! Why bytes are not what they should be.
+//! Errors of decoding bytes from a device.
 
-/// Why bytes from a device are not what they should be.
+/// Why bytes from a device could not be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// Fewer bytes than the structure has.
+    /// There are fewer bytes than the structure has.
     #[error("{structure}: {have} bytes, but it has {need}")]
     Short {
-        /// What was read.
+        /// The name of the structure.
         structure: &'static str,
-        /// Bytes given.
+        /// The number of bytes given.
         have: usize,
-        /// Bytes needed.
+        /// The number of bytes needed.
         need: usize,
     },
-    /// The magic number is another.
-    #[error("{structure}: no magic number; this is something else")]
+    /// The magic number is wrong.
+    #[error("{structure}: the magic number is wrong")]
     Magic {
-        /// What was read.
+        /// The name of the structure.
         structure: &'static str,
     },
-    /// A format that this program does not know.
+    /// The format version is newer than those that the program knows.
     #[error("format version {found}; this program knows versions up to {known}")]
     Version {
         /// The version found.
         found: u32,
-        /// The newest one that the program knows.
+        /// The newest version that the program knows.
         known: u32,
     },
-    /// The checksum does not match.
+    /// The checksum does not match the content.
     #[error("{structure}: checksum mismatch")]
     Checksum {
-        /// What was read.
+        /// The name of the structure.
         structure: &'static str,
     },
-    /// A field has a value that it cannot have.
+    /// A field has a value that is not valid.
     #[error("{structure}: {field} is {value}")]
     Field {
-        /// What was read.
+        /// The name of the structure.
         structure: &'static str,
-        /// The field.
+        /// The name of the field.
         field: &'static str,
-        /// Its value.
+        /// The value of the field.
         value: u64,
     },
 }

@@ -1,8 +1,8 @@
-//! Reading and writing fields one after the other.
+//! Reading and writing the fields of a structure in order.
 
 use crate::FormatError;
 
-/// Takes fields off the front of a structure.
+/// Reads the fields of a structure from its bytes, in order.
 #[derive(Debug)]
 pub struct Reader<'a> {
     structure: &'static str,
@@ -11,15 +11,15 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of the structure of that name.
+    /// A reader of `bytes`; `structure` is the name used in errors.
     pub const fn new(structure: &'static str, bytes: &'a [u8]) -> Self {
         Self { structure, all: bytes.len(), rest: bytes }
     }
 
-    /// The next `N` bytes.
+    /// Reads `N` bytes.
     ///
     /// # Errors
-    /// [`FormatError::Short`].
+    /// [`FormatError::Short`] if fewer bytes are left.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], FormatError> {
         let need = self.all - self.rest.len() + N;
         let short = FormatError::Short { structure: self.structure, have: self.all, need };
@@ -28,37 +28,37 @@ impl<'a> Reader<'a> {
         Ok(*field)
     }
 
-    /// The next byte.
+    /// Reads one byte.
     ///
     /// # Errors
-    /// [`FormatError::Short`].
+    /// [`FormatError::Short`] if no byte is left.
     pub fn u8(&mut self) -> Result<u8, FormatError> {
         Ok(self.array::<1>()?[0])
     }
 
-    /// The next four bytes.
+    /// Reads a 32-bit number.
     ///
     /// # Errors
-    /// [`FormatError::Short`].
+    /// [`FormatError::Short`] if fewer bytes are left.
     pub fn u32(&mut self) -> Result<u32, FormatError> {
         self.array().map(u32::from_le_bytes)
     }
 
-    /// The next eight bytes.
+    /// Reads a 64-bit number.
     ///
     /// # Errors
-    /// [`FormatError::Short`].
+    /// [`FormatError::Short`] if fewer bytes are left.
     pub fn u64(&mut self) -> Result<u64, FormatError> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// That a field cannot have that value.
+    /// The error for a field with an invalid value.
     pub const fn refuse(&self, field: &'static str, value: u64) -> FormatError {
         FormatError::Field { structure: self.structure, field, value }
     }
 }
 
-/// Puts fields one after the other.
+/// Writes the fields of a structure into its bytes, in order.
 #[derive(Debug)]
 pub struct Writer<'a> {
     bytes: &'a mut [u8],
@@ -66,50 +66,50 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// A writer from the first byte on.
+    /// A writer that starts at the first byte.
     pub const fn new(bytes: &'a mut [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// Puts bytes.
+    /// Writes bytes.
     ///
     /// # Panics
-    /// If there is no room, as the others do.
+    /// If fewer bytes are left, as all methods do.
     pub fn put(&mut self, field: &[u8]) -> &mut Self {
         self.bytes[self.at..self.at + field.len()].copy_from_slice(field);
         self.at += field.len();
         self
     }
 
-    /// Puts a byte.
+    /// Writes one byte.
     pub fn u8(&mut self, value: u8) -> &mut Self {
         self.put(&[value])
     }
 
-    /// Puts four bytes.
+    /// Writes a 32-bit number.
     pub fn u32(&mut self, value: u32) -> &mut Self {
         self.put(&value.to_le_bytes())
     }
 
-    /// Puts eight bytes.
+    /// Writes a 64-bit number.
     pub fn u64(&mut self, value: u64) -> &mut Self {
         self.put(&value.to_le_bytes())
     }
 }
 
-/// The number of two bytes at `at`; 0: there are none.
+/// The 16-bit number at offset `at`; 0 if the slice ends before it.
 #[must_use]
 pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..at + 2).and_then(|b| b.try_into().ok()).map_or(0, u16::from_le_bytes)
 }
 
-/// The number of four bytes at `at`; 0: there are none.
+/// The 32-bit number at offset `at`; 0 if the slice ends before it.
 #[must_use]
 pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
 }
 
-/// The number of eight bytes at `at`; 0: there are none.
+/// The 64-bit number at offset `at`; 0 if the slice ends before it.
 #[must_use]
 pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)

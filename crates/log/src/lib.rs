@@ -1,5 +1,5 @@
-//! What formats on a device share: fields one after the other, blocks sealed with a checksum, superblocks of which there are two.
-//! Little-endian throughout.
+//! Building blocks of the formats on devices: fields in sequence, blocks that end with a checksum, and superblocks with
+//! two copies. All numbers are little-endian.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -1,19 +1,19 @@
-//! Superblocks: two copies, far from one another, so that what overwrites the one leaves the other.
+//! Superblocks with two copies, at the two ends of a device, so that one write cannot damage both.
 
 use nitro_port::buf::BufMut;
 use nitro_port::{Device, DeviceError};
 
-/// Where the two copies stand on a device of `size_bytes`: in its first and in its last whole block.
+/// Offsets of the two copies on a device of `size_bytes`: its first and its last whole block.
 #[must_use]
 pub const fn ends(size_bytes: u64, block_bytes: usize) -> [u64; 2] {
     let block = block_bytes as u64;
     [0, (size_bytes / block).saturating_sub(1) * block]
 }
 
-/// Writes both copies, and has the device make them durable, one after the other: at no time are both torn.
+/// Writes both copies, one after the other, with a flush after each: at any time, at least one copy is whole.
 ///
 /// # Errors
-/// The device's.
+/// The error of the device's write or flush.
 pub async fn write_both(device: &impl Device, at: [u64; 2], block: &[u8]) -> Result<(), DeviceError> {
     for offset in at {
         device.write(offset, BufMut::copy_of(block).freeze()).await?;
@@ -22,10 +22,10 @@ pub async fn write_both(device: &impl Device, at: [u64; 2], block: &[u8]) -> Res
     Ok(())
 }
 
-/// What `decode` makes of the first copy of `block_bytes` that it accepts.
+/// Reads a superblock of `block_bytes`: the first copy that `decode` accepts, decoded.
 ///
 /// # Errors
-/// What is wrong with the first copy, if the second one is of no use either.
+/// The error of the first copy, if the second copy cannot be read or decoded either.
 pub async fn read_first_whole<T, E: From<DeviceError>>(
     device: &impl Device,
     at: [u64; 2],

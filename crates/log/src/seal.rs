@@ -1,8 +1,8 @@
-//! Blocks that end with their own checksum.
+//! Blocks that end with their own checksum ("sealed").
 
 use crc_fast::CrcAlgorithm;
 
-/// Bytes of the checksum at a sealed block's end.
+/// The size of the checksum at the end of a sealed block, in bytes.
 pub const CHECKSUM_BYTES: usize = 4;
 
 /// CRC-32C (Castagnoli) of `bytes`.
@@ -11,10 +11,10 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// Puts the checksum of a block's other bytes into its last [`CHECKSUM_BYTES`].
+/// Writes the checksum of a block's other bytes into its last [`CHECKSUM_BYTES`].
 ///
 /// # Panics
-/// If the block is shorter.
+/// If the block is shorter than that.
 pub fn seal(block: &mut [u8]) {
     let at = block.len() - CHECKSUM_BYTES;
     let crc = crc32c(&block[..at]);

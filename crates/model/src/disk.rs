@@ -1,32 +1,32 @@
-//! The mechanics of hard disks: how long one needs for a request. What makes a device of it, and what simulates it, choose the order
-//! of requests.
+//! The mechanics of hard disks: the time that a request takes. The order of requests is chosen by the caller: an
+//! emulated device, or the simulator.
 
 use std::time::Duration;
 
-/// The mean of the square root of the distance between two places chosen at random on a line of length 1.
+/// The mean of the square root of the distance between two random points on a line of length 1.
 const MEAN_ROOT_DISTANCE: f64 = 8.0 / 15.0;
 
-/// The mechanics of a disk, or of several in RAID-0.
+/// The mechanics of a disk, or of several equal disks in RAID-0.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HddModel {
-    /// One turn of the platters.
+    /// The time of one turn of the platters.
     pub rotation: Duration,
-    /// Seek to the next track, settling included.
+    /// The time of a seek to the next track, settling included.
     pub seek_track: Duration,
-    /// Seek over the whole disk.
+    /// The time of a seek over the whole disk.
     pub seek_full: Duration,
-    /// Sustained transfer in bytes a second.
+    /// Sustained transfer rate in bytes per second.
     pub bytes_per_second: u64,
-    /// Bytes that one arm sweeps, from the first track to the last: the emulated capacity. The distance of a seek is
-    /// measured against this. `None`: the device's own share, so that its data fill the disk from edge to edge.
+    /// Bytes that one arm sweeps, from the first track to the last: the emulated capacity, against which the distance
+    /// of a seek is measured. `None`: the device's share of one disk, so that its data fill the disk.
     pub span_bytes: Option<u64>,
-    /// Disks in RAID-0; at least 1.
+    /// The number of disks in RAID-0; at least 1.
     pub spindles: u32,
-    /// Bytes on one disk before the next one's turn; 64 KiB to 1 MiB is usual.
+    /// Consecutive bytes on one disk of the RAID-0; 64 KiB to 1 MiB is usual.
     pub stripe_bytes: u64,
-    /// Requests that a disk sees at a time and may reorder (NCQ: 32).
+    /// Requests that a disk has at a time and may reorder (NCQ: 32).
     pub queue_depth: usize,
-    /// A request that has waited this long is taken before all others.
+    /// A request that has waited this long is served before all others.
     pub age_max: Duration,
 }
 
@@ -55,19 +55,19 @@ impl HddModel {
             spindles: 1,
             stripe_bytes: 256 << 10,
             queue_depth,
-            // Twice what a full queue would take in its order of arrival.
+            // Twice the time that a full queue would take in order of arrival.
             age_max: 2 * queue_depth as u32 * (seek_mean + rotation / 2),
         }
     }
 
-    /// Emulates a disk of `span_bytes`, of which the device is the first part.
+    /// Emulates a disk of `span_bytes`; the device is its first part.
     #[must_use]
     pub fn with_span(mut self, span_bytes: u64) -> Self {
         self.span_bytes = Some(span_bytes);
         self
     }
 
-    /// Emulates `spindles` disks in RAID-0.
+    /// Emulates `spindles` disks in RAID-0, with stripes of `stripe_bytes`.
     #[must_use]
     pub fn with_spindles(mut self, spindles: u32, stripe_bytes: u64) -> Self {
         self.spindles = spindles;
@@ -79,13 +79,13 @@ impl HddModel {
         self.bytes_per_second as f64 * self.rotation.as_secs_f64()
     }
 
-    /// Time to move `len` bytes under the head.
+    /// The time that `len` bytes take to pass under the head.
     #[must_use]
     pub fn transfer(&self, len: u64) -> Duration {
         Duration::from_secs_f64(len as f64 / self.bytes_per_second as f64)
     }
 
-    /// Time to move the arm between two places of a disk of `span_bytes`; zero within a track.
+    /// The time to move the arm from byte `from` to byte `to` of a disk of `span_bytes`; zero within a track.
     #[must_use]
     pub fn seek(&self, from: u64, to: u64, span_bytes: u64) -> Duration {
         let track = self.track_bytes();
@@ -96,7 +96,7 @@ impl HddModel {
         self.seek_track + (self.seek_full - self.seek_track).mul_f64(distance.sqrt())
     }
 
-    /// Time from `now` until the place at `offset` next passes under the head.
+    /// The time from `now` until the sector at `offset` passes under the head.
     #[must_use]
     pub fn rotational_wait(&self, now: Duration, offset: u64) -> Duration {
         let angle_now = (now.as_secs_f64() / self.rotation.as_secs_f64()).fract();
@@ -104,8 +104,8 @@ impl HddModel {
         self.rotation.mul_f64((angle - angle_now).rem_euclid(1.0))
     }
 
-    /// Time from `start` until the head, which is at `head`, is over `offset`. What continues the last request needs none: it
-    /// comes from, or goes to, the disk's track buffer.
+    /// The time from `start` until the head, which is at `head`, is over `offset`. A request that continues the last
+    /// one takes none: it is served by the disk's track buffer.
     #[must_use]
     pub fn position(&self, span_bytes: u64, head: u64, start: Duration, offset: u64) -> Duration {
         if offset == head {

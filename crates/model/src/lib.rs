@@ -1,9 +1,10 @@
-//! Models of devices: an SSD ([`flash`]), that is what its flash translation layer does with the pages it is given, what
-//! that wears out and how long it takes; and the mechanics of hard disks ([`disk`]), which a device and a simulation share.
+//! Models of devices: an SSD ([`flash`]), with its flash translation layer, wear and timing, and the mechanics of hard
+//! disks ([`disk`]), which an emulated device and the simulator share.
 //!
-//! No I/O, no clock, no threads and no bytes: it is told of requests and of the time at
-//! which they arrive, and answers when they are done. The layers are those of Nitro §4: hybrid mapping, page mapping, and
-//! an SSD designed together with its cache. The module [`flash::device`] alone has bytes: it makes a device as slow as the model.
+//! The models do no I/O and have no clock, threads or data: they take requests with their times of arrival, and return
+//! the times when the requests end. The translation layers are those of Nitro §4: hybrid mapping, page mapping, and an
+//! SSD designed together with its cache. Only the module [`flash::device`] handles data: it gives a device the
+//! latencies of the model.
 //!
 //! ```
 //! use nitro_model::{FtlSettings, Geometry, HybridSettings, Lpn, Nanos, PageRun, Ssd, Timing};

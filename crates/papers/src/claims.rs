@@ -1,16 +1,16 @@
-//! What the papers claim: each sentence, with a name by which reports and tests call it.
+//! The claims of the papers, with the identifiers that reports and tests use.
 
-/// A claim.
+/// A claim of a paper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim {
-    /// Its name: a letter for the paper, and a number.
+    /// The identifier: a letter for the paper, and a number.
     pub id: &'static str,
-    /// The sentence, or what it comes to.
+    /// The claim in the words of the paper, or a summary.
     pub text: &'static str,
 }
 
-/// All claims, paper by paper: N is Nitro, A Azor, D Data Domain's SSD cache, B BufferHash (CLAM), S SILT, F Differentiated Storage
-/// Services.
+/// All claims, by paper: N is Nitro, A Azor, D Data Domain's SSD cache, B BufferHash (CLAM), S SILT, F Differentiated
+/// Storage Services.
 pub const CLAIMS: [Claim; 45] = [
     claim(
         "N1",
@@ -139,13 +139,13 @@ const fn claim(id: &'static str, text: &'static str) -> Claim {
     Claim { id, text }
 }
 
-/// What a claim says.
+/// The text of a claim.
 pub(crate) fn text(id: &str) -> &'static str {
     let found = CLAIMS.iter().chain(&GOALS).find(|claim| claim.id == id);
     found.unwrap_or_else(|| panic!("{id} is a claim")).text
 }
 
-/// Why the claims of a paper are not judged by `nitro reproduce` as a whole; `None`: they are.
+/// Why `nitro reproduce` judges none of the claims of a paper; `None` if it judges them.
 pub(crate) fn why_not_judged(id: &str) -> Option<&'static str> {
     match &id[..1] {
         "A" => Some(

@@ -1,8 +1,8 @@
-//! Nitro's variants.
+//! The variants of Nitro.
 
 use nitro_port::codec::Compression;
 
-/// A variant with (D) or without (ND) deduplication, with (C) or without (NC) compression.
+/// A variant with (D) or without (ND) deduplication, and with (C) or without (NC) compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) dedup: bool,
@@ -10,7 +10,7 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// All four.
+    /// All variants.
     pub(crate) const ALL: [Self; 4] =
         [Self::new(true, true), Self::new(true, false), Self::new(false, true), Self::new(false, false)];
 
@@ -28,7 +28,7 @@ impl Kind {
         }
     }
 
-    /// How its extents are compressed.
+    /// The compression of the variant's extents.
     pub(crate) const fn compression(self) -> Compression {
         if self.compress { Compression::Lz4 } else { Compression::None }
     }

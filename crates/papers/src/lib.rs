@@ -1,10 +1,11 @@
-//! The papers' evaluations, made again: which experiments each of their tables and figures takes, what comes of them beside
-//! the published figures, and a report with tables, charts and verdicts.
+//! Reproductions of the papers' evaluations: the experiments behind each table and figure, their results next to the
+//! published figures, and reports with tables, charts and verdicts.
 //!
-//! [`nitro::evaluation`] simulates Nitro's; [`store::run`] plays its experiments on the deduplicating store in virtual time;
-//! [`clam::run`] and [`silt::run`] measure indexes on flash, on this machine and on a modelled SSD.
+//! [`nitro::evaluation`] simulates Nitro's evaluation, and [`store::run`] runs its experiments on the deduplicating
+//! store in virtual time. [`clam::run`] and [`silt::run`] measure indexes on flash, on this machine and on a modelled
+//! SSD.
 #![forbid(unsafe_code)]
-// The futures of a request reach from a volume down into a store.
+// The futures of a request are nested from a volume down to a store.
 #![recursion_limit = "256"]
 
 mod claims;

@@ -1,72 +1,72 @@
-//! What a run is told.
+//! The parameters of runs.
 
 use nitro_console::output::Format;
 use nitro_console::size::Size;
 use std::path::PathBuf;
 
-/// Of Nitro's evaluation.
+/// Parameters of Nitro's evaluation.
 #[derive(Debug, Clone)]
 pub struct Evaluation {
-    /// Scaled traces and few points.
+    /// Whether traces are scaled down and figures have few points.
     pub quick: bool,
-    /// Traces so many times as large as they would be.
+    /// A factor on the sizes of the traces.
     pub scale: f64,
-    /// Only the figures of these names; empty: all.
+    /// The figures to reproduce; empty: all.
     pub only: Vec<String>,
-    /// Where results go, and are found again; made if need be.
+    /// The folder of results, where earlier outcomes are read; it is created if it does not exist.
     pub folder: PathBuf,
-    /// Threads; `None`: the machine's cores.
+    /// The number of threads; `None`: the machine's cores.
     pub threads: Option<u16>,
-    /// Another seed makes other traces.
+    /// The seed of the traces.
     pub seed: u64,
-    /// How what was found is printed.
+    /// The format of the printed results.
     pub format: Format,
 }
 
-/// What is the same for both papers on hash tables on flash.
+/// Parameters that both papers on hash tables on flash share.
 #[derive(Debug, Clone)]
 pub struct IndexPaper {
-    /// A small index and few operations.
+    /// Whether the index is small and operations are few.
     pub quick: bool,
-    /// Entries that the index holds; `None`: as many as suit `quick`.
+    /// The number of entries of the index; `None`: a number that depends on `quick`.
     pub entries: Option<u64>,
-    /// RAM that the index may use; `None`: the paper's for each entry.
+    /// RAM that the index may use; `None`: the paper's RAM for each entry.
     pub ram: Option<Size>,
-    /// Where results go; made if need be.
+    /// The folder of results; it is created if it does not exist.
     pub folder: PathBuf,
-    /// File for the index; must not exist, and is removed at the end. `None`: one in the folder.
+    /// The file of the index; it must not exist, and is removed at the end. `None`: a file in the folder.
     pub file: Option<PathBuf>,
-    /// Threads, where more than one operation is in progress; `None`: the machine's cores.
+    /// The number of threads of measurements with several operations in progress; `None`: the machine's cores.
     pub threads: Option<u16>,
-    /// How what was found is printed.
+    /// The format of the printed results.
     pub format: Format,
 }
 
-/// Of BufferHash's evaluation.
+/// Parameters of BufferHash's evaluation.
 #[derive(Debug, Clone)]
 pub struct ClamPaper {
-    /// What both papers share.
+    /// The shared parameters.
     pub common: IndexPaper,
-    /// What SSD and RAM cost, in dollars.
+    /// The price of SSD and RAM, in dollars.
     pub dollars: f64,
 }
 
-/// Of SILT's evaluation.
+/// Parameters of SILT's evaluation.
 #[derive(Debug, Clone)]
 pub struct SiltPaper {
-    /// What both papers share.
+    /// The shared parameters.
     pub common: IndexPaper,
 }
 
-/// Of the experiments on the deduplicating store.
+/// Parameters of the experiments on the deduplicating store.
 #[derive(Debug, Clone)]
 pub struct StorePaper {
-    /// A small volume and few generations.
+    /// Whether the volume is small and generations are few.
     pub quick: bool,
-    /// A volume so many times as large as it would be.
+    /// A factor on the size of the volume.
     pub scale: f64,
-    /// Where results go; made if need be.
+    /// The folder of results; it is created if it does not exist.
     pub folder: PathBuf,
-    /// How what was found is printed.
+    /// The format of the printed results.
     pub format: Format,
 }

@@ -66,7 +66,7 @@ pub fn held_bytes(len: usize) -> u64 {
     pool::bytes_of(size_class(len.div_ceil(BUF_ALIGNMENT_BYTES))) as u64
 }
 
-/// A page-aligned buffer with one owner. Its memory starts at a page and spans whole pages, maybe more than it needs; its length is
+/// A page-aligned buffer with one owner. Its memory consists of whole pages and may be larger than its length, which is
 /// in bytes.
 pub struct BufMut {
     pages: Vec<Page>,
@@ -108,7 +108,7 @@ impl BufMut {
         Self { pages, len: 0 }
     }
 
-    /// Lengthens the buffer to `len` bytes, of which those behind the old length are unspecified; shorter lengths are ignored.
+    /// Lengthens the buffer to `len` bytes; the content of the added bytes is unspecified. Shorter lengths are ignored.
     pub fn grow_to(&mut self, len: usize) {
         let count = size_class(len.div_ceil(BUF_ALIGNMENT_BYTES));
         if self.pages.len() < count {
@@ -154,7 +154,7 @@ impl Drop for BufMut {
         let pages = std::mem::take(&mut self.pages);
         count(-((pages.len() * BUF_ALIGNMENT_BYTES) as i64));
         if pages.len() < pages.capacity() {
-            // It never grew to its capacity.
+            // The buffer never grew to its capacity: the pool takes full sizes only.
             return;
         }
         pool::put(pages);

@@ -244,7 +244,7 @@ pub enum ErrorKind {
     Unsupported,
     /// The device may not be written to.
     ReadOnly,
-    /// No answer came in time.
+    /// The device did not answer in time.
     TimedOut,
 }
 

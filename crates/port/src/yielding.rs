@@ -4,7 +4,7 @@ use event_listener::Event;
 use std::future::poll_fn;
 use std::task::Poll;
 
-/// Ends at the next poll after the one that began it.
+/// Yields once: the future is ready at its second poll.
 pub async fn yield_now() {
     let mut yielded = false;
     poll_fn(|context| {

@@ -4,15 +4,15 @@ use crate::knob::Knob;
 use nitro_console::size::Size;
 use std::str::FromStr;
 
-/// Values on an axis at the most.
+/// The maximum number of values on an axis.
 const VALUES_MAX: usize = 10_000;
 
-/// A setting, and the values that it is to have.
+/// An axis: a setting and its values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Axis {
     /// The setting.
     pub knob: Knob,
-    /// Its values, as a person writes them.
+    /// The values, as in the command line.
     pub values: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ impl FromStr for Axis {
     }
 }
 
-/// From one value to another, multiplied by a factor or with a step added.
+/// The values of a range, with a factor or a step between them.
 fn range(knob: Knob, from: &str, rest: &str) -> Result<Vec<String>, String> {
     let refuse = || "a range is FROM..TO:xFACTOR or FROM..TO:+STEP, such as 1G..16G:x2".to_owned();
     let (to, step) = rest.split_once(':').ok_or_else(refuse)?;

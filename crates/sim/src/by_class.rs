@@ -1,10 +1,10 @@
-//! What requests of each class asked for, and what the cache holds for them.
+//! Counts by class: requests, hits and cached bytes.
 
 use nitro_units::ClassId;
 use serde::{Deserialize, Serialize};
 use std::ops::{Index, IndexMut};
 
-/// Counts of one class, as they pass.
+/// The running counts of one class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ClassCounts {
     pub(crate) reads: u64,
@@ -30,7 +30,7 @@ impl ClassCounts {
     }
 }
 
-/// Counts of all classes.
+/// The running counts of all classes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ByClass([ClassCounts; ClassId::COUNT]);
 
@@ -48,35 +48,37 @@ impl IndexMut<ClassId> for ByClass {
     }
 }
 
-/// What the requests of one class asked for in a window of the trace, and what was cached for it at the window's end. The
-/// fields have the names that they have in the server's status.
+/// The requests of one class in a window of the trace, and the cached data of the class at the end of the window. The
+/// fields have the same names as in the server's status.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassMeasures {
-    /// Its number; 0: requests that were not classified.
+    /// The number of the class; 0: not classified.
     pub id: u8,
-    /// Read requests.
+    /// The number of read requests.
     pub reads: u64,
-    /// Read requests all of whose extents were cached.
+    /// The number of read requests for which all extents were cached.
     pub hits: u64,
-    /// Hits over reads; 0 without reads.
+    /// `hits` over `reads`; 0 without reads.
     pub read_hit_ratio: f64,
-    /// Bytes of reads.
+    /// Bytes read by requests.
     pub read_bytes: u64,
-    /// Extents of reads.
+    /// The number of extents read.
     pub read_extents: u64,
-    /// Of those, extents that were cached, by their place or content.
+    /// The number of these that were cached, found by their key or content.
     pub read_hit_extents: u64,
-    /// Their share of the extents of reads; 0 without reads.
+    /// Their share of the extents read; 0 without reads.
     pub read_extent_hit_ratio: f64,
-    /// Write requests.
+    /// The number of write requests.
     pub writes: u64,
-    /// Bytes of writes.
+    /// Bytes written by requests.
     pub write_bytes: u64,
-    /// Bytes of volumes that can be had from the cache, by the class that brought them; `None`: the variant keeps no classes.
+    /// Bytes of volumes that are cached, by the class that inserted them; `None` if the variant does not record
+    /// classes.
     pub cached_bytes: Option<u64>,
 }
 
-/// What came between two moments, of each class of which there was anything; nothing where no request and no content had a class.
+/// The differences between two moments, of each class with any activity; empty if no request and no content had a
+/// class.
 pub(crate) fn between(
     (begin, end): (&ByClass, &ByClass),
     cached_extents: Option<&[u64; ClassId::COUNT]>,

@@ -1,4 +1,4 @@
-//! What can go wrong in a simulation.
+//! Errors of simulations.
 
 use nitro_cache::SettingError;
 use nitro_trace::TraceError;
@@ -13,33 +13,33 @@ pub enum Error {
     /// A setting of the cache is out of bounds.
     #[error("{0}")]
     Cache(#[from] SettingError),
-    /// The modelled SSD cannot be made like that.
+    /// The modelled SSD cannot have these settings.
     #[error("SSD: {0}")]
     Ssd(#[from] nitro_model::Error),
-    /// Settings do not go together.
+    /// Settings contradict each other.
     #[error("{0}")]
     Setting(String),
-    /// A miss-ratio curve cannot be sampled like that.
+    /// A miss-ratio curve cannot have this sampling.
     #[error("{0}")]
     Sampling(#[from] nitro_cache::curve::BadSampling),
-    /// The scratch file that keeps a trace's extents failed.
+    /// I/O on the scratch file with the trace's extents failed.
     #[error("scratch file in {folder}: {0}", folder = std::env::temp_dir().display())]
     Scratch(io::Error),
-    /// The caller asked to stop.
+    /// The caller stopped the simulation.
     #[error("stopped")]
     Stopped,
     /// A file of results cannot be read or written.
     #[error("{path}: {reason}")]
     Results {
-        /// Which.
+        /// The path of the file.
         path: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
 impl Error {
-    /// A setting that makes no sense.
+    /// An error of settings.
     pub(crate) fn setting(why: impl Into<String>) -> Self {
         Self::Setting(why.into())
     }

@@ -1,5 +1,5 @@
-//! RAM in front of the SSD, as the server uses it: a cache of what was read from the SSD, and extents of sequential streams, which are
-//! read ahead and kept off the SSD until they are read a second time.
+//! RAM in front of the SSD, as in the server: a cache of extents that were read from the SSD, and extents of sequential
+//! streams, which are read ahead and bypass the SSD until they are read a second time.
 
 use crate::model::Model;
 use crate::settings::Settings;
@@ -10,25 +10,25 @@ use nitro_cache::ram::{Ahead, OVERHEAD_BYTES, RamCache};
 use nitro_port::buf::held_bytes;
 use nitro_units::{ExtentIndex, ExtentKey, ObjectId};
 
-/// RAM in bytes that neighbouring extents of one request keep in use: one that was read alone has memory of its own, others
-/// share it.
+/// RAM in bytes that neighbouring extents of one request keep in use: an extent that was read alone has a buffer of its own,
+/// neighbours share one.
 pub(crate) fn held_together(extents: usize, extent_bytes: u32) -> u64 {
     let bytes = if extents == 1 { held_bytes(extent_bytes as usize) } else { extent_bytes.into() };
     (bytes + OVERHEAD_BYTES) * extents as u64
 }
 
-/// Where RAM has an extent that is read.
+/// The kind of RAM that holds an extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InRam {
-    /// In the RAM cache.
+    /// The RAM cache.
     Cached,
-    /// Among those of sequential streams.
+    /// The extents of sequential streams.
     Ahead,
-    /// There, and it was read before: it is to be inserted.
+    /// The extents of sequential streams, after an earlier read: the extent is to be inserted.
     Again,
 }
 
-/// The RAM.
+/// The RAM in front of the SSD.
 pub(crate) struct Front {
     ram: RamCache<()>,
     ahead: Ahead<()>,
@@ -38,7 +38,7 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// `None`: there is neither a RAM cache, nor is anything sequential.
+    /// `None` if there is neither a RAM cache nor detection of sequential streams.
     pub(crate) fn new(settings: &Settings) -> Option<Self> {
         let is_used = settings.ram_bytes > 0 || settings.sequential_bytes > 0;
         is_used.then(|| Self {
@@ -50,7 +50,7 @@ impl Front {
         })
     }
 
-    /// What a request that reads is part of.
+    /// Detects the stream that a read request continues.
     pub(crate) fn note_read(&mut self, request: &[Piece]) -> Access {
         let first = &request[0];
         let detector = self.by_object.entry(first.key.object()).or_insert_with(|| StreamDetector::new(self.streams));
@@ -58,7 +58,7 @@ impl Front {
         detector.read(offset, request.iter().map(|piece| u64::from(piece.len)).sum())
     }
 
-    /// Looks an extent up for a read.
+    /// Looks up an extent for a read.
     pub(crate) fn read(&mut self, piece: &Piece) -> Option<InRam> {
         if self.ram.read(&piece.key).is_some() {
             return Some(InRam::Cached);
@@ -67,14 +67,14 @@ impl Front {
         Some(if again { InRam::Again } else { InRam::Ahead })
     }
 
-    /// Keeps extents that a request read from the SSD.
+    /// Keeps extents that a request read from the SSD in the RAM cache.
     pub(crate) fn keep(&mut self, found: &[ExtentKey]) {
         if self.ram.is_used() {
             found.iter().for_each(|key| self.ram.keep(*key, (), held_bytes(self.extent_bytes as usize)));
         }
     }
 
-    /// Keeps extents of a sequential stream that a request read from elsewhere: neighbours were read together.
+    /// Keeps extents of a sequential stream that a request read from elsewhere; neighbours were read together.
     pub(crate) fn hold_back(&mut self, pieces: &[Piece]) {
         for run in runs(pieces) {
             let held = held_together(run.len(), self.extent_bytes);
@@ -82,7 +82,7 @@ impl Front {
         }
     }
 
-    /// Reads bytes ahead; gives the extents that are not at hand, neither here nor in the cache behind.
+    /// Reads bytes ahead; returns the extents that are neither here nor in the cache behind.
     pub(crate) fn read_ahead(&mut self, object: ObjectId, (from, to): (u64, u64), model: &dyn Model) -> Vec<ExtentKey> {
         let bytes = u64::from(self.extent_bytes);
         let mut read = Vec::new();
@@ -96,12 +96,12 @@ impl Front {
         read
     }
 
-    /// Whether the RAM cache has an extent.
+    /// Whether the RAM cache holds an extent.
     pub(crate) fn has(&self, key: ExtentKey) -> bool {
         self.ram.peek(&key).is_some()
     }
 
-    /// Forgets extents that are written or trimmed.
+    /// Drops extents that are written or trimmed.
     pub(crate) fn forget(&mut self, request: &[Piece]) {
         for piece in request {
             self.ram.forget(&piece.key);

@@ -1,4 +1,4 @@
-//! The settings of a simulation by name: on the command line, and as axes of a sweep.
+//! The settings of a simulation by name, for the command line and the axes of a sweep.
 
 use crate::timing::{Cos, Disks, Load, Origin, Raid, Timing};
 use crate::{PartialWrites, Settings, Warmup};
@@ -11,7 +11,7 @@ use std::str::FromStr;
 pub enum Knob {
     /// Bytes of the cache.
     Size,
-    /// How the cache is organised.
+    /// The organisation of the cache.
     Variant,
     /// Whether duplicates are stored once.
     Dedup,
@@ -23,17 +23,17 @@ pub enum Knob {
     WeuSize,
     /// Percentage of the cached extents whose fingerprints are kept.
     FingerprintIndex,
-    /// Which new content is admitted.
+    /// The policy of admission.
     Admission,
-    /// Which write-evict unit is evicted next.
+    /// The policy of eviction.
     Eviction,
-    /// RAM in which new content waits, in bytes.
+    /// RAM of staging, in bytes.
     Staging,
     /// Bytes that may be written to the SSD for each byte requested.
     WriteBudget,
     /// Whether the origin supplies fingerprints.
     Recipes,
-    /// What writes of a part of an extent that is not cached do.
+    /// The handling of writes of a part of an extent that is not cached.
     PartialWrites,
     /// Which written content is cached.
     WritePolicy,
@@ -43,23 +43,23 @@ pub enum Knob {
     DirtyStart,
     /// Percentage of the cache that may be dirty before writes wait.
     DirtyMax,
-    /// Age at which dirty data are destaged.
+    /// The age from which on dirty data are destaged.
     DirtyAge,
-    /// Writes after which a client flushes.
+    /// The number of writes between two flushes of a client.
     FlushEvery,
-    /// Which dirty data are destaged next.
+    /// The policy of destage.
     Destage,
     /// Bytes of the RAM cache.
     Ram,
-    /// Consecutive bytes from which on a read stream bypasses the cache.
+    /// Consecutive bytes from which on a stream of reads bypasses the cache.
     Sequential,
-    /// Mean compression ratio, where the trace has no compressed sizes.
+    /// The mean compression ratio, for traces without compressed sizes.
     Compression,
-    /// The beginning that is left out of the results.
+    /// The beginning of the trace that is not measured.
     Warmup,
-    /// The periods by which results are also told.
+    /// The periods for which results are also reported separately.
     Period,
-    /// How requests are issued.
+    /// The way in which requests are issued.
     Load,
     /// The kind of the origin.
     Origin,
@@ -67,7 +67,7 @@ pub enum Knob {
     Disks,
     /// Bytes of the NVRAM.
     Nvram,
-    /// Seed of hashes and random ratios.
+    /// The seed of hashes and random ratios.
     Seed,
 }
 
@@ -117,7 +117,7 @@ impl FromStr for Knob {
 }
 
 impl Knob {
-    /// Its name in sweeps.
+    /// The name in sweeps.
     #[must_use]
     pub fn name(self) -> &'static str {
         NAMES.iter().find(|(_, knob)| *knob == self).map_or("", |(name, _)| name)
@@ -129,7 +129,7 @@ impl Knob {
         if self == Self::Size { "--cache-size".into() } else { format!("--{}", self.name()) }
     }
 
-    /// Whether its values are sizes.
+    /// Whether the values are sizes.
     #[must_use]
     pub const fn is_size(self) -> bool {
         matches!(
@@ -138,10 +138,10 @@ impl Knob {
         )
     }
 
-    /// Sets it.
+    /// Sets the setting from its text.
     ///
     /// # Errors
-    /// What it may be.
+    /// The values that are valid.
     pub fn set(self, settings: &mut Settings, text: &str) -> Result<(), String> {
         match self {
             Self::Size => settings.cache_bytes = size(text)?,
@@ -218,7 +218,7 @@ impl Knob {
     }
 }
 
-/// When destage runs, in write-back.
+/// The watermarks of destage, in write-back.
 fn marks(settings: &mut Settings) -> Result<&mut Watermarks, String> {
     settings.write_back.as_mut().ok_or_else(|| "is for --mode write-back".into())
 }
@@ -243,7 +243,7 @@ fn number<N: FromStr>(text: &str) -> Result<N, String> {
     text.parse().map_err(|_| "must be a number".into())
 }
 
-/// A span of a trace's time: a number with s, m, h or d.
+/// Parses a duration of the trace: a number with s, m, h or d; in nanoseconds.
 fn span_ns(text: &str) -> Result<u64, String> {
     let refuse = || "must be a number with s, m, h or d, such as 16d".to_owned();
     let last = text.chars().last().ok_or_else(refuse)?;

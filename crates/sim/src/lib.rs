@@ -1,7 +1,8 @@
 //! Nitro's simulator: the server's cache manager in virtual time, on modelled SSDs and disks.
 //!
-//! A trace becomes [`workload`] pieces, one for each extent that a request touches; [`simulate`] runs them through the cache
-//! that [`Settings`] describe and gives an [`Outcome`]. [`policies`] are plain caches of unit-size objects, as yardsticks.
+//! A trace is converted to [`workload`] pieces, one for each extent that a request touches. [`simulate`] runs them
+//! through the cache that [`Settings`] describe, and returns an [`Outcome`]. [`policies`] are plain caches of objects
+//! of unit size, for comparison.
 //!
 //! ```
 //! use nitro_sim::{Settings, simulate, workload};

@@ -1,3 +1,3 @@
-//! Miss-ratio curves of LRU in one pass, as the server follows them while it serves.
+//! Miss-ratio curves of LRU in one pass, as in the server.
 
 pub use nitro_cache::curve::{BadSampling, Curve, Point, Sampling, Shards};

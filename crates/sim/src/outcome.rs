@@ -1,4 +1,4 @@
-//! What a simulation comes to.
+//! The outcome of a simulation.
 
 use crate::by_class::{self, ByClass, ClassMeasures};
 use crate::model::Totals;
@@ -7,7 +7,7 @@ use nitro_cache::Missed;
 use nitro_units::ClassId;
 use serde::{Deserialize, Serialize};
 
-/// Requests and extents, counted as they pass.
+/// The running counts of requests and extents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) requests: u64,
@@ -35,121 +35,122 @@ pub(crate) struct Counts {
 /// Response times in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// Average.
+    /// The mean.
     pub mean_us: f64,
-    /// Half take no longer.
+    /// The median.
     pub p50_us: f64,
-    /// 90 % take no longer.
+    /// The 90th percentile.
     pub p90_us: f64,
-    /// 99 % take no longer.
+    /// The 99th percentile.
     pub p99_us: f64,
-    /// 99.9 % take no longer.
+    /// The 99.9th percentile.
     pub p999_us: f64,
-    /// The longest.
+    /// The maximum.
     pub max_us: f64,
 }
 
-/// What devices took in a window of virtual time.
+/// Throughput and response times in a window of virtual time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pace {
-    /// Virtual seconds from the window's first request to its last answer.
+    /// Virtual seconds from the window's first request to the end of its last.
     pub seconds: f64,
-    /// Reads and writes a second (§5.1).
+    /// Reads and writes per second (§5.1).
     pub iops: f64,
-    /// Of read requests (§5.1, RRT).
+    /// Response times of read requests (§5.1, RRT).
     pub read_response: Latency,
-    /// Of write requests.
+    /// Response times of write requests.
     pub write_response: Latency,
-    /// Share of the time that the origin's disks were busy, 0 to 1.
+    /// The share of time in which the origin's disks were busy, 0 to 1.
     pub disks_busy: f64,
 }
 
-/// What was measured in a window of the trace. Ratios of nothing are 0, but those of deduplication, compression and write
-/// amplification 1.
+/// Measurements of a window of the trace. A ratio without data is 0, or 1 for deduplication, compression and write
+/// amplification.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Measures {
-    /// Time of the trace at which the window begins, in seconds since its first request.
+    /// The time of the window's beginning, in seconds since the trace's first request.
     pub begin_s: f64,
-    /// Time of its last request.
+    /// The time of the window's last request, in seconds since the trace's first request.
     pub end_s: f64,
-    /// Reads, writes and trims.
+    /// The number of reads, writes and trims.
     pub requests: u64,
-    /// Read requests.
+    /// The number of read requests.
     pub reads: u64,
-    /// Read requests all of whose extents were cached (§5.1).
+    /// The number of read requests for which all extents were cached (§5.1).
     pub read_hits: u64,
     /// Read hits over reads.
     pub read_hit_ratio: f64,
-    /// Write requests.
+    /// The number of write requests.
     pub writes: u64,
-    /// Trim requests.
+    /// The number of trim requests.
     pub trims: u64,
-    /// Extents that requests touched.
+    /// The number of extents that requests touched.
     pub extents: u64,
-    /// Extents read.
+    /// The number of extents read.
     pub read_extents: u64,
-    /// Those that were cached.
+    /// The number of extents read that were cached.
     pub read_extent_hits: u64,
-    /// Their share.
+    /// `read_extent_hits` over `read_extents`.
     pub read_extent_hit_ratio: f64,
-    /// Of those that were cached, extents in the RAM cache.
+    /// The number of `read_extent_hits` that were in the RAM cache.
     #[serde(default)]
     pub ram_hits: u64,
-    /// Of those that were cached, extents of sequential streams that were read ahead, or kept off the SSD.
+    /// The number of `read_extent_hits` of sequential streams, which were read ahead or kept in RAM only.
     #[serde(default)]
     pub readahead_hits: u64,
-    /// Extents read ahead of sequential streams.
+    /// The number of extents read ahead of sequential streams.
     #[serde(default)]
     pub readahead_extents: u64,
-    /// Extents read that were found by their content (recipes).
+    /// The number of extents read that were found by their content (recipes).
     pub content_hits: u64,
-    /// Writes of a part of an extent.
+    /// The number of writes of a part of an extent.
     pub partial_writes: u64,
-    /// Extents read from the origin to complete such writes.
+    /// The number of extents read from the origin to complete such writes.
     pub fetched_extents: u64,
-    /// Extents that reads looked for in vain, by why they were not cached; without write-evict units that is not known.
+    /// The number of extents that reads missed, by the reason why they were not cached; unknown without write-evict
+    /// units.
     #[serde(default, skip_serializing_if = "is_none_missed")]
     pub missed: Missed,
-    /// Extents of sequential streams that were kept out of the cache.
+    /// The number of extents of sequential streams that bypassed the cache.
     pub bypassed_extents: u64,
-    /// Dirty extents that the origin got, in write-back.
+    /// The number of dirty extents written to the origin, in write-back.
     #[serde(default)]
     pub destaged_extents: u64,
-    /// Writes of the origin that brought them.
+    /// The number of writes to the origin for these extents.
     #[serde(default)]
     pub destage_writes: u64,
     /// Bytes read by requests.
     pub read_bytes: u64,
     /// Bytes written by requests.
     pub written_bytes: u64,
-    /// Bytes inserted into the cache over those that were not there before (§5.1).
+    /// Bytes inserted into the cache, over those whose content was new (§5.1).
     pub dedup_ratio: f64,
-    /// Bytes not there before over bytes stored of them (§5.1).
+    /// Bytes whose content was new, over the bytes stored for them (§5.1).
     pub compression_ratio: f64,
-    /// Bytes of extents inserted.
+    /// Bytes of the extents inserted.
     pub inserted_bytes: u64,
-    /// Bytes of those whose content was not there before.
+    /// Bytes of the extents inserted whose content was new.
     pub unique_bytes: u64,
-    /// Bytes of those after compression.
+    /// Bytes of the latter after compression.
     pub stored_bytes: u64,
-    /// Bytes that the cache wrote to the SSD.
+    /// Bytes written to the SSD by the cache.
     pub ssd_bytes_written: u64,
-    /// Pages that the SSD programmed for each that the cache wrote.
+    /// Pages programmed by the SSD for each page that the cache wrote.
     pub write_amplification: f64,
     /// Erase blocks erased (§5.1).
     pub erasures: u64,
-    /// Write-evict units evicted; of caches without them, extents.
+    /// The number of write-evict units evicted; of extents, for caches without such units.
     pub evictions: u64,
-    /// Extents copied forward before their units were evicted.
+    /// The number of extents copied forward from units before their eviction.
     pub forwarded_extents: u64,
-    /// Fingerprints that a partial index had no room for.
+    /// The number of fingerprints dropped from a partial index for lack of room.
     pub fingerprints_evicted: u64,
-    /// Extents cached at the window's end, duplicates included.
+    /// The number of extents cached at the end of the window, duplicates included.
     pub cached_extents: u64,
-    /// The same by class of request; empty: nothing was classified.
+    /// Measurements by class; empty if nothing was classified.
     #[serde(default)]
     pub classes: Vec<ClassMeasures>,
-    /// Devices' time, if it is modelled.
+    /// Throughput and response times, if timing is modelled.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pace: Option<Pace>,
 }
@@ -157,26 +158,27 @@ pub struct Measures {
 /// The outcome of a simulation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// What was measured after the warm-up.
+    /// Measurements after the warm-up.
     #[serde(flatten)]
     pub measured: Measures,
-    /// RAM of the cache's indexes at the end, in bytes: what their tables and lists have allocated. The RAM cache is not among them.
+    /// RAM of the cache's indexes at the end, in bytes: the allocations of their tables and lists, without the RAM
+    /// cache.
     pub ram_bytes: u64,
-    /// The same for each extent that is cached at the end, duplicates included; 0 if none is.
+    /// The same for each extent cached at the end, duplicates included; 0 if none is cached.
     #[serde(default)]
     pub ram_bytes_per_extent: f64,
     /// Bytes of the SSD that the cache used.
     pub usable_bytes: u64,
-    /// Requests during the warm-up.
+    /// The number of requests during the warm-up.
     pub warmup_requests: u64,
-    /// Requests that are neither reads, writes nor trims, or are empty.
+    /// The number of requests that are empty, or neither reads, writes nor trims.
     pub ignored_requests: u64,
-    /// Bad records left out.
+    /// The number of bad records that were skipped.
     pub bad_records: u64,
-    /// The same by period, if there are several.
+    /// Measurements by period, if there are several.
     #[serde(default)]
     pub periods: Vec<Measures>,
-    /// What the simulation was set to.
+    /// The settings of the simulation.
     pub settings: Settings,
 }
 
@@ -188,7 +190,7 @@ pub(crate) fn ratio(part: u64, whole: u64, without: f64) -> f64 {
     if whole == 0 { without } else { part as f64 / whole as f64 }
 }
 
-/// All that a window's measures are made of: at its beginning, and at its end.
+/// All counts from which the measurements of a window are computed, at its beginning or end.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Snapshot {
     pub(crate) time_ns: u64,
@@ -200,7 +202,7 @@ pub(crate) struct Snapshot {
 }
 
 impl Measures {
-    /// What came between two moments.
+    /// The measurements between two moments.
     pub(crate) fn between(begin: &Snapshot, end: &Snapshot, page_bytes: u32) -> Self {
         let (c, b) = (&end.counts, &begin.counts);
         let (cache, before) = (&end.totals.cache, &begin.totals.cache);

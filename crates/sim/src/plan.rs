@@ -1,4 +1,4 @@
-//! The points of a sweep, and settings that go together.
+//! The points of a sweep, and the adaptation of settings to variants.
 
 use crate::axis::Axis;
 use crate::knob::Knob;
@@ -7,20 +7,20 @@ use nitro_cache::admission::AdmissionKind;
 use nitro_cache::class::Classes;
 use nitro_cache::eviction::EvictionKind;
 
-/// A value of an axis that its setting does not take.
+/// A value of an axis that its setting refuses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
     /// The setting.
     pub knob: Knob,
     /// The value.
     pub value: String,
-    /// What it may be.
+    /// The values that are valid.
     pub why: String,
 }
 
-/// Switches off what a variant cannot do, and has write-evict units use the server's policies, unless something else was asked for.
+/// Switches off the features that a variant does not have, and gives write-evict units the server's policies.
 ///
-/// `asked` says which settings somebody has asked for.
+/// `asked` returns whether the user chose a setting, which is then not changed.
 pub fn adapt(settings: &mut Settings, asked: impl Fn(Knob) -> bool) {
     if settings.variant == Variant::Weu {
         if !asked(Knob::Admission) {
@@ -49,10 +49,11 @@ pub fn adapt(settings: &mut Settings, asked: impl Fn(Knob) -> bool) {
     }
 }
 
-/// All combinations of the axes' values, each once; of all others, `settings`. Each is adapted as [`adapt`] says.
+/// All combinations of the axes' values, without repetitions; other settings are those of `settings`. Each is adapted
+/// by [`adapt`].
 ///
 /// # Errors
-/// A setting does not take a value of its axis.
+/// A setting refuses a value of its axis.
 pub fn points(axes: &[Axis], settings: Settings, asked: impl Fn(Knob) -> bool) -> Result<Vec<Settings>, Refused> {
     let mut points = vec![settings];
     for Axis { knob, values } in axes {

@@ -15,14 +15,14 @@ use nitro_model::Nanos;
 use nitro_trace::Op;
 use nitro_units::ExtentKey;
 
-/// Pieces that are looked at together, so that reads of memory overlap.
+/// The number of pieces that are prefetched together, so that reads of memory overlap.
 const WARM: usize = 16;
 
-/// Runs `pieces` through the cache that `settings` describe. `progress` is told the pieces done, now and then; it returns
-/// whether to go on.
+/// Runs `pieces` through the cache that `settings` describe. `progress` is called at intervals with the number of
+/// pieces done; it returns whether to continue.
 ///
 /// # Errors
-/// Settings that are out of bounds or do not go together, and errors of `pieces`.
+/// Settings that are out of bounds or contradict each other, and errors of `pieces`.
 pub fn simulate(
     pieces: &mut dyn Pieces,
     settings: &Settings,
@@ -35,7 +35,7 @@ pub fn simulate(
     run(pieces, settings, model::build(settings)?, progress)
 }
 
-/// The optimum knows the future: all of it is read before.
+/// The optimum needs the future, so the whole trace is read before the simulation.
 fn simulate_belady(
     pieces: &mut dyn Pieces,
     settings: &Settings,
@@ -73,18 +73,18 @@ fn run(
     run.finish(pieces)
 }
 
-/// Is told what the cache does for each piece.
+/// Called with the action of the cache for each piece.
 pub(crate) trait Watch {
-    /// An extent to be read was cached.
+    /// An extent that is read was cached.
     fn hit(&mut self, _piece: &Piece, _hit: Hit) {}
 
-    /// An extent to be read was found by its content.
+    /// An extent that is read was found by its content.
     fn content_hit(&mut self, _piece: &Piece, _hit: Hit) {}
 
-    /// An extent to be read was not cached.
+    /// An extent that is read was not cached.
     fn missed(&mut self, _piece: &Piece) {}
 
-    /// An extent was written; whether the cache knew its content.
+    /// An extent was written. `_duplicate`: its content was cached already.
     fn written(&mut self, _piece: &Piece, _duplicate: bool) {}
 
     /// An extent was read from the origin to complete a write.
@@ -94,16 +94,16 @@ pub(crate) trait Watch {
     fn read_ahead(&mut self, _piece: &Piece) {}
 }
 
-/// Nobody listens.
+/// Ignores all calls.
 impl Watch for () {}
 
 /// Divides the trace into the warm-up and periods.
 pub(crate) struct Windows {
     warmup: Warmup,
     period_ns: u64,
-    /// The warm-up is over.
+    /// Whether the warm-up has ended.
     measuring: bool,
-    /// When the period ends.
+    /// The end of the current period.
     period_end_ns: u64,
     warmup_requests: u64,
     begin: Snapshot,
@@ -127,12 +127,12 @@ impl Windows {
         }
     }
 
-    /// Whether the warm-up is over.
+    /// Whether the warm-up has ended.
     pub(crate) const fn is_measuring(&self) -> bool {
         self.measuring
     }
 
-    /// Whether a request at that time, the `number`th, begins a window.
+    /// Whether the request with this time and number begins a window.
     pub(crate) fn is_due(&self, time_ns: u64, number: u64) -> bool {
         match self.warmup {
             _ if self.measuring => time_ns >= self.period_end_ns,
@@ -142,7 +142,7 @@ impl Windows {
         }
     }
 
-    /// Begins a window; returns the measures of the period that is over, to which the caller may add.
+    /// Begins a window; returns the measurements of the period that ended, for the caller to complete.
     pub(crate) fn turn(&mut self, now: Snapshot, page_bytes: u32) -> Option<&mut Measures> {
         let over = self.measuring;
         if over {
@@ -161,7 +161,7 @@ impl Windows {
 
     pub(crate) fn finish(mut self, mut now: Snapshot, page_bytes: u32) -> (Measures, Vec<Measures>, u64) {
         if !self.measuring {
-            // The trace ended within the warm-up: nothing was measured.
+            // The trace ended in the warm-up: nothing was measured.
             self.warmup_requests = now.counts.requests;
             self.begin = now;
             now.time_ns = now.time_ns.max(self.begin.time_ns);
@@ -172,25 +172,25 @@ impl Windows {
     }
 }
 
-/// A run under way.
+/// A simulation in progress.
 pub(crate) struct Run<'a> {
     settings: &'a Settings,
     pub(crate) model: Box<dyn Model>,
     pub(crate) windows: Windows,
-    /// In write-back.
+    /// The write-back state, if the mode is write-back.
     pub(crate) write_back: Option<WriteBack>,
     front: Option<Front>,
     pub(crate) counts: Counts,
     by_class: ByClass,
-    /// The beginning of a request whose end is in the next batch.
+    /// The pieces of a request whose end is in the next batch.
     rest: Vec<Piece>,
     misses: Vec<Piece>,
-    /// Extents that a request read from the SSD.
+    /// The extents that the current request read from the SSD.
     found: Vec<ExtentKey>,
-    /// Extents of sequential streams that it read a second time.
+    /// The extents of sequential streams that it read a second time.
     again: Vec<Piece>,
     last_ns: u64,
-    /// The time by which the age of dirty extents goes.
+    /// The current second, for the age of dirty extents.
     pub(crate) seconds: u32,
 }
 
@@ -216,7 +216,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A request in no time.
+    /// Simulates a request without timing.
     fn request_at_once(&mut self, request: &[Piece]) -> Result<(), Error> {
         self.turn_if_due(&request[0]);
         if self.write_back.is_some() {
@@ -249,7 +249,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Begins a window if the request does; gives the measures of the period that is over, if one is.
+    /// Begins a window if it begins with this request; returns the measurements of the period that ended, if there is
+    /// one.
     #[inline]
     pub(crate) fn turn_if_due(&mut self, first: &Piece) -> Option<Option<&mut Measures>> {
         if !self.windows.is_due(first.time_ns, self.counts.requests) {
@@ -312,8 +313,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Looks all extents of a request up, before anything is done about any of them. Gives how many are not cached, of whatever name;
-    /// what comes from elsewhere than from the cache is in `misses`.
+    /// Looks up all extents of a request before any of them is inserted. Returns the number that are not cached under
+    /// any key; those to be read from elsewhere are in `misses`.
     fn look_up(&mut self, request: &[Piece], sequential: bool, watch: &mut impl Watch) -> Result<u64, Error> {
         self.misses.clear();
         self.found.clear();
@@ -416,7 +417,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// In write-back, where the rest of an extent is read that is written in part.
+    /// Writes to a write-back cache; the rest of a partly written extent is read from the origin.
     fn write_dirty(&mut self, request: &[Piece], watch: &mut impl Watch) -> Result<(), Error> {
         let Some(write_back) = &mut self.write_back else { return Ok(()) };
         let model = &mut *self.model;
@@ -441,7 +442,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Destages what is due, in no time.
+    /// Destages what is due, without timing.
     fn destage(&mut self) {
         let Some(write_back) = &mut self.write_back else { return };
         let model = &mut *self.model;

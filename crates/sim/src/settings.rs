@@ -1,4 +1,4 @@
-//! What a simulation is set to.
+//! The settings of a simulation.
 
 use crate::Error;
 use crate::model;
@@ -16,29 +16,30 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// How the SSD is used: Nitro, and what the paper compares it with (§4, §6.1).
+/// The organisation of the cache: Nitro, and the caches that the paper compares it with (§4, §6.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Variant {
-    /// Nitro: write-evict units on an SSD as it is sold, with hybrid mapping.
+    /// Nitro: write-evict units on a standard SSD with hybrid mapping.
     #[default]
     Weu,
-    /// WEU-LRU-mod: on an SSD made for it, which chooses what is evicted and reserves nothing.
+    /// WEU-LRU-mod: Nitro on a modified SSD, which chooses the evicted units and has no reserve.
     WeuLruMod,
-    /// WEU-LRU-TRIM: Nitro that trims each evicted unit.
+    /// WEU-LRU-TRIM: Nitro with a trim of each evicted unit.
     WeuLruTrim,
-    /// Extents in places of their own, each replaced by itself in LRU order among `ways` places (0: all), on a page-mapped SSD.
+    /// Extents in separate places on a page-mapped SSD, replaced individually in LRU order among `ways` places (0:
+    /// all).
     Extent {
-        /// Places that an extent can be in, which divide the places of the cache; 1 is direct-mapped.
+        /// The places that an extent can have, which must divide the number of places; 1 is direct-mapped.
         ways: u32,
     },
-    /// Extent-LRU-mod: FlashTier with LRU. The page-mapped SSD knows which extents are cached, and reserves nothing beyond
-    /// what it cannot work without.
+    /// Extent-LRU-mod: FlashTier with LRU. The page-mapped SSD knows which extents are cached, and has the minimum
+    /// reserve.
     ExtentLruMod,
-    /// Extent-LRU-TRIM: extents on a page-mapped SSD that is told of each eviction.
+    /// Extent-LRU-TRIM: extents on a page-mapped SSD, with a trim of each evicted extent.
     ExtentLruTrim,
-    /// Extents on an SSD with hybrid mapping that is told nothing.
+    /// Extents on an SSD with hybrid mapping, without trims.
     Naive,
-    /// A plain policy over extents, with neither duplicates nor compression nor an SSD.
+    /// A plain policy over extents, without deduplication, compression and SSD.
     Policy(PolicyKind),
     /// Belady's optimum over extents.
     Belady,
@@ -47,7 +48,7 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// Those without a parameter of their own, and some with.
+    /// The variants by name: those without a parameter, and common values of those with one.
     const NAMED: [(&'static str, Self); 18] = [
         ("weu", Self::Weu),
         ("weu-lru-mod", Self::WeuLruMod),
@@ -75,13 +76,13 @@ impl Variant {
         matches!(self, Self::Weu | Self::WeuLruMod | Self::WeuLruTrim)
     }
 
-    /// Whether classes are evicted in the order of their priorities, and within their bounds.
+    /// Whether eviction follows the priorities and bounds of classes.
     #[must_use]
     pub const fn has_class_policies(self) -> bool {
         matches!(self, Self::Weu | Self::WeuLruTrim)
     }
 
-    /// Whether extents have places of their own on an SSD.
+    /// Whether extents have separate places on an SSD.
     #[must_use]
     pub const fn has_places(self) -> bool {
         matches!(self, Self::Extent { .. } | Self::ExtentLruMod | Self::ExtentLruTrim | Self::Naive)
@@ -128,27 +129,27 @@ impl<'de> Deserialize<'de> for Variant {
     }
 }
 
-/// What becomes of a write that covers a part of an extent only.
+/// The handling of a write that covers only a part of an extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PartialWrites {
-    /// It is merged with the extent if that is cached; otherwise the extent stays uncached, as in the server.
+    /// The write is merged with the extent if it is cached; otherwise the extent stays uncached, as in the server.
     #[default]
     Merge,
-    /// As above, but the rest of an extent that is not cached is read from the origin (Nitro §6.2 on Mail).
+    /// As above, but the rest of an uncached extent is read from the origin (Nitro §6.2 on Mail).
     Fetch,
 }
 
-/// What is not measured, since the cache is still filling.
+/// The part of the trace that fills the cache and is not measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Warmup {
-    /// All is measured.
+    /// Everything is measured.
     #[default]
     None,
     /// Requests before this time of the trace, in nanoseconds.
     Time(u64),
-    /// So many requests.
+    /// This number of requests.
     Requests(u64),
 }
 
@@ -159,76 +160,77 @@ fn readahead_ram_bytes() -> u64 {
 /// All settings of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Bytes that the SSD, as it is sold, offers to the cache. [`Variant::WeuLruMod`] and [`Variant::ExtentLruMod`] use
-    /// what such an SSD would reserve, too (Nitro §5.3).
+    /// Bytes that a standard SSD offers to the cache. [`Variant::WeuLruMod`] and [`Variant::ExtentLruMod`] also use the
+    /// reserve of such an SSD (Nitro §5.3).
     pub cache_bytes: u64,
     /// The unit of caching, in bytes.
     pub extent_bytes: u32,
     /// Bytes of a write-evict unit.
     pub weu_bytes: u32,
-    /// Duplicates are stored once (D, else ND).
+    /// Deduplication (D, else ND).
     pub dedup: bool,
-    /// Extents are stored compressed (C, else NC); in write-evict units only.
+    /// Compression (C, else NC); for variants with write-evict units only.
     pub compress: bool,
-    /// Share of the cached extents whose fingerprints are kept, in percent.
+    /// The share of the cached extents whose fingerprints are kept, in percent.
     pub fingerprint_index_percent: u8,
-    /// What new content write-evict units take.
+    /// The policy of admission, for variants with write-evict units.
     pub admission: AdmissionKind,
-    /// Which write-evict unit is evicted next, and what of it is kept.
+    /// The policy of eviction, for variants with write-evict units.
     pub eviction: EvictionKind,
-    /// RAM in which new content waits before it is packed into write-evict units, in bytes.
+    /// RAM of staging in bytes, for variants with write-evict units.
     pub staging_bytes: u64,
-    /// Bytes that may be written to the SSD for each byte that is requested, where write-evict units are used; any number unless told.
+    /// Bytes that may be written to the SSD for each byte requested, for variants with write-evict units; `None`: no
+    /// bound.
     pub write_budget: Option<f64>,
     /// See [`Variant`].
     pub variant: Variant,
-    /// The origin tells fingerprints without being read for data (a recipe cache, Nitro §3): a read that the file index misses
-    /// is looked up by content.
+    /// Whether the origin supplies fingerprints without data (a recipe cache, Nitro §3): a read that misses the file
+    /// index is looked up by content.
     pub recipes: bool,
     /// See [`PartialWrites`].
     pub partial_writes: PartialWrites,
     /// Which written content is cached.
     pub write_policy: WritePolicy,
-    /// Write-back: what is written stays dirty in the cache, and is destaged by these marks; `None`: write-through.
+    /// Write-back: written data stay dirty in the cache and are destaged by these watermarks. `None`: write-through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_back: Option<Watermarks>,
-    /// Write-back: clients flush after so many writes. What is flushed takes whole blocks of the SSD, so that extents which shrink fill
-    /// units sooner, and units of older content are kept until then, or until something is destaged. 0: what is written is durable at
-    /// once, and takes no room but its own.
+    /// Write-back: the number of writes between two flushes of a client. A flush fills whole blocks of the SSD, so
+    /// compressed extents fill units sooner. Units of replaced content are kept until the next flush or destage. 0:
+    /// each write is durable at once, and takes only its own bytes.
     #[serde(default)]
     pub flush_every: u32,
-    /// Write-back: which dirty extents are destaged next.
+    /// The policy of destage, in write-back.
     #[serde(default)]
     pub destage: DestageKind,
-    /// What each class of requests deserves; of variants with [class policies](Variant::has_class_policies) only.
+    /// The policies of classes, for variants with [class policies](Variant::has_class_policies) only.
     #[serde(default, skip_serializing_if = "Classes::are_usual")]
     pub classes: Classes,
-    /// RAM for whole extents in front of the SSD, in bytes; 0: none. Of variants on an SSD, as is what follows.
+    /// RAM for whole extents in front of the SSD in bytes; 0: none. This and the next settings are for variants on an
+    /// SSD.
     #[serde(default)]
     pub ram_bytes: u64,
-    /// A stream of reads is sequential from so many consecutive bytes on: it is read ahead, and kept off the SSD until it is read a
-    /// second time; 0: none is.
+    /// The number of consecutive bytes from which on a stream of reads is sequential: it is read ahead, and bypasses
+    /// the SSD until it is read a second time. 0: no stream is.
     pub sequential_bytes: u64,
-    /// RAM for extents of such streams, in bytes.
+    /// RAM for extents of sequential streams, in bytes.
     #[serde(default = "readahead_ram_bytes")]
     pub readahead_ram_bytes: u64,
-    /// The mean of the normally distributed compression ratio, for traces that do not tell sizes.
+    /// The mean of the normally distributed compression ratio, for traces without compressed sizes.
     pub compression_mean: f64,
-    /// The variance of that.
+    /// The variance of the compression ratio.
     pub compression_variance: f64,
     /// See [`Warmup`].
     pub warmup: Warmup,
-    /// The trace's requests after the warm-up are also counted in periods of so many nanoseconds; 0: in one.
+    /// The length of the periods after the warm-up that are also measured separately, in nanoseconds; 0: one period.
     pub period_ns: u64,
-    /// Devices, if their time is to be modelled.
+    /// Devices and load, if timing is modelled.
     pub timing: Option<Timing>,
-    /// Mixed into hashes, and into what is drawn by chance.
+    /// The seed of hashes and random values.
     pub seed: u64,
 }
 
 impl Settings {
-    /// The paper's defaults (Table 1) for a cache of `cache_bytes`: WEU (D, C), least recently used first, extents of 8 KiB, no
-    /// timing.
+    /// The paper's defaults (Table 1) for a cache of `cache_bytes`: WEU (D, C), LRU, extents of 8 KiB, no timing.
     #[must_use]
     pub fn new(cache_bytes: u64) -> Self {
         let Compressibility { mean, variance, seed } = Compressibility::default();
@@ -263,7 +265,7 @@ impl Settings {
         }
     }
 
-    /// The cache manager's settings.
+    /// The settings of the cache manager.
     #[must_use]
     pub fn manager(&self) -> nitro_cache::Settings {
         nitro_cache::Settings {
@@ -282,7 +284,7 @@ impl Settings {
         }
     }
 
-    /// When reads are sequential, and how far ahead of them is read.
+    /// The settings of sequential streams and read-ahead.
     pub(crate) fn streams(&self) -> StreamSettings {
         StreamSettings { threshold_bytes: self.sequential_bytes, ..StreamSettings::default() }
     }
@@ -291,10 +293,10 @@ impl Settings {
         Compressibility { mean: self.compression_mean, variance: self.compression_variance, seed: self.seed }
     }
 
-    /// Checks what can be told without making anything.
+    /// Checks the settings, without allocating anything.
     ///
     /// # Errors
-    /// The first setting that is out of bounds, or that does not go with another.
+    /// The first setting that is out of bounds or contradicts another.
     pub fn check(&self) -> Result<(), Error> {
         EXTENT_BYTES.check(self.extent_bytes.into())?;
         if self.variant.has_weus() {

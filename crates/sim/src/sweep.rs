@@ -1,4 +1,4 @@
-//! Many settings over one trace: on all cores, and from where an earlier run was stopped.
+//! Simulations of many settings over one trace, on all cores, with stored results.
 
 use crate::settings::Settings;
 use crate::workload::{self, Open, Stored};
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Whatever changes outcomes without changing settings raises this: results of before are not taken for those of now.
+/// Increased by every change that changes outcomes without changing settings; results of another version are ignored.
 const MODEL_VERSION: u32 = 6;
 
-/// Where finished points are kept: a line of JSON for each.
+/// A file of finished points, with a line of JSON for each.
 #[derive(Debug)]
 pub struct Results {
     file: File,
@@ -24,7 +24,7 @@ pub struct Results {
     known: Vec<Outcome>,
 }
 
-/// A line.
+/// A line of the file.
 #[derive(Serialize, Deserialize)]
 struct Line {
     model: u32,
@@ -33,11 +33,11 @@ struct Line {
 }
 
 impl Results {
-    /// Opens a file, or makes it; `trace` names the trace in a way that changes when its content does. What a run that was
-    /// killed had begun to write is cut off.
+    /// Opens or creates a file of results. `trace` identifies the content of the trace. An incomplete last line, left
+    /// by a run that was killed, is cut off.
     ///
     /// # Errors
-    /// The file cannot be read or written, or is no file of results.
+    /// The file cannot be read or written, or is not a file of results.
     pub fn open(path: &Path, trace: String) -> Result<Self, Error> {
         let name = path.display().to_string();
         let failed = |reason: &dyn ToString| Error::Results { path: name.clone(), reason: reason.to_string() };
@@ -60,11 +60,11 @@ impl Results {
             let line: Line = match serde_json::from_str(&text) {
                 Ok(line) => line,
                 Err(_) if text.starts_with("{\"model\":") => {
-                    // Of an older version, with other settings.
+                    // A line of another version may have other settings.
                     whole_bytes += bytes as u64;
                     continue;
                 }
-                Err(error) => return Err(failed(&format_args!("it is no file of results: {error}"))),
+                Err(error) => return Err(failed(&format_args!("it is not a file of results: {error}"))),
             };
             whole_bytes += bytes as u64;
             if line.model == MODEL_VERSION && line.trace == trace {
@@ -75,7 +75,7 @@ impl Results {
         Ok(Self { file, path: name, trace, known })
     }
 
-    /// The outcome for those settings, if it is there.
+    /// The outcome for these settings, if it is stored.
     #[must_use]
     pub fn get(&self, settings: &Settings) -> Option<&Outcome> {
         self.known.iter().find(|outcome| outcome.settings == *settings)
@@ -90,22 +90,22 @@ impl Results {
     }
 }
 
-/// How far a sweep is.
+/// The progress of a sweep.
 #[derive(Debug, Default)]
 pub struct SweepProgress {
-    /// Extents to simulate in all points that are not finished yet; 0 while traces are read.
+    /// The extents to simulate in all points that are not finished; 0 while traces are read.
     pub total: AtomicU64,
-    /// Those done.
+    /// The extents done.
     pub done: AtomicU64,
-    /// All threads are to stop.
+    /// Whether all threads are to stop.
     pub stop: AtomicBool,
 }
 
-/// Simulates all `points` on `threads` threads, but those that `results` knows; returns the outcomes in the order of the
-/// points. Each is written to `results` as soon as it is there.
+/// Simulates `points` on `threads` threads, except those that are in `results`; returns the outcomes in the order of
+/// the points. Each outcome is written to `results` when it is complete.
 ///
 /// # Errors
-/// The first of any simulation; [`Error::Stopped`] if `progress` says so.
+/// The first error of any simulation; [`Error::Stopped`] if `progress` requests a stop.
 pub fn sweep(
     open: &(dyn Fn() -> Result<Box<dyn nitro_trace::Reader>, nitro_trace::TraceError> + Sync),
     points: &[Settings],
@@ -144,7 +144,7 @@ pub fn sweep(
         let joined = workers.into_iter().map(thread::ScopedJoinHandle::join);
         joined.map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     });
-    // A real error says more than that the others stopped for it.
+    // An error of a simulation takes precedence over `Stopped`, which it causes in the others.
     let mut errors: Vec<Error> = ended.into_iter().filter_map(Result::err).collect();
     errors.sort_by_key(|error| matches!(error, Error::Stopped));
     if let Some(error) = errors.into_iter().next() {
@@ -156,7 +156,7 @@ pub fn sweep(
     Ok(outcomes.into_iter().flatten().collect())
 }
 
-/// The trace for each extent size.
+/// The pieces of the trace for each extent size.
 fn prepare(open: &Open<'_>, sizes: impl Iterator<Item = u32>) -> Result<BTreeMap<u32, Stored>, Error> {
     let mut workloads = BTreeMap::new();
     for extent_bytes in sizes {

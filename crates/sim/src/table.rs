@@ -1,4 +1,4 @@
-//! Outcomes as Parquet: a row for each period of each outcome, or for the whole of one without periods.
+//! Outcomes as Parquet: a row for each period of an outcome, or one row for an outcome without periods.
 
 use crate::{Error, Latency, Measures, Outcome, Pace};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
@@ -11,14 +11,14 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A column.
+/// A column of the table.
 enum Column {
     Text(Vec<String>),
     Count(Vec<u64>),
     Real(Vec<f64>),
 }
 
-/// Writes outcomes into a new file, replacing what is at `path`.
+/// Writes outcomes to a file, which is created or replaced.
 ///
 /// # Errors
 /// [`Error::Results`]: the file cannot be written.
@@ -38,7 +38,7 @@ fn columns(outcomes: &[Outcome]) -> Vec<(&'static str, Column)> {
     let set = |get: &dyn Fn(&Outcome) -> u64| Column::Count(rows.iter().map(|(outcome, _)| get(outcome)).collect());
     let count = |get: &dyn Fn(&Measures) -> u64| Column::Count(rows.iter().map(|(_, window)| get(window)).collect());
     let real = |get: &dyn Fn(&Measures) -> f64| Column::Real(rows.iter().map(|(_, window)| get(window)).collect());
-    // What was not modelled is not a number.
+    // Values that were not modelled are NaN.
     let pace = |get: &dyn Fn(&Pace) -> f64| {
         Column::Real(rows.iter().map(|(_, window)| window.pace.as_ref().map_or(f64::NAN, get)).collect())
     };

@@ -1,5 +1,5 @@
-//! Write-back (Nitro §3.1), by the server's own policies: what is written becomes dirty in the cache, is written over there, and
-//! leaves for the origin in rounds that [`nitro_cache::destage`] chooses.
+//! Write-back (Nitro §3.1) with the server's policies. Written extents become dirty in the cache, may be overwritten
+//! there, and are written to the origin in rounds that [`nitro_cache::destage`] chooses.
 
 use crate::Error;
 use crate::model::Model;
@@ -11,15 +11,15 @@ use nitro_units::{ExtentKey, ObjectId};
 
 /// Extents destaged between two flushes of the origin, as in the server.
 const ROUND_EXTENTS: usize = 512;
-/// Bytes that go to the origin with one write, as in the server.
+/// The maximum size of a destage write in bytes, as in the server.
 const RUN_BYTES: u32 = 1 << 20;
 
-/// An extent on its way to the origin.
+/// An extent that is being destaged.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Leaving {
-    /// All of the extent, as it was written last.
+    /// The whole extent, as it was written last.
     pub(crate) piece: Piece,
-    /// The cache knew the content.
+    /// Whether the cache knew the content.
     pub(crate) known: bool,
     version: u64,
 }
@@ -31,16 +31,16 @@ struct Newest {
     known: bool,
 }
 
-/// What is dirty, and what of it leaves next.
+/// The dirty extents, and the choice of those to destage next.
 pub(crate) struct WriteBack {
     marks: Watermarks,
-    /// Of caches without write-evict units; those with them keep their own list.
+    /// The dirty extents of caches without write-evict units; the others have their own list.
     backlog: Backlog,
     newest: HashMap<ExtentKey, Newest>,
-    /// The object that was destaged last: others have their turn.
+    /// The object that was destaged last; objects take turns.
     last: ObjectId,
     extent_bytes: u32,
-    /// Clients flush after so many writes; 0: see [`Settings::flush_every`].
+    /// The number of writes between two flushes of a client; 0: see [`Settings::flush_every`].
     flush_every: u32,
     writes: u32,
 }
@@ -58,12 +58,12 @@ impl WriteBack {
         }
     }
 
-    /// Whether the cache has an extent that is about to be written; one that it has in no unit is forgotten.
+    /// Whether the cache holds an extent that is about to be written; if it has no units, the extent is dropped.
     pub(crate) fn knows(&mut self, model: &mut dyn Model, piece: &Piece) -> Result<bool, Error> {
         if model.dirty_units().is_some() { Ok(model.has(piece.key)) } else { model.forget(piece) }
     }
 
-    /// Takes what is written at second `now`. Says whether the cache knew the content; `None`: it has no room for it.
+    /// Writes an extent at second `now`. Returns whether the cache knew the content; `None` if it has no room.
     pub(crate) fn write(&mut self, model: &mut dyn Model, piece: &Piece, now: u32) -> Result<Option<bool>, Error> {
         let marks = self.marks;
         let known = match model.dirty_units() {
@@ -84,7 +84,7 @@ impl WriteBack {
         Ok(known)
     }
 
-    /// A request has written all of its extents: the client may flush.
+    /// The end of a write request: the client may flush.
     pub(crate) fn request_written(&mut self, model: &mut dyn Model) {
         self.writes += 1;
         if self.writes == self.flush_every {
@@ -93,14 +93,14 @@ impl WriteBack {
         }
     }
 
-    /// The journal has what took the place of older dirty content: its units may be evicted. In no time.
+    /// Commits to the journal, without timing: units of replaced dirty content may be evicted.
     fn commit(&self, model: &mut dyn Model) {
         if let Some(units) = model.dirty_units() {
             units.commit(self.flush_every > 0);
         }
     }
 
-    /// An extent is trimmed.
+    /// Drops an extent that is trimmed.
     pub(crate) fn forget(&mut self, model: &mut dyn Model, piece: &Piece) -> Result<(), Error> {
         self.newest.remove(&piece.key);
         self.backlog.forget(piece.key);
@@ -115,7 +115,7 @@ impl WriteBack {
         self.marks.is_full(self.used(model))
     }
 
-    /// Whether nothing is dirty.
+    /// Whether no extent is dirty.
     pub(crate) fn is_clean(&self) -> bool {
         self.newest.is_empty()
     }
@@ -124,12 +124,13 @@ impl WriteBack {
         let extents = model.usable_bytes() / u64::from(self.extent_bytes);
         match model.dirty_units() {
             Some(units) => units.used(),
-            // One unit that is never pinned: extents alone count.
+            // A single unit that is never pinned, so that only extents count.
             None => DirtyUse { pinned: 0, weus: 1, dirty: self.backlog.len(), extents },
         }
     }
 
-    /// What goes to the origin next, in order of offset, all before the next flush of the origin; nothing: none is due at second `now`.
+    /// The extents to destage next, in order of offset, before the next flush of the origin; empty if none is due at
+    /// second `now`.
     pub(crate) fn round(&mut self, model: &mut dyn Model, now: u32) -> Vec<Leaving> {
         if self.is_clean() {
             return Vec::new();
@@ -143,7 +144,7 @@ impl WriteBack {
         let next = objects.partition_point(|object| *object <= self.last);
         objects.rotate_left(next);
         for object in objects {
-            // The end of a pass gives nothing, though something may be due.
+            // The end of a pass returns nothing, even if extents are due.
             for _ in 0..2 {
                 let chosen = self.chosen(model, object, before);
                 if !chosen.is_empty() {
@@ -171,7 +172,7 @@ impl WriteBack {
         chosen.into_iter().filter_map(leaving).collect()
     }
 
-    /// The origin has a round's extents.
+    /// Ends a round: the origin has its extents.
     pub(crate) fn done(&mut self, model: &mut dyn Model, round: &[Leaving]) {
         for Leaving { piece, version, .. } in round {
             let is_clean = match model.dirty_units() {
@@ -190,7 +191,7 @@ impl WriteBack {
         self.commit(model);
     }
 
-    /// Cuts a round into what goes to the origin with one write each.
+    /// Splits a round into the writes of the origin.
     pub(crate) fn runs(&self, round: &[Leaving]) -> Vec<Vec<Leaving>> {
         let most = (RUN_BYTES / self.extent_bytes).max(1) as usize;
         let neighbours = round.chunk_by(|a, b| a.piece.key.raw() + 1 == b.piece.key.raw());

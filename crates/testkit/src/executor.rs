@@ -1,4 +1,4 @@
-//! The virtual executor: one thread, whose tasks are polled in an order drawn from a seed.
+//! The virtual executor: one thread that polls its tasks in a random order from a seed.
 
 use crate::{Rng, VirtualTime};
 use parking_lot::Mutex;
@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-/// The tasks that can go on, by number.
+/// The numbers of the ready tasks.
 #[derive(Default)]
 struct Runnable(Mutex<Vec<usize>>);
 
@@ -27,12 +27,12 @@ impl Wake for TaskWaker {
 }
 
 struct Task {
-    /// `None` while it is polled, when it has ended, and for a future that [`Simulation::run`] holds.
+    /// `None` while the task is polled, after its end, and for the future of [`Simulation::run`].
     future: Option<Pin<Box<dyn Future<Output = ()>>>>,
     waker: Waker,
 }
 
-/// An executor whose order of tasks a seed decides, and whose clock leaps to the next timer when no task can go on.
+/// An executor that chooses the next task by a seed. Its clock advances to the next timer when no task is ready.
 pub struct Simulation {
     tasks: RefCell<Vec<Task>>,
     runnable: Arc<Runnable>,
@@ -54,12 +54,12 @@ impl Simulation {
         Self { tasks: RefCell::default(), runnable: Arc::default(), random, clock }
     }
 
-    /// Adds a task that is polled whenever [`run`](Self::run) is.
+    /// Adds a task, which is polled during each call of [`run`](Self::run).
     pub fn spawn(&self, future: impl Future<Output = ()> + 'static) {
         self.add(Some(Box::pin(future)));
     }
 
-    /// Adds a task that can go on; returns its number.
+    /// Adds a ready task; returns its number.
     fn add(&self, future: Option<Pin<Box<dyn Future<Output = ()>>>>) -> usize {
         let mut tasks = self.tasks.borrow_mut();
         let task = tasks.len();
@@ -69,15 +69,16 @@ impl Simulation {
         task
     }
 
-    /// Runs until `main` ends, and its tasks meanwhile.
+    /// Runs `main` to its end, and the other tasks meanwhile.
     ///
     /// # Panics
-    /// `main` has not ended, and no task can go on.
+    /// `main` has not ended, no task is ready, and no timer is set.
     pub fn run<F: Future>(&self, main: F) -> F::Output {
         self.try_run(main).expect("deadlock: no task is ready and no timer is set")
     }
 
-    /// Runs until `main` ends, and its tasks meanwhile; `None` when no task can go on any more.
+    /// Runs `main` to its end, and the other tasks meanwhile; `None` if no task is ready and no timer is set before
+    /// that.
     pub fn try_run<F: Future>(&self, main: F) -> Option<F::Output> {
         let mut main = pin!(main);
         let number = self.add(None);
@@ -99,7 +100,7 @@ impl Simulation {
         }
     }
 
-    /// Takes one of the tasks that can go on.
+    /// Takes a random ready task.
     fn choose(&self) -> Option<usize> {
         let mut runnable = self.runnable.0.lock();
         let count = runnable.len() as u64;
@@ -113,7 +114,7 @@ impl Simulation {
         }
     }
 
-    /// Drops all tasks: those that know the simulation would keep it, and all they hold, for ever.
+    /// Drops all tasks. A task that holds the simulation would otherwise form a reference cycle and leak.
     pub fn end(&self) {
         let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
         self.runnable.0.lock().clear();

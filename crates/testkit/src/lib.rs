@@ -1,5 +1,6 @@
-//! What tests of several crates share: random numbers from a seed, seeds that can be replayed, a virtual executor with its clock, and
-//! a device whose power can fail. A dependency of tests alone, but for `papers`, whose experiments run in virtual time.
+//! Helpers for the tests of several crates: random numbers from a seed, replayable seeds, a virtual executor with its
+//! clock, and a device that simulates power failures. Only tests depend on this crate, except for crate `papers`, whose
+//! experiments run in virtual time.
 #![forbid(unsafe_code)]
 
 pub mod crashing;

@@ -1,11 +1,11 @@
-//! Random numbers that a seed decides.
+//! Random numbers from a seed.
 
-/// SplitMix64 (Steele, Lea and Flood 2014): small, seeded, good enough to choose by.
+/// SplitMix64 (Steele, Lea and Flood 2014): a small generator with a seed, sufficient for random choices in tests.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// Numbers that `seed` decides.
+    /// A generator with this seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
@@ -19,18 +19,18 @@ impl Rng {
         z ^ z >> 31
     }
 
-    /// A number below `bound`; 0 if that is 0.
+    /// A number below `bound`; 0 if `bound` is 0. The bias of the modulo is accepted.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound.max(1)
     }
 
-    /// True once in so many times.
+    /// True with a probability of 1 in `times`.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 }
 
-/// Bytes that neither repeat nor compress.
+/// `len` pseudo-random bytes, which contain no duplicates and do not compress.
 #[must_use]
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;

@@ -1,10 +1,10 @@
-//! Seeds to try, and how to try one again.
+//! The seeds of a test, and how to repeat one of them.
 
 use std::ops::Range;
 use std::panic::{RefUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::LazyLock;
 
-/// The seeds to try: the one in `NITRO_SEED`, else as many as `NITRO_SEEDS` says, else the first `count`.
+/// The seeds of a test: the one in `NITRO_SEED`, else the first `NITRO_SEEDS`, else the first `count`.
 #[must_use]
 pub fn seeds(count: u64) -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -14,8 +14,7 @@ pub fn seeds(count: u64) -> Range<u64> {
     }
 }
 
-/// Runs `scenario` for each seed to try, of which there are `count` unless the environment says otherwise ([`seeds`]). A failing
-/// seed is named.
+/// Runs `scenario` once for each seed of [`seeds`]`(count)`. Prints the seed of a failure.
 pub fn for_seeds(count: u64, scenario: impl Fn(u64) + RefUnwindSafe) {
     for seed in seeds(count) {
         if let Err(panic) = catch_unwind(|| scenario(seed)) {
@@ -25,7 +24,7 @@ pub fn for_seeds(count: u64, scenario: impl Fn(u64) + RefUnwindSafe) {
     }
 }
 
-/// Prints what happens, if `NITRO_TRACE` is set.
+/// Prints an event to standard error if `NITRO_TRACE` is set.
 pub fn trace(what: impl FnOnce() -> String) {
     static WANTED: LazyLock<bool> = LazyLock::new(|| std::env::var_os("NITRO_TRACE").is_some());
     if *WANTED {
@@ -33,7 +32,7 @@ pub fn trace(what: impl FnOnce() -> String) {
     }
 }
 
-/// While it is alive, a panic prints how to run its seed again.
+/// A guard that prints how to repeat the seed when the test panics.
 #[derive(Debug)]
 pub struct Replay {
     seed: u64,
@@ -42,7 +41,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// For a seed of a test in the binary `main` of a package.
+    /// A guard for a seed of a test in the test binary `main` of a package.
     #[must_use]
     pub const fn new(seed: u64, package: &'static str, test: &'static str) -> Self {
         Self { seed, package, test }

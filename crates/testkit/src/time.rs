@@ -1,4 +1,5 @@
-//! Virtual time: it leaps to the next timer when nothing else is left to do, so that a disk is as slow as it is and nobody waits.
+//! Virtual time: the clock advances to the next timer when no task is ready, so that slow devices are simulated without
+//! real waiting.
 
 use crate::Simulation;
 use nitro_port::Clock;
@@ -16,10 +17,10 @@ struct Timers {
     waiting: BTreeMap<(Duration, u64), Waker>,
 }
 
-/// A clock that does not run while something is computed. A [`Simulation`] makes it leap; clones are the same clock.
+/// A clock that stands still during computation. A [`Simulation`] advances it; clones are the same clock.
 ///
-/// A sleep that is dropped leaves its timer behind: time stops there, and wakes for nothing the task that slept. Seeds of simulations
-/// depend on that.
+/// A dropped sleep leaves its timer behind: the clock still stops there and wakes the task without need. The seeds of
+/// simulations depend on this behaviour.
 #[derive(Clone, Default)]
 pub struct VirtualTime(Arc<Mutex<Timers>>);
 
@@ -27,17 +28,17 @@ impl VirtualTime {
     /// Runs a future to its end, in a simulation of its own.
     ///
     /// # Panics
-    /// The future waits for something that no task and no timer will bring about.
+    /// The future waits for an event that no task and no timer causes.
     pub fn run<F: Future>(&self, future: F) -> F::Output {
         Simulation::by(self.clone(), 0).run(future)
     }
 
-    /// Runs a future to its end; `None` if it waits for something that no task and no timer will bring about.
+    /// Runs a future to its end; `None` if it waits for an event that no task and no timer causes.
     pub fn try_run<F: Future>(&self, future: F) -> Option<F::Output> {
         Simulation::by(self.clone(), 0).try_run(future)
     }
 
-    /// Moves to the next timer and wakes the task that waits for it; false if there is none.
+    /// Advances to the next timer and wakes its task; false if there is no timer.
     pub(crate) fn leap(&self) -> bool {
         let mut timers = self.0.lock();
         let Some(((at, _), waker)) = timers.waiting.pop_first() else { return false };

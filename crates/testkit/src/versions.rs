@@ -1,7 +1,7 @@
-//! What one place of a store may hold after a crash, where one thing is done at a time: the value that was made durable last, or any
-//! later one. (Requests that overlap in time need more: the oracle of the engine's crash simulation.)
+//! The values that one place of a store may have after a crash, if operations are sequential: the last durable value,
+//! or any later one. (Requests that overlap in time need the oracle of the engine's crash simulation.)
 
-/// The values that a place may have after a crash, in the order in which they were written.
+/// The values that a place may have after a crash, in the order of their writes.
 #[derive(Clone, Debug)]
 pub struct Versions<V> {
     durable: V,
@@ -9,34 +9,34 @@ pub struct Versions<V> {
 }
 
 impl<V: PartialEq> Versions<V> {
-    /// A place that durably has a value.
+    /// A place with a durable value.
     pub const fn new(durable: V) -> Self {
         Self { durable, since: Vec::new() }
     }
 
-    /// The value without a crash.
+    /// The value if there is no crash.
     pub fn newest(&self) -> &V {
         self.since.last().unwrap_or(&self.durable)
     }
 
-    /// A value is written, which is not durable. It counts whether or not that succeeds.
+    /// Records a write that is not durable yet. It counts whether or not it succeeds.
     pub fn write(&mut self, value: V) {
         self.since.push(value);
     }
 
-    /// The newest value is made durable.
+    /// The newest value is durable now.
     pub fn made_durable(&mut self) {
         if let Some(newest) = self.since.pop() {
             *self = Self::new(newest);
         }
     }
 
-    /// All values that there may be after a crash, the durable one first.
+    /// All values that are possible after a crash, the durable one first.
     pub fn possible(&self) -> impl Iterator<Item = &V> {
         std::iter::once(&self.durable).chain(&self.since)
     }
 
-    /// A crash is over, and this value was found, which is the only one from now on. False if it may not be there.
+    /// After a crash this value was found, and it is the only one from now on. False if it was not possible.
     #[must_use]
     pub fn found(&mut self, value: V) -> bool {
         let is_possible = self.possible().any(|possible| *possible == value);

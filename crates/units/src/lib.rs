@@ -1,48 +1,49 @@
-//! Names for what all crates of Nitro speak of: objects, extents, write-evict units, fingerprints. Numbers with a type, no I/O.
+//! Names and numbers shared by all crates of Nitro, as types: objects, extents, write-evict units (WEUs), fingerprints.
+//! No I/O.
 #![forbid(unsafe_code)]
 
 use std::fmt;
 
-/// What is cached: a volume, file or snapshot, by the number the cache gave it.
+/// The number of a cached object (a volume, file or snapshot), assigned by the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u16);
 
-/// What kind of request it is, or what kind of data it is for: the classes of Differentiated Storage Services (SOSP 2011, §2), five
-/// bits as the group number of SCSI commands (SBC-4). What a class means is for whoever configures the system.
+/// The class of a request or of its data (Differentiated Storage Services, SOSP 2011, §2): five bits, as the group
+/// number of SCSI commands (SBC-4). The meaning of a class is set by the administrator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ClassId(u8);
 
 impl ClassId {
-    /// Of requests that nobody classified.
+    /// The class of requests that are not classified.
     pub const UNCLASSIFIED: Self = Self(0);
-    /// How many classes there are.
+    /// The number of classes.
     pub const COUNT: usize = 32;
 
-    /// The class of that number; `None`: there are only [`COUNT`](Self::COUNT).
+    /// The class with this number; `None` if the number is not below [`COUNT`](Self::COUNT).
     #[must_use]
     pub const fn new(number: u8) -> Option<Self> {
         if (number as usize) < Self::COUNT { Some(Self(number)) } else { None }
     }
 
-    /// Its number.
+    /// The class as a number.
     #[must_use]
     pub const fn number(self) -> u8 {
         self.0
     }
 
-    /// Its number, to index with.
+    /// The class as an index into an array of [`COUNT`](Self::COUNT) items.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// Whether somebody classified it.
+    /// Whether this is not [`UNCLASSIFIED`](Self::UNCLASSIFIED).
     #[must_use]
     pub const fn is_classified(self) -> bool {
         self.0 != 0
     }
 
-    /// All classes.
+    /// All classes, in ascending order.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..Self::COUNT as u8).map(Self)
     }
@@ -59,16 +60,16 @@ impl fmt::Display for ClassId {
 pub struct ExtentIndex(pub u64);
 
 impl ExtentIndex {
-    /// Extent numbers have 48 bits: 2⁶⁰ bytes of object at the smallest extent.
+    /// The largest extent number: 48 bits, which is 2⁶⁰ bytes of an object with the smallest extents (4 KiB).
     pub const MAX: Self = Self((1 << 48) - 1);
 }
 
-/// Names one extent: `(object, index)`, packed into 64 bits.
+/// The key of an extent: `(object, index)`, packed into 64 bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExtentKey(u64);
 
 impl ExtentKey {
-    /// Packs object and index.
+    /// Packs an object and an extent's number.
     ///
     /// # Panics
     /// If the index is above [`ExtentIndex::MAX`]: the key would be that of another extent.
@@ -78,25 +79,25 @@ impl ExtentKey {
         Self((object.0 as u64) << 48 | index.0)
     }
 
-    /// The key whose packed form is `raw`; every value is a key.
+    /// The key whose packed form is `raw`. Every value is a key.
     #[must_use]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
-    /// The packed form, as it stands in a WEU's header.
+    /// The packed form: the object in the upper 16 bits, the extent's number in the lower 48. WEU headers store it.
     #[must_use]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
-    /// The object.
+    /// The object of the extent.
     #[must_use]
     pub const fn object(self) -> ObjectId {
         ObjectId((self.0 >> 48) as u16)
     }
 
-    /// The extent within the object.
+    /// The number of the extent within its object.
     #[must_use]
     pub const fn index(self) -> ExtentIndex {
         ExtentIndex(self.0 & ExtentIndex::MAX.0)
@@ -109,28 +110,30 @@ impl fmt::Debug for ExtentKey {
     }
 }
 
-/// The number of a write-evict unit, that is of its slot on the SSD.
+/// The number of a WEU's slot on the SSD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WeuId(pub u32);
 
 impl WeuId {
-    /// WEU numbers have 24 bits: 32 TiB of SSD at 2 MiB each.
+    /// The number of different WEU numbers: 24 bits, which is 32 TiB of SSD with WEUs of 2 MiB.
     pub const COUNT_MAX: u32 = 1 << 24;
 }
 
-/// How many times a WEU slot has been filled.
+/// The number of the current filling of a WEU slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Generation(pub u32);
 
 impl Generation {
-    /// The next filling. Wraps; the cleaner sees to it that no entry is left from a lap before.
+    /// The generation of the next filling. It wraps; the cleaner removes all entries of a generation before its number
+    /// recurs.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
     }
 }
 
-/// The hash of an extent's bytes: BLAKE3 (or SHA-1) of 160 bits. 128 of them are kept in RAM and compared.
+/// The hash of an extent's bytes: the first 160 bits of BLAKE3, or SHA-1. The cache keeps and compares 128 of them in
+/// RAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub [u8; 20]);
 

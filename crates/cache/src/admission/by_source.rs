@@ -4,7 +4,7 @@ use super::{Admission, Admitted, Lane, Provenance, Source};
 use nitro_units::ExtentKey;
 
 /// Admits all content; written content goes to separate units. If written content is soon overwritten, these units
-/// become empty by themselves, and the units of read content have no holes.
+/// become empty without eviction, and the units of read content have no holes.
 #[derive(Debug)]
 pub struct BySource;
 

@@ -6,12 +6,13 @@
 use crate::file_index::mix;
 use nitro_units::ExtentKey;
 
-/// Tags of a set. An extent has two possible sets; if all tags of both are young, the oldest one is displaced.
+/// Number of tags in a set. An extent has two possible sets; if all tags of both are young, the oldest one is
+/// displaced.
 const WAYS: usize = 8;
-/// How many dropped extents are remembered, for each 10 extents that the cache holds. There is room for all 10, since
-/// overwritten ones are also remembered.
+/// Number of dropped extents that are remembered, for each 10 extents that the cache holds. There is room for all 10,
+/// because overwritten ones are also remembered.
 const REACH_TENTHS: u64 = 9;
-/// Steps in which a tag ages until it is forgotten, at most.
+/// Maximum number of steps in which a tag ages until it is forgotten.
 const AGES: u64 = 16;
 
 /// The heat that the extent gets if it is inserted again.
@@ -20,7 +21,7 @@ const MAIN_BIT: u32 = 0b100;
 /// The time of its drop, in steps modulo four times [`AGES`]: a set is examined long before the time wraps around.
 const TIME_SHIFT: u32 = 3;
 const TIMES: u32 = 4 * AGES as u32;
-/// The extent's hash, which is not 0: a tag of 0 is none.
+/// The extent's hash, which is not 0: a tag of 0 means no tag.
 const HASH_SHIFT: u32 = TIME_SHIFT + TIMES.ilog2();
 const HASH_BITS: u32 = Tag::BITS - HASH_SHIFT;
 
@@ -49,22 +50,22 @@ impl Tag {
         self.bits() >> HASH_SHIFT
     }
 
-    /// Steps since it was set.
+    /// Number of steps since it was set.
     const fn age(self, now: u32) -> u32 {
         (now + TIMES - (self.bits() >> TIME_SHIFT) % TIMES) % TIMES
     }
 }
 
-/// Dropped extents. For one in two thousand extents, the answer is wrongly positive.
+/// The dropped extents. One of about 2000 extents that were not dropped is wrongly found.
 #[derive(Debug)]
 pub(super) struct Ghost {
     places: Box<[[Tag; WAYS]]>,
     seed: u64,
-    /// Extents that are dropped in a step.
+    /// Number of extents that are dropped in a step.
     step: u64,
-    /// Steps after which a tag is forgotten.
+    /// Number of steps after which a tag is forgotten.
     reach: u32,
-    /// Extents dropped within this step.
+    /// Number of extents dropped in this step so far.
     passed: u64,
     now: u32,
 }
@@ -84,7 +85,7 @@ impl Ghost {
         if places == 0 { 1 } else { places }
     }
 
-    /// The maximum RAM in bytes for a cache of so many extents.
+    /// The maximum RAM in bytes for a cache of `extents` extents.
     pub(super) const fn ram_bytes_max(extents: u64) -> u64 {
         (Self::places(extents) * WAYS * size_of::<Tag>()) as u64
     }
@@ -102,13 +103,13 @@ impl Ghost {
         }
     }
 
-    /// Remembers an extent, whether it goes to a main unit next time, and its heat.
+    /// Remembers an extent: whether it goes to a main unit next time, and its heat.
     pub(super) fn put(&mut self, key: ExtentKey, (is_main, heat): (bool, u8)) {
         let (places, hash) = self.find(key);
         self.take_from(places, hash);
         let age = |place: usize, way: usize| {
             let tag = self.places[place][way];
-            // An empty place is older than all.
+            // An empty place counts as older than any tag.
             if tag.is_none() { TIMES } else { tag.age(self.now) }
         };
         let all = places.into_iter().flat_map(|place| (0..WAYS).map(move |way| (place, way)));

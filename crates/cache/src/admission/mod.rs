@@ -1,7 +1,7 @@
 //! Admission: whether new content is stored on the SSD, and in which open unit.
 //!
-//! A policy is called after the search for duplicates: content that is cached already costs nothing. Dirty content
-//! (write-back) is always admitted, without calling a policy.
+//! A policy is called after the search for duplicates, because content that is cached already costs nothing. Dirty
+//! content (write-back) is always admitted, without a call of the policy.
 
 mod all;
 mod by_source;
@@ -28,8 +28,8 @@ use crate::thrift::Thrift;
 use nitro_units::{ClassId, ExtentKey};
 use std::fmt;
 
-/// Extents whose numbers differ only in this many low bits are refused together: a request is a hit only if all its
-/// extents are cached.
+/// Extents whose numbers differ only in this many low bits are refused together, because a request is a hit only if all
+/// its extents are cached.
 const NEIGHBOURS_BITS: u32 = 6;
 
 /// The kind of request that inserts content.
@@ -103,15 +103,15 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// How many there are for clean content.
+    /// The number of shelves for clean content.
     pub const COUNT: usize = Lane::CLEAN.len() * Band::COUNT;
 
-    /// Those for clean content.
+    /// The shelves for clean content.
     pub fn clean() -> impl Iterator<Item = Self> {
         Band::ALL.into_iter().flat_map(|band| Lane::CLEAN.map(|lane| Self { lane, band }))
     }
 
-    /// Its index in those for [clean](Self::clean) content.
+    /// Its index in [`clean`](Self::clean).
     #[must_use]
     pub const fn index(self) -> usize {
         self.band.index() * Lane::CLEAN.len() + self.lane.index()
@@ -132,7 +132,7 @@ pub struct Admitted {
     pub lane: Lane,
     /// Its initial heat, at most [`HEAT_MAX`](crate::weu::HEAT_MAX).
     pub heat: u8,
-    /// It is unknown: if writes have to be reduced, it is refused first.
+    /// It is unknown: it is refused first if writes have to be reduced.
     pub is_new: bool,
     /// The band of its class. Policies of admission do not choose it.
     pub band: Band,
@@ -145,7 +145,7 @@ impl Admitted {
     /// Known content without uses, into [`Lane::Main`].
     pub const MAIN: Self = Self { lane: Lane::Main, heat: 0, is_new: false, band: Band::NORMAL };
 
-    /// The open unit that it goes to.
+    /// The shelf to which it goes.
     #[must_use]
     pub const fn shelf(&self) -> Shelf {
         Shelf { lane: self.lane, band: self.band }
@@ -160,12 +160,12 @@ pub trait Admission: fmt::Debug + Send {
     /// Notes that an extent was looked up for a read or write, cached or not.
     fn looked_up(&mut self, _key: ExtentKey) {}
 
-    /// Whether it has to see the unit that is evicted next, before the next call of `admit`.
+    /// Whether the policy must be shown the unit that is evicted next, before the next call of `admit`.
     fn wants_victim(&mut self) -> bool {
         false
     }
 
-    /// Shows the extents in the unit that is evicted next, with their classes; `None`: there is room.
+    /// Shows the extents in the unit that is evicted next, with their classes; `None`: there is room without eviction.
     fn saw_victim(&mut self, _extents: Option<&mut dyn Iterator<Item = (ExtentKey, ClassId)>>) {}
 
     /// Notes that an extent was evicted on probation, or refused; `again`: how to admit it if it is inserted again.
@@ -228,7 +228,7 @@ impl AdmissionKind {
         }
     }
 
-    /// The maximum RAM in bytes that it takes for a cache of so many extents.
+    /// The maximum RAM in bytes for a cache of `extents` extents.
     #[must_use]
     pub const fn ram_bytes_max(self, extents: u64) -> u64 {
         match self {
@@ -239,7 +239,8 @@ impl AdmissionKind {
         }
     }
 
-    /// Lanes that may be open at once in a cache of `weus` units: the smallest cache has no unit for a second lane.
+    /// Number of lanes that may be open at once in a cache of `weus` units: the smallest cache has no unit for a second
+    /// lane.
     #[must_use]
     pub const fn lanes(self, weus: u32) -> u32 {
         match self {
@@ -277,9 +278,9 @@ impl CacheManager {
         admitted.map(|a| Admitted { lane: if has_lanes { a.lane } else { Lane::Main }, band, ..a })
     }
 
-    /// Shows the policy of admission the unit that is evicted for new content.
+    /// Shows the policy of admission the unit that would be evicted for new content.
     fn show_victim(&mut self) {
-        // What is free ahead of need is no room.
+        // The reserve of free slots does not count as room.
         let has_room = self.weus.coming_free_count() > self.settings.free_reserve() + 1;
         let victim = if has_room { None } else { self.weus.victim(&self.rules) };
         let Some(Victim { weu, .. }) = victim else { return self.admission.saw_victim(None) };
@@ -300,7 +301,7 @@ impl CacheManager {
         self.thrift = thrift;
     }
 
-    /// Whether content is refused because of the write budget. It is remembered, in case it is inserted again.
+    /// Whether content is refused because of the write budget. It is then remembered, in case it is inserted again.
     fn is_spared(&mut self, key: ExtentKey, from: Provenance, admitted: Admitted) -> bool {
         if self.thrift == Thrift::NONE {
             return false;
@@ -344,7 +345,7 @@ mod tests {
         let (first, again) = (policy.admit(key(7), read()), policy.admit(key(7), read()));
         assert_eq!((first, again), (None, Some(Admitted::MAIN)));
         assert_eq!(policy.admit(key(7), read()), None, "it was taken; now it begins anew");
-        // Most of what was seen within as many extents as the cache has is remembered.
+        // Most of the last extents, as many as the cache has room for, are remembered.
         for number in 0..500 {
             let _ = policy.admit(key(number), read());
         }

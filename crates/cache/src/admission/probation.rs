@@ -1,12 +1,13 @@
-//! New content is on probation, in separate units. Content that is inserted again soon after it was dropped is not (the
-//! ghosts of S3-FIFO and ARC).
+//! New content is on probation, in separate units. Content that is inserted again soon after it was dropped goes to
+//! main units (the ghosts of S3-FIFO and ARC).
 
 use super::ghost::Ghost;
 use super::{Admission, Admitted, Lane, Provenance};
 use nitro_units::ExtentKey;
 
-/// Admits everything: recently dropped extents into [`Lane::Main`], others into [`Lane::Side`]. A dropped extent is
-/// remembered until nine tenths of the number of extents in the cache have been dropped after it.
+/// Admits everything: recently dropped extents into [`Lane::Main`], recently overwritten ones into their former lane,
+/// and others into [`Lane::Side`]. An extent is remembered until nine tenths of the number of extents in the cache have
+/// been dropped after it.
 #[derive(Debug)]
 pub struct Probation {
     dropped: Ghost,

@@ -6,15 +6,15 @@ use crate::class::builtin;
 use nitro_units::{ClassId, ExtentKey};
 use std::collections::HashMap;
 
-/// Extents whose counters are stored together.
+/// Extents whose numbers differ only in this many low bits have their counters in one chunk.
 const CHUNK_BITS: u32 = 12;
 const CHUNK: usize = 1 << CHUNK_BITS;
-/// Counters for each extent that the cache holds, at most. Azor has one for each 4 KiB of the disks, 256 MB a TB; here,
-/// only accessed extents and their neighbours have counters.
+/// Maximum number of counters for each extent that the cache holds. Azor has one for each 4 KiB of the disks, 256 MB a
+/// TB; here, only accessed extents and their neighbours have counters.
 const COUNTERS_PER_EXTENT: u64 = 16;
-/// Accesses after which counts are halved, for each extent that the cache holds.
+/// Number of accesses after which counts are halved, for each extent that the cache holds.
 const HALVED_AFTER: u64 = 4;
-/// Calls of `admit` after which the next victim is examined again.
+/// Number of calls of `admit` after which the next victim is examined again.
 const LOOK_EVERY: u32 = 64;
 
 /// Admits metadata always, and data if it was accessed more often than half of the data in the unit that is evicted
@@ -24,23 +24,23 @@ const LOOK_EVERY: u32 = 64;
 pub struct TwoLevel {
     chunks: HashMap<u64, Chunk>,
     chunks_max: usize,
-    /// How often counts were halved.
+    /// Number of times that counts were halved.
     epoch: u32,
     accesses: u64,
     halved_after: u64,
     bar: Bar,
-    /// Calls until the victim is examined.
+    /// Number of calls until the victim is examined.
     left: u32,
 }
 
-/// Counters of neighbours, and up to when they were halved.
+/// The counters of adjacent extents, and the epoch up to which they were halved.
 #[derive(Debug)]
 struct Chunk {
     epoch: u32,
     counts: Box<[u8; CHUNK]>,
 }
 
-/// The bar that data must exceed.
+/// The number of accesses that data must exceed to be admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bar {
     /// No bar: there is room.
@@ -92,7 +92,7 @@ impl Admission for TwoLevel {
         }
         let number = key.raw() >> CHUNK_BITS;
         if self.chunks.len() >= self.chunks_max && !self.chunks.contains_key(&number) {
-            // Any: the map has no order.
+            // An arbitrary one, because the map has no order.
             let other = self.chunks.keys().next().copied();
             other.map(|other| self.chunks.remove(&other));
         }
@@ -184,7 +184,7 @@ mod tests {
         assert!(policy.admit(key(9), read).is_none() && policy.admit(key(500), metadata).is_some());
         policy.saw_victim(None);
         assert!(policy.admit(key(500), read).is_some());
-        // Counts are halved once in a while, and RAM is bounded.
+        // Counts are halved from time to time, and RAM is bounded.
         (0..4000).for_each(|_| policy.looked_up(key(700)));
         assert_eq!((policy.count(key(9)), policy.epoch), (4, 1));
         assert!((128..255).contains(&policy.count(key(700))), "halved, and accessed since");

@@ -1,4 +1,4 @@
-//! What happens to the cache when the origin is written to (Azor, "Static decision for I/O misses").
+//! What happens in the cache when the origin is written to (Azor, "Static decision for I/O misses").
 
 /// Which written content is cached. In write-back, all of it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -26,7 +26,7 @@ impl WritePolicy {
         }
     }
 
-    /// The policy of that name, or of the paper's.
+    /// The policy with this name, or with its name in the Azor paper.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name {

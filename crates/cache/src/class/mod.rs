@@ -20,12 +20,13 @@ use std::fmt;
 
 /// If less than this percentage of the cache is clean, [`Allocation::WhileClean`] admits nothing (SOSP 2011, §4.2).
 pub const CLEAN_PERCENT_MIN: u32 = 15;
-/// Percent of the cache that minimum occupancies, dirty extents and open units may take together: eviction always has a victim.
+/// Maximum percentage of the cache for minimums of classes, pins, dirty extents and open units together, so that
+/// eviction always has a victim.
 pub const RESERVED_PERCENT_MAX: u64 = 90;
-/// Units of a cache for each band that it has.
+/// A cache has at most one band for each this many units.
 const UNITS_PER_BAND: u32 = 32;
-/// A class that exceeds its maximum by this fraction is refused, because its extents may be too scattered to be
-/// evicted.
+/// A class that exceeds its maximum by this fraction of it, and by at least a unit, is refused: its extents may be too
+/// scattered to be evicted.
 const OVER_MAX_PART: u64 = 8;
 
 /// A band of priority. The lowest band is evicted first.
@@ -34,7 +35,7 @@ const OVER_MAX_PART: u64 = 8;
 pub struct Band(u8);
 
 impl Band {
-    /// How many there are.
+    /// The number of bands.
     pub const COUNT: usize = 4;
     /// The default band.
     pub const NORMAL: Self = Self(1);
@@ -58,13 +59,13 @@ impl Band {
         Self::ALL.into_iter().find(|band| band.name() == name)
     }
 
-    /// Its place among [`ALL`](Self::ALL).
+    /// Its index in [`ALL`](Self::ALL).
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The band that represents this one if there are only `bands`: neighbours share one.
+    /// The band that represents this one if there are only `bands`: adjacent bands are merged.
     pub(crate) const fn merged(self, bands: usize) -> Self {
         Self((self.index() * bands / Self::COUNT) as u8)
     }
@@ -104,8 +105,8 @@ pub enum Allocation {
     /// According to the policy of admission.
     #[default]
     Always,
-    /// The same, while more than [`CLEAN_PERCENT_MIN`] percent of the cache is clean. In write-through, all of it is
-    /// clean.
+    /// The same, while more than [`CLEAN_PERCENT_MIN`] percent of the units are not pinned by dirty data. In
+    /// write-through, none is.
     WhileClean,
     /// At its second miss.
     SecondAccess,
@@ -259,7 +260,7 @@ impl Classes {
     }
 }
 
-/// Why a cache cannot have these classes.
+/// Why the policies of classes are refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClassError {
     /// The bounds of a class are invalid.
@@ -271,7 +272,7 @@ pub enum ClassError {
         /// Its maximum.
         max_percent: u8,
     },
-    /// The guarantees exceed the cache, in percent.
+    /// The guarantees together exceed [`RESERVED_PERCENT_MAX`]; all values in percent of the cache.
     Promised {
         /// All minimums.
         minimums: u64,
@@ -289,18 +290,20 @@ impl fmt::Display for ClassError {
         match self {
             Self::Bounds { class, min_percent, max_percent } => write!(
                 f,
-                "class {class}: a minimum of {min_percent} % and a maximum of {max_percent} % are no bounds; \
-                 they are percents of the cache, the maximum at least 1 and no less than the minimum"
+                "class {class}: a minimum of {min_percent} % and a maximum of {max_percent} % are not valid; \
+                 they are percentages of the cache; the maximum must be at least 1 and not less than the minimum"
             ),
             Self::Promised { minimums, pins: 0, dirty, open } => write!(
                 f,
-                "the minimums of the classes are {minimums} % of the cache together, dirty data may take {dirty} % and open units \
-                 {open} %: more than {RESERVED_PERCENT_MAX} % cannot be promised; lower the minimums, or dirty_max"
+                "the minimums of the classes are {minimums} % of the cache together, dirty data may take {dirty} % and \
+                 open units {open} %: more than {RESERVED_PERCENT_MAX} % cannot be guaranteed; lower the minimums, or \
+                 dirty_max"
             ),
             Self::Promised { minimums, pins, dirty, open } => write!(
                 f,
-                "pins would take {pins} % of the cache, the minimums of classes {minimums} %, dirty data may take {dirty} % and open \
-                 units {open} %: more than {RESERVED_PERCENT_MAX} % cannot be promised; pin less, lower the minimums, or dirty_max"
+                "pins would take {pins} % of the cache, the minimums of classes {minimums} %, dirty data may take \
+                 {dirty} % and open units {open} %: more than {RESERVED_PERCENT_MAX} % cannot be guaranteed; pin less, \
+                 lower the minimums, or dirty_max"
             ),
         }
     }
@@ -308,7 +311,7 @@ impl fmt::Display for ClassError {
 
 impl std::error::Error for ClassError {}
 
-/// The manager's state of the classes.
+/// The state of classes in the manager.
 #[derive(Debug, Default)]
 pub(crate) struct ClassRules {
     /// The number of bands.
@@ -362,7 +365,7 @@ impl CacheManager {
         let wants_seen = classes.uses(Allocation::SecondAccess);
         let new = || SecondMiss::new(self.settings.extents_raw(), self.settings.seed);
         let seen = wants_seen.then(|| self.rules.seen.take().unwrap_or_else(new));
-        // Once they were told apart, they stay so: what is in them goes on in its order.
+        // The number of bands never decreases, so that existing units keep their order.
         let bands = self.weus.tell_bands_apart(classes.bands(self.weus.len()).max(self.rules.bands()));
         self.rules = ClassRules {
             bands,

@@ -71,9 +71,9 @@ impl Condition {
 /// How a condition is joined to those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Join {
-    /// Conjunction with the conditions before.
+    /// The conditions so far and this one must hold.
     And,
-    /// Disjunction with the conditions before.
+    /// The conditions so far or this one must hold.
     Or,
 }
 
@@ -102,7 +102,7 @@ pub enum Found {
 pub struct Rule {
     /// The class.
     pub class: ClassId,
-    /// The conditions; how the first is joined does not matter. None: all requests.
+    /// The conditions; the join of the first one has no effect. Without conditions, the rule applies to all requests.
     pub conditions: Vec<(Join, Condition)>,
 }
 
@@ -128,8 +128,8 @@ impl Rule {
         })
     }
 
-    /// Whether `other` certainly covers this rule: all conditions of `other` are among those of this rule, and joined
-    /// by "and".
+    /// Whether `other` certainly covers this rule: both join their conditions by "and" only, and this rule has all
+    /// conditions of `other`.
     #[must_use]
     pub fn is_covered_by(&self, other: &Self) -> bool {
         let all_and = |rule: &Self| rule.conditions.iter().skip(1).all(|(join, _)| *join == Join::And);

@@ -1,6 +1,6 @@
-//! Miss-ratio curves of LRU in one pass, exact or sampled: SHARDS (Waldspurger et al., "Efficient MRC Construction with SHARDS",
-//! FAST 2015). Objects are sampled by a hash of their names, all requests for a sampled object are followed, and reuse
-//! distances among them are scaled up.
+//! Miss-ratio curves of LRU in one pass, exact or sampled: SHARDS (Waldspurger et al., "Efficient MRC Construction with
+//! SHARDS", FAST 2015). Objects are sampled by a hash of their names, all requests for a sampled object are followed,
+//! and the reuse distances among them are scaled up.
 
 mod what_if;
 
@@ -11,18 +11,18 @@ use serde::Serialize;
 use std::collections::{BinaryHeap, HashMap};
 use std::fmt;
 
-/// Points of the curve for each doubling of the cache's size.
+/// Number of points of the curve for each doubling of the cache's size.
 const PER_DOUBLING: u32 = 16;
-/// Hashes are compared with a threshold of this many steps.
+/// The range of the hashes and of the threshold.
 const STEPS: u64 = 1 << 32;
 
 /// How objects are sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sampling {
-    /// A share of them, above 0; with 1 the curve is exact.
+    /// A share of the objects, above 0 and at most 1; with 1, the curve is exact.
     Rate(f64),
-    /// At most this number, with a share that falls as more objects are seen: constant memory.
+    /// At most this number of objects. The share falls as more objects occur, so memory is constant.
     Objects(usize),
 }
 
@@ -35,7 +35,7 @@ pub struct Point {
     pub miss_ratio: f64,
 }
 
-/// Miss ratios of LRU over the cache's size.
+/// The miss ratio of LRU by the size of the cache.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Curve {
     /// Sixteen points for each doubling of the size, up to a cache that holds all objects. Each is exact for its number
@@ -70,12 +70,13 @@ fn bucket(distance: f64) -> usize {
     (about.saturating_sub(1)..).find(|at| size_of_bucket(*at) as f64 >= needed).unwrap_or(about)
 }
 
-/// Objects of a point. Small sizes come several times; the curve has each once.
+/// The size of a cache, in objects, for a point. Several points may have the same small size; the curve has each size
+/// once.
 fn size_of_bucket(bucket: usize) -> u64 {
     (bucket as f64 / f64::from(PER_DOUBLING)).exp2().round() as u64
 }
 
-/// A rate that is not above 0 and at most 1, or less than one object.
+/// The rate is not above 0 and at most 1, or the number of objects is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadSampling;
 
@@ -87,20 +88,21 @@ impl fmt::Display for BadSampling {
 
 impl std::error::Error for BadSampling {}
 
-/// RAM in bytes for each followed object at most: its last use, its place among the hashes, and four uses in the tree.
+/// Maximum RAM in bytes for each followed object: its last use, its entry in the heap of hashes, and four uses in the
+/// tree.
 const FOLLOWED_BYTES: u64 = 96;
 
-/// Follows requests.
+/// Computes a curve from requests.
 #[derive(Debug, Clone)]
 pub struct Shards {
     threshold: u64,
     objects_max: usize,
     /// Last use of each sampled object, in `uses`.
     last: HashMap<u64, u32>,
-    /// The sampled objects by their hash, largest first, where their number is bounded.
+    /// The sampled objects by their hash, the largest first; used only if their number is bounded.
     by_hash: BinaryHeap<(u64, u64)>,
     uses: Uses,
-    /// Weight of requests by the point from which on they hit.
+    /// The weight of requests by the number of the first point at which they hit.
     hits: Vec<f64>,
     weight: f64,
     requests: f64,
@@ -114,7 +116,7 @@ fn hash(name: u64) -> u64 {
 }
 
 impl Shards {
-    /// An empty curve.
+    /// A curve without requests.
     ///
     /// # Errors
     /// [`BadSampling`]
@@ -141,7 +143,7 @@ impl Shards {
         self.threshold as f64 / STEPS as f64
     }
 
-    /// Asks for an object.
+    /// Counts a request for an object.
     #[inline]
     pub fn access(&mut self, name: u64) {
         self.requests += 1.0;
@@ -151,7 +153,7 @@ impl Shards {
         }
     }
 
-    /// Notes that an object was inserted without a request: this counts as a use, but not as a request.
+    /// Notes that an object was inserted without a request. This is a use that does not count as a request.
     #[inline]
     pub fn put(&mut self, name: u64) {
         let hash = hash(name);
@@ -167,10 +169,10 @@ impl Shards {
         self.requests /= 2.0;
     }
 
-    /// The maximum RAM in bytes with so many objects followed.
+    /// The maximum RAM in bytes if `objects` objects are followed.
     #[must_use]
     pub const fn ram_bytes_max(objects: usize) -> u64 {
-        // The tree, and points of the curve, are never smaller than this.
+        // The minimum size of the tree and of the points of the curve.
         objects as u64 * FOLLOWED_BYTES + (32 << 10)
     }
 
@@ -214,7 +216,7 @@ impl Shards {
         }
     }
 
-    /// Lowers the threshold until fewer objects are followed.
+    /// Lowers the threshold until no more than `objects_max` objects are followed.
     fn lower(&mut self) {
         while self.last.len() > self.objects_max {
             let Some((largest, _)) = self.by_hash.peek() else { return };
@@ -232,7 +234,8 @@ impl Shards {
     #[must_use]
     pub fn curve(&self) -> Curve {
         let requests = self.requests;
-        // SHARDS-adj: what the sample has too many or too few of is put down to the requests with the smallest distance.
+        // SHARDS-adj: the difference between the expected and the actual number of sampled requests is added to the
+        // hits with the smallest distance.
         let mut hits = requests - self.weight;
         let mut points: Vec<Point> = Vec::new();
         for (at, weight) in self.hits.iter().enumerate() {
@@ -256,7 +259,7 @@ impl Shards {
     }
 }
 
-/// Numbered uses of objects, each object's last one marked: how many marks are there behind a use? A Fenwick tree.
+/// A Fenwick tree over numbered uses, in which the last use of each object is marked. It counts the marks after a use.
 #[derive(Debug, Clone)]
 struct Uses {
     sums: Vec<u32>,
@@ -275,7 +278,7 @@ impl Uses {
         self.next as usize + 1 >= self.sums.len()
     }
 
-    /// Marks a new use.
+    /// Marks a new use; returns its number.
     fn push(&mut self) -> u32 {
         let at = self.next;
         self.next += 1;
@@ -292,7 +295,7 @@ impl Uses {
         }
     }
 
-    /// Removes a mark; returns the number of marks behind it, without the newest one.
+    /// Removes a mark; returns the number of marks after it, without the newest one.
     fn take(&mut self, at: u32) -> u32 {
         let (mut upto, mut rank) = (at as usize + 1, 0);
         while upto > 0 {
@@ -305,7 +308,7 @@ impl Uses {
         behind.saturating_sub(1)
     }
 
-    /// Renumbers the marked uses in their order, with room for as many more.
+    /// Renumbers the marked uses in their order, so that there is room for three times as many new ones.
     fn compact(&mut self, last: &mut HashMap<u64, u32>) {
         let mut order: Vec<_> = last.iter_mut().map(|(_, at)| at).collect();
         order.sort_unstable();

@@ -5,7 +5,7 @@ use nitro_units::ExtentKey;
 
 /// Maximum number of sampled extents.
 const FOLLOWED: usize = 4096;
-/// The weight of observations is halved after this number of look-ups for each extent in the cache.
+/// The weight of observations is halved after this number of reads for each extent in the cache.
 const FADE_EXTENTS: u64 = 16;
 const FADE_MIN: u64 = 1 << 20;
 /// Sizes, in halves of the cache's size.
@@ -29,7 +29,7 @@ pub(crate) struct Followed {
 }
 
 impl Followed {
-    /// Of a cache of so many extents.
+    /// A sample for a cache of `extents` extents.
     pub(crate) fn new(extents: u64) -> Option<Self> {
         let fade_every = (extents * FADE_EXTENTS).max(FADE_MIN);
         let shards = Shards::new(Sampling::Objects(FOLLOWED)).ok()?;

@@ -16,7 +16,7 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// An empty one.
+    /// A backlog without dirty extents.
     #[must_use]
     pub fn new(kind: DestageKind) -> Self {
         Self { kind, dirty: DirtyList::default(), policies: BTreeMap::new(), version: 0 }
@@ -36,8 +36,8 @@ impl Backlog {
         self.dirty.insert(key, held);
     }
 
-    /// Up to `count` extents of an object that are destaged next, in order of offset, each with its version: of those that became
-    /// dirty at second `before` or earlier. None: a pass over all of them is over.
+    /// Up to `count` extents of an object to destage next, in order of offset, each with its version: of those that
+    /// became dirty at second `before` or earlier. An empty result ends a pass over all of them.
     pub fn destage_next(&mut self, object: ObjectId, before: u32, count: usize) -> Vec<(ExtentKey, u64)> {
         let Some(policy) = self.policies.get_mut(&object) else { return Vec::new() };
         let chosen = next_in_order(&mut **policy, DirtyExtents(self.dirty.all_of(object)), before, count);

@@ -3,8 +3,8 @@
 use super::{Destage, DirtyExtents};
 use nitro_units::ExtentIndex;
 
-/// Returns extents in order of offset and continues where it ended, so that neighbours are destaged together and a hard
-/// disk's arm moves in one direction: a write waits for at most one pass.
+/// Returns extents in order of offset and continues where it ended, so that adjacent extents are destaged together and
+/// a hard disk's arm moves in one direction. Each extent is returned within one pass.
 #[derive(Debug, Default)]
 pub struct Elevator {
     /// The extent at which the next call begins.

@@ -26,19 +26,19 @@ impl DirtyExtents<'_> {
         all.filter(|(_, held)| held.is_readable()).map(|(index, held)| (*index, held.since))
     }
 
-    /// Since which second an extent is dirty; `None`: it is not.
+    /// The second since which an extent is dirty; `None`: it is not, or is unreadable.
     #[must_use]
     pub fn since(&self, index: ExtentIndex) -> Option<u32> {
         self.0?.get(&index).filter(|held| held.is_readable()).map(|held| held.since)
     }
 
-    /// How many are dirty, those that cannot be read included.
+    /// Number of dirty extents, including unreadable ones.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.map_or(0, BTreeMap::len)
     }
 
-    /// Whether there are none.
+    /// Whether nothing is dirty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -48,13 +48,13 @@ impl DirtyExtents<'_> {
 /// A policy: the order in which the dirty extents of one object are destaged.
 pub trait Destage: fmt::Debug + Send {
     /// Notes that an extent became dirty at this second. It is called again if the second changes, or if an unreadable
-    /// extent was overwritten: an overwrite of other dirty extents does not change the second, unless the older version
-    /// is being destaged. Seconds do not decrease, unless the clock does.
+    /// extent was overwritten. An overwrite of another dirty extent does not change the second, unless the older
+    /// version is being destaged. Seconds do not decrease, unless the clock does.
     fn dirtied(&mut self, _index: ExtentIndex, _since: u32) {}
 
-    /// Up to `count` extents to destage next, of those that became dirty at second `before` or earlier. None: this pass
-    /// is over; the next call begins another one. The returned extents stay dirty until the origin has them, so they
-    /// may be returned again.
+    /// Up to `count` extents to destage next, of those that became dirty at second `before` or earlier. An empty result
+    /// ends the pass; the next call begins another one. The returned extents stay dirty until the origin has them, so
+    /// they may be returned again.
     fn next(&mut self, dirty: DirtyExtents<'_>, before: u32, count: usize) -> Vec<ExtentIndex>;
 
     /// RAM in bytes.
@@ -90,7 +90,7 @@ impl DestageKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The maximum RAM in bytes that it takes for so many dirty extents of one object.
+    /// The maximum RAM in bytes with `dirty` dirty extents of one object.
     #[must_use]
     pub const fn ram_bytes_max(self, dirty: u64) -> u64 {
         match self {
@@ -99,7 +99,7 @@ impl DestageKind {
         }
     }
 
-    /// A policy for one object.
+    /// Creates a policy for one object.
     #[must_use]
     pub fn build(self) -> Box<dyn Destage> {
         match self {
@@ -114,7 +114,7 @@ crate::settings::by_name!(DestageKind, "policy of destage");
 /// When destage runs: by the amount and the age of dirty data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watermarks {
-    /// Percentage of the cache that may be dirty before destage runs independent of the age.
+    /// Percentage of the cache that may be dirty before destage runs independently of the age.
     pub start_percent: u8,
     /// Percentage at which writers wait for destage.
     pub max_percent: u8,
@@ -127,11 +127,11 @@ pub struct Watermarks {
 pub struct DirtyUse {
     /// Pinned units.
     pub pinned: u32,
-    /// All units.
+    /// Units that dirty content may pin.
     pub weus: u32,
     /// Dirty extents.
     pub dirty: u64,
-    /// Dirty extents that there is room for.
+    /// Number of extents that the cache holds without compression.
     pub extents: u64,
 }
 
@@ -139,28 +139,29 @@ impl Watermarks {
     /// The server's defaults.
     pub const USUAL: Self = Self { start_percent: 20, max_percent: 60, age_seconds: 30 };
 
-    /// Whether destage runs independent of the age.
+    /// Whether destage runs independently of the age.
     #[must_use]
     pub fn is_beyond_start(&self, used: DirtyUse) -> bool {
         let percent = u64::from(self.start_percent);
         u64::from(used.pinned) * 100 > u64::from(used.weus) * percent || used.dirty * 100 > used.extents * percent
     }
 
-    /// Whether dirty extents have all the room that they may take.
+    /// Whether dirty extents take all the room that they may take.
     #[must_use]
     pub fn is_full(&self, used: DirtyUse) -> bool {
         let percent = u64::from(self.max_percent);
         u64::from(used.pinned) * 100 >= u64::from(used.weus) * percent || used.dirty * 100 >= used.extents * percent
     }
 
-    /// The second up to which data that became dirty are destaged, at second `now`; `None`: nothing is old enough.
+    /// At second `now`, data that became dirty at the returned second or earlier are destaged; `None`: no data are old
+    /// enough.
     #[must_use]
     pub fn due(&self, is_wanted: bool, now: u32) -> Option<u32> {
         if is_wanted { Some(u32::MAX) } else { now.checked_sub(self.age_seconds) }
     }
 }
 
-/// The extents that a policy returns, each once, in order of offset.
+/// The extents that a policy returns, without duplicates and in order of offset.
 fn next_in_order(policy: &mut dyn Destage, dirty: DirtyExtents<'_>, before: u32, count: usize) -> Vec<ExtentIndex> {
     let mut chosen = policy.next(dirty, before, count);
     chosen.sort_unstable();
@@ -169,8 +170,8 @@ fn next_in_order(policy: &mut dyn Destage, dirty: DirtyExtents<'_>, before: u32,
 }
 
 impl CacheManager {
-    /// The dirty extents of an object that its policy destages next, in order of offset: up to `count` of those that became dirty
-    /// at second `before` or earlier. None: a pass over all of them is over.
+    /// The dirty extents of an object that its policy destages next, in order of offset: up to `count` of those that
+    /// became dirty at second `before` or earlier. An empty result ends a pass over all of them.
     pub fn destage_next(&mut self, object: ObjectId, before: u32, count: usize) -> Vec<DirtyExtent> {
         let kind = self.settings.destage;
         let policy = self.destage.entry(object).or_insert_with(|| kind.build());
@@ -196,7 +197,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
-        /// Whatever the policy: within two passes all that is old enough is given, and nothing else.
+        /// For each policy: within two passes, all extents that are old enough are returned, and no others.
         #[test]
         fn every_policy_gives_all_that_is_due(
             extents in prop::collection::btree_map(0u64..200, (0u32..20, any::<bool>()), 0..100),
@@ -222,7 +223,7 @@ mod tests {
                     let some = policy.next(DirtyExtents(Some(&all)), before, count);
                     prop_assert!(some.len() <= count, "{}", kind);
                     passes += usize::from(some.is_empty());
-                    // They reach the origin.
+                    // The returned extents are destaged.
                     all.retain(|index, _| !some.contains(index));
                     given.extend(some);
                 }

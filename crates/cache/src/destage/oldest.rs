@@ -1,20 +1,21 @@
-//! Destages by age.
+//! Destages by the time at which extents became dirty.
 
 use super::{Destage, DirtyExtents};
 use nitro_units::ExtentIndex;
 use std::collections::BTreeSet;
 
-/// The queue is cleaned up when it has this number of void entries more than dirty extents.
+/// The queue is cleaned up when it has more entries than twice the dirty extents plus this number.
 const STALE_MAX: usize = 1024;
 /// RAM of an entry, with the slack of the tree.
 const ENTRY_BYTES: usize = 48;
 
-/// Returns the extents that became dirty first.
+/// Returns the extents in the order in which they became dirty.
 #[derive(Debug, Default)]
 pub struct Oldest {
-    /// With the second since which each is dirty. Entries whose extent is dirty since another second are void.
+    /// Each extent with the second since which it is dirty. An entry is void if its extent is clean now, or is dirty
+    /// since another second.
     queue: BTreeSet<(u32, ExtentIndex)>,
-    /// What this pass has given.
+    /// The entries that this pass has returned.
     given: BTreeSet<(u32, ExtentIndex)>,
 }
 
@@ -23,7 +24,7 @@ impl Oldest {
         (2 * dirty + STALE_MAX as u64) * ENTRY_BYTES as u64
     }
 
-    /// Removes void entries, if they are many.
+    /// Removes void entries, if there are many.
     fn tidy(&mut self, dirty: DirtyExtents<'_>) {
         if self.queue.len() + self.given.len() > 2 * dirty.len() + STALE_MAX {
             let is_valid = |(since, index): &(u32, ExtentIndex)| dirty.since(*index) == Some(*since);

@@ -7,14 +7,15 @@ use crate::class::Band;
 use crate::settings::Settings;
 use nitro_units::{ExtentKey, WeuId};
 
-/// An order for each band that is distinguished.
+/// An order of eviction for each band that is distinguished.
 #[derive(Debug)]
 pub(crate) struct Bands {
     /// From the lowest band to the highest.
     orders: Vec<Box<dyn Eviction>>,
-    /// The place among `orders` of each unit's.
+    /// For each unit, the index of its order in `orders`.
     of: Vec<u8>,
-    /// Creates another order; `None`: only the creator of the first one can.
+    /// The settings from which further orders are created; `None`: the policy is the caller's, and only one order is
+    /// possible.
     made: Option<Made>,
 }
 
@@ -26,7 +27,7 @@ struct Made {
 }
 
 impl Bands {
-    /// One order for all units, created according to the settings, like further ones.
+    /// One order for all units, created from the settings; further ones are created from them, too.
     pub(crate) fn new(settings: &Settings) -> Self {
         let Settings { eviction: kind, seed, .. } = *settings;
         let made = Made { kind, extents: settings.extents_raw(), seed };
@@ -34,13 +35,13 @@ impl Bands {
         Self { made: Some(made), ..Self::one(first, settings.weu_count()) }
     }
 
-    /// One order for all of so many units: bands cannot be told apart.
+    /// One order for all `units` units; bands are not distinguished.
     pub(crate) fn one(order: Box<dyn Eviction>, units: u32) -> Self {
         Self { orders: vec![order], of: vec![0; units as usize], made: None }
     }
 
-    /// Sets the number of bands, if it is larger than before; returns the number. Units stay in their order, which
-    /// becomes that of the normal band.
+    /// Sets the number of bands, if there is one band so far and `count` is larger; returns the number. Units stay in
+    /// their order, which becomes that of the normal band.
     pub(crate) fn tell_apart(&mut self, count: usize) -> usize {
         let Some(made) = self.made.as_ref().filter(|_| self.orders.len() == 1 && count > 1) else {
             return self.orders.len();
@@ -111,7 +112,7 @@ impl Bands {
         self.order(weu).emptied(weu);
     }
 
-    /// See [`Eviction::victim`]: of the lowest band that has one.
+    /// See [`Eviction::victim`]: the victim of the lowest band that has one.
     pub(crate) fn victim(&mut self, units: &dyn Units) -> Option<Victim> {
         self.orders.iter_mut().find_map(|order| order.victim(units))
     }

@@ -1,4 +1,4 @@
-//! Eviction of a WEU that the SSD has chosen: an SSD designed together with the cache knows which WEU is cheap to evict
+//! Eviction of a WEU that the SSD has chosen: an SSD that is designed for the cache knows which WEU is cheap to evict
 //! (paper §4, "Potential SSD customization").
 
 use crate::manager::{CacheManager, Evicted};
@@ -6,7 +6,7 @@ use crate::weu::SlotState;
 use nitro_units::WeuId;
 
 impl CacheManager {
-    /// As [`evict`](Self::evict), of that WEU; `None` if it may not be evicted.
+    /// As [`evict`](Self::evict), but evicts `weu`; `None`: it is not evictable.
     pub fn evict_weu(&mut self, weu: WeuId) -> Option<Evicted> {
         if !self.weus.is_evictable(weu) {
             return None;

@@ -1,6 +1,6 @@
-//! Decides which of two orders suits the requests: by recency, or by frequency. Both run over a sample of the extents,
+//! Decides which of two orders suits the requests: recency or frequency. Both are simulated on a sample of the extents,
 //! at the scale of the sample (miniature simulation: Waldspurger et al., "Cache Modeling and Optimization using
-//! Miniature Simulations", USENIX ATC'17), and the one that hits more is used for the cache.
+//! Miniature Simulations", USENIX ATC'17), and the one with more hits is used for the cache.
 
 use crate::file_index::mix;
 use crate::lru_map::LruMap;
@@ -9,21 +9,22 @@ use std::collections::{HashMap, VecDeque};
 
 /// Maximum number of sampled extents.
 const SAMPLED_MAX: u64 = 2048;
-/// RAM in bytes for each of these: two maps, a queue and a ghost.
+/// RAM in bytes for each sampled extent: two maps, a queue and a ghost.
 const SAMPLED_BYTES: u64 = 160;
-/// Hits of recency for 100 hits of frequency above which recency is chosen, and at or below which frequency is chosen.
+/// Percentage of the hits of frequency that the hits of recency must exceed for recency to be chosen: while frequency
+/// is used, and while recency is used.
 const RECENCY_PERCENT: (u64, u64) = (101, 99);
 /// The fraction of the sample's extents that are new and whose uses are not counted yet: they represent extents that
 /// wait in RAM, or in a unit that is being filled.
 const UNRIPE_PART: u64 = 25;
 /// Maximum count of uses.
 const USES_MAX: u8 = 3;
-/// Hits by which two orders are compared: at least one for so many extents that the sample holds.
+/// A decision requires at least one hit for this many extents in the sample.
 const COMPARED_PART: u64 = 8;
 /// The factor for older hits at each decision.
 const FADING: (u64, u64) = (15, 16);
 
-/// Two orders, and which one was better recently.
+/// Two simulated orders, and the one that was better recently.
 #[derive(Debug)]
 pub(super) struct Duel {
     /// An extent is sampled if these bits of its hash are 0.
@@ -33,13 +34,13 @@ pub(super) struct Duel {
     s3: SampledS3,
     hits: (u64, u64),
     seen: u64,
-    /// Sampled look-ups between two decisions: as many as the sample holds extents.
+    /// Number of sampled look-ups between two decisions: the number of extents in the sample.
     window: u64,
     recency: bool,
 }
 
 impl Duel {
-    /// For a cache of so many extents.
+    /// A sample for a cache of `extents` extents.
     pub(super) fn new(extents: u64, seed: u64) -> Self {
         let shift = extents.max(1).div_ceil(SAMPLED_MAX).next_power_of_two().ilog2();
         let sampled = (extents >> shift).max(16);
@@ -60,7 +61,7 @@ impl Duel {
         self.recency
     }
 
-    /// An extent was looked up, to be read or written.
+    /// Notes that an extent was looked up for a read or a write.
     #[inline]
     pub(super) fn looked_up(&mut self, key: ExtentKey, read: bool) {
         let hash = mix(key.raw() ^ self.seed);
@@ -71,7 +72,7 @@ impl Duel {
 
     fn sampled(&mut self, key: ExtentKey, read: bool) {
         let hits = (self.lru.looked_up(key), self.s3.looked_up(key));
-        // Before the sample is full there is nothing to choose.
+        // Hits count only once the sample is full.
         if read && self.lru.is_full() {
             self.hits = (self.hits.0 + u64::from(hits.0), self.hits.1 + u64::from(hits.1));
         }
@@ -93,13 +94,13 @@ impl Duel {
         (self.window * SAMPLED_BYTES) as usize
     }
 
-    /// The most that [`ram_bytes`](Self::ram_bytes) gives.
+    /// Upper bound of [`ram_bytes`](Self::ram_bytes).
     pub(super) const fn ram_bytes_max() -> u64 {
         2 * SAMPLED_MAX * SAMPLED_BYTES
     }
 }
 
-/// Uses of an extent since its insertion.
+/// The uses of an extent since its insertion.
 #[derive(Debug, Clone, Copy)]
 struct Uses {
     count: u8,
@@ -112,7 +113,7 @@ impl Uses {
         Self { count: 0, came }
     }
 
-    /// Counts a use, unless the extent is new: `came` extents have been inserted until now.
+    /// Counts a use, unless the extent is new; `came`: the number of extents inserted so far.
     fn raise(&mut self, came: u64, unripe: u64) {
         if came - self.came >= unripe {
             self.count = (self.count + 1).min(USES_MAX);
@@ -120,8 +121,8 @@ impl Uses {
     }
 }
 
-/// LRU in which extents that were used since their insertion, or since they were kept, are kept once more: it models
-/// units in LRU order with copying forward.
+/// LRU in which extents that were used since their insertion, or since they were kept, are kept again: it models units
+/// in LRU order with copying forward.
 struct SampledLru {
     known: LruMap<ExtentKey, Uses>,
     came: u64,
@@ -136,7 +137,7 @@ impl std::fmt::Debug for SampledLru {
 
 impl SampledLru {
     fn new(extents: u64) -> Self {
-        // One more than it holds, so that it never evicts by itself.
+        // One more than it holds, so that the map never evicts by itself.
         Self { known: LruMap::new(extents + 1), came: 0, unripe: extents / UNRIPE_PART }
     }
 
@@ -174,8 +175,8 @@ enum In {
     Ghost(u64),
 }
 
-/// S3-FIFO (Yang et al., SOSP'23, Algorithm 1): a tenth of the extents on probation, a ghost as large as the main queue; promotion at
-/// one use, since those of new extents are not counted.
+/// S3-FIFO (Yang et al., SOSP'23, Algorithm 1): a tenth of the extents is on probation, and the ghost is as large as
+/// the main queue. An extent is promoted after one use, because early uses of new extents are not counted.
 #[derive(Debug)]
 struct SampledS3 {
     known: HashMap<ExtentKey, (In, Uses)>,
@@ -284,13 +285,13 @@ mod tests {
     fn a_hot_set_beside_a_scan_favours_frequency_and_a_moving_set_recency() {
         let mut duel = Duel::new(1000, 7);
         for n in 0..200_000u64 {
-            // A set that just fits, used twice in a while, and a scan in between.
+            // A set that just fits, used twice, with a scan in between.
             duel.looked_up(key(mix(n) % 700), true);
             duel.looked_up(key(1_000_000 + n), true);
         }
         assert!(!duel.is_recency());
         for n in 0..400_000u64 {
-            // Each extent is used a few times within a while, and then never again.
+            // Each extent is used a few times within a short period, and then never again.
             duel.looked_up(key(2_000_000 + n / 4 + mix(n) % 900), true);
         }
         assert!(duel.is_recency());

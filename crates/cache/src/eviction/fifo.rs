@@ -4,20 +4,20 @@ use super::{Eviction, LOOKED_AT_MAX, Units, Victim};
 use nitro_units::WeuId;
 use std::collections::BTreeSet;
 
-/// Evicts the unit that was filled first, independent of hits. Units keep their position while they are pinned.
+/// Evicts the unit that was filled first, independently of hits. Units keep their position while they are pinned.
 #[derive(Debug)]
 pub struct Fifo {
-    /// When each unit was filled; those found at a restart are before all others.
+    /// The position of each unit in the order; units found at a restart precede all others.
     filled: Vec<i64>,
     candidates: BTreeSet<(i64, u32)>,
-    /// Units filled so far.
+    /// Number of units filled so far.
     next: i64,
-    /// Units found at restarts so far, negated.
+    /// Number of units found at restarts so far, negated.
     before: i64,
 }
 
 impl Fifo {
-    /// Over so many units.
+    /// An order for `count` units.
     #[must_use]
     pub fn new(count: u32) -> Self {
         Self { filled: vec![0; count as usize], candidates: BTreeSet::new(), next: 0, before: 0 }

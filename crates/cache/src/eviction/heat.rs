@@ -1,6 +1,6 @@
 //! Eviction by heat: units on probation, main units, and copying forward of extents that were used again (Kangaroo,
 //! SOSP'21: readmission; S3-FIFO, SOSP'23: probation; RIPQ, FAST'15: units filled by priority). docs/PERFORMANCE.md has
-//! its results.
+//! measurements.
 
 use super::duel::Duel;
 use super::list::LruList;
@@ -11,42 +11,42 @@ use nitro_units::{ExtentKey, WeuId};
 
 /// The fraction of the units that are on probation.
 const PROBATION_PART: u32 = 20;
-/// Uses on probation from which on an extent is promoted to a main unit, where frequency is the better order. Those while it waited in
-/// RAM and while its unit was filled are not counted.
+/// Number of uses on probation after which an extent is promoted to a main unit, if frequency is the better order. Uses
+/// while it waited in RAM and while its unit was filled are not counted.
 const PROMOTED: u8 = 1;
-/// The same where recency is better, and for units with holes, which are evicted early.
+/// The same if recency is the better order, and for units with holes, which are evicted early.
 const PROMOTED_EARLY: u8 = 2;
-/// Main units among which the coldest is the victim: those that were filled first.
+/// The victim is the coldest of this many main units, those that became candidates first.
 const COMPARED: usize = 4;
-/// Units of which at least this many of [`PARTS`] of the extents are overwritten are evicted before others.
+/// Units in which at least this many of [`PARTS`] of the extents are overwritten are evicted before others.
 const HOLES_MIN: u32 = 15;
 const PARTS: u32 = 64;
-/// Of units with at most this fraction of live extents, only extents that were used again are copied forward.
+/// In units with at most this fraction of live extents, only extents that were used again are copied forward.
 const NEARLY_EMPTY_PART: u32 = 4;
-/// Number of lists of such units, by their live share.
+/// Number of lists of such units, by their share of live extents.
 const HOLEY: usize = 6;
 /// Minimum number of units for copying forward: with fewer, open units take too large a share.
 const UNITS_MIN: u32 = 16;
 
-/// Evicts units with many holes first; then, where frequency is the better order, the oldest unit on probation or the coldest of the
-/// oldest main units, and where recency is better, the unit that was not hit for longest.
+/// Evicts units with many holes first. Then, if frequency is the better order, the oldest unit on probation or the
+/// coldest of the oldest main units; if recency is better, the unit with the oldest last hit.
 #[derive(Debug)]
 pub struct Heat {
     lanes: Vec<Lane>,
-    /// For each unit, the extents that refer to it, and those that were stored in it.
+    /// For each unit, the number of extents that refer to it, and of those stored in it.
     live: Vec<(u32, u32)>,
     /// Candidates in the order in which they became candidates.
     probation: LruList,
     main: LruList,
     /// All candidates, by their last use.
     recent: LruList,
-    /// Candidates with holes, the emptiest first.
+    /// Candidates with holes, those with the fewest live extents first.
     holey: [LruList; HOLEY],
     duel: Duel,
 }
 
 impl Heat {
-    /// Over so many units of a cache of so many extents.
+    /// An order for `count` units of a cache of `extents` extents.
     #[must_use]
     pub fn new(count: u32, extents: u64, seed: u64) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Heat {
         }
     }
 
-    /// The maximum RAM in bytes for so many units.
+    /// The maximum RAM in bytes for `count` units.
     #[must_use]
     pub const fn ram_bytes_max(count: u32) -> u64 {
         count as u64 * (8 + 1 + 8 * (3 + HOLEY as u64)) + Duel::ram_bytes_max()
@@ -73,7 +73,7 @@ impl Heat {
         }
     }
 
-    /// Which list of units with holes a unit belongs to.
+    /// The index of the list of units with holes to which a unit belongs, if any.
     fn level(&self, weu: WeuId) -> Option<usize> {
         let (live, entries) = self.live[weu.0 as usize];
         let left_max = entries.max(1) * (PARTS - HOLES_MIN);
@@ -108,7 +108,7 @@ impl Heat {
         let is_main = self.lanes[weu.0 as usize] == Lane::Main;
         let main_min = if is_main { 0 } else { PROMOTED_EARLY };
         let (live, entries) = self.live[weu.0 as usize];
-        // To read a unit for a few extents that nobody has read again costs more than they are worth.
+        // To read a unit for a few extents that were not read again costs more than their hits are worth.
         let is_nearly_empty = live * NEARLY_EMPTY_PART <= entries;
         self.keep(u8::from(!is_main || self.duel.is_recency() || is_nearly_empty), Cooling::None, main_min)
     }
@@ -146,7 +146,7 @@ impl Eviction for Heat {
 
     fn restored(&mut self, weu: WeuId) {
         self.lanes[weu.0 as usize] = Lane::Main;
-        // Its extents are told one by one, and then it is known which are gone.
+        // The extents are reported one by one later, and then it is known which ones are overwritten.
         self.live[weu.0 as usize] = (1, 1);
         self.recent.put_oldest(weu.0);
         self.main.put_oldest(weu.0);
@@ -171,9 +171,9 @@ impl Eviction for Heat {
         }
         let main = self.main.oldest().take(LOOKED_AT_MAX).map(WeuId).filter(|weu| !units.is_kept(*weu)).take(COMPARED);
         let main = main.min_by_key(|weu| units.heat(*weu));
-        // Of the band's own units: there may be others.
+        // Numbers of units in this band only.
         let (new, old) = (self.probation.len(), self.main.len());
-        // One at least has time to be used again, however few units there are.
+        // At least one unit stays on probation, even if there are few units.
         let on_probation = new > 1 && new * PROBATION_PART > new + old;
         if (on_probation || main.is_none())
             && let Some(weu) = allowed(&self.probation)

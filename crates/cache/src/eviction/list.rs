@@ -2,7 +2,7 @@
 
 const NONE: u32 = u32::MAX;
 
-/// The order. Each slot is in it at most once.
+/// The list. Each slot is in it at most once.
 #[derive(Debug)]
 pub(super) struct LruList {
     /// `(towards most recent, towards least recent)` by slot; a slot that is not in the list points to itself.
@@ -22,7 +22,7 @@ impl LruList {
         self.links[slot as usize] != (slot, slot)
     }
 
-    /// Makes `slot` the most recently used, adding it if need be.
+    /// Makes `slot` the most recently used one; adds it if it is not in the list.
     pub(super) fn touch(&mut self, slot: u32) {
         if self.most == slot {
             return;
@@ -37,7 +37,7 @@ impl LruList {
         self.most = slot;
     }
 
-    /// Makes `slot`, which is not in the list, the least recently used one.
+    /// Makes `slot` the least recently used one; adds it if it is not in the list.
     pub(super) fn put_oldest(&mut self, slot: u32) {
         self.remove(slot);
         self.len += 1;
@@ -71,19 +71,19 @@ impl LruList {
         (self.least != NONE).then_some(self.least)
     }
 
-    /// The slots, least recently used first.
+    /// The slots, the least recently used first.
     pub(super) fn oldest(&self) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(self.least_recent(), |slot| {
             Some(self.links[*slot as usize].0).filter(|newer| *newer != NONE)
         })
     }
 
-    /// Slots in the list.
+    /// Number of slots in the list.
     pub(super) const fn len(&self) -> u32 {
         self.len
     }
 
-    /// Makes room for slots up to `slots`.
+    /// Enlarges the list to slots below `slots`.
     pub(super) fn grow(&mut self, slots: u32) {
         let from = self.links.len() as u32;
         self.links.extend((from..slots).map(|slot| (slot, slot)));

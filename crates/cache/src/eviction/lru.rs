@@ -1,15 +1,15 @@
-//! Least recently used first: the paper's order (Nitro §3.2).
+//! Least recently used first: the order of the Nitro paper (§3.2).
 
 use super::list::LruList;
 use super::{Eviction, LOOKED_AT_MAX, Units, Victim};
 use nitro_units::WeuId;
 
-/// Evicts the unit that was not hit for longest. A unit whose last pin goes counts as hit then.
+/// Evicts the unit with the oldest last hit. A unit counts as hit when its last pin is removed.
 #[derive(Debug)]
 pub struct Lru(LruList);
 
 impl Lru {
-    /// Over so many units.
+    /// An order for `count` units.
     #[must_use]
     pub fn new(count: u32) -> Self {
         Self(LruList::new(count))

@@ -22,7 +22,8 @@ use crate::weu::SlotState;
 use nitro_units::{ExtentKey, WeuId};
 use std::fmt;
 
-/// Entries of an evicted unit that are removed from the indexes in one step, that is under one lock of the manager.
+/// Number of entries of an evicted unit that are removed from the indexes in one step, that is, under one lock of the
+/// manager.
 pub const EVICT_STEP_ENTRIES: usize = 64;
 
 /// Information about units for a policy that chooses a victim.
@@ -30,7 +31,7 @@ pub trait Units {
     /// The sum of the heats of a unit's extents, each at most [`HEAT_MAX`](crate::weu::HEAT_MAX).
     fn heat(&self, weu: WeuId) -> u32;
 
-    /// Whether a class forbids that a unit is evicted, while there are others.
+    /// Whether a unit must not be evicted while there are other candidates, because of pins or the bounds of a class.
     fn is_kept(&self, _weu: WeuId) -> bool {
         false
     }
@@ -49,7 +50,7 @@ pub struct Victim {
 }
 
 impl Victim {
-    /// Evicts a whole unit.
+    /// The unit is evicted without copying forward.
     #[must_use]
     pub const fn whole(weu: WeuId) -> Self {
         Self { weu, keep: Keep::NOTHING }
@@ -58,10 +59,10 @@ impl Victim {
 
 /// A policy: the order in which write-evict units are evicted.
 ///
-/// A unit's life is [`opened`](Self::opened), [`sealed`](Self::sealed), and [`emptied`](Self::emptied). In between it is a
-/// *candidate* from [`enter`](Self::enter) to [`leave`](Self::leave): it is on the SSD, and nothing pins it. Only candidates
-/// may be victims. Units are numbered from 0; all calls but [`victim`](Self::victim) and [`grow`](Self::grow) should take
-/// constant or logarithmic time, since they are part of look-ups.
+/// A unit is [`opened`](Self::opened), [`sealed`](Self::sealed) and [`emptied`](Self::emptied). In between it is a
+/// *candidate* from [`enter`](Self::enter) to [`leave`](Self::leave): it is on the SSD and not pinned. Only candidates
+/// may be victims. Units are numbered from 0. All calls but [`victim`](Self::victim) and [`grow`](Self::grow) should
+/// take constant or logarithmic time, because they are part of look-ups.
 pub trait Eviction: fmt::Debug + Send {
     /// The unit begins to be filled, with content of this lane.
     fn opened(&mut self, _weu: WeuId, _lane: Lane) {}
@@ -69,25 +70,25 @@ pub trait Eviction: fmt::Debug + Send {
     /// The unit is full.
     fn sealed(&mut self, _weu: WeuId) {}
 
-    /// An extent of the unit was hit, or another extent of the same content was inserted. The unit may be open, sealed, pinned or
-    /// a candidate.
+    /// An extent of the unit was hit, or another extent of the same content was inserted. The unit may be open, sealed,
+    /// pinned or a candidate.
     fn touched(&mut self, weu: WeuId);
 
-    /// An extent was looked up, to be read or written; whether it is cached or not.
+    /// An extent, cached or not, was looked up for a read or a write.
     fn looked_up(&mut self, _key: ExtentKey, _read: bool) {}
 
-    /// The number of extents that refer to the unit now (its eviction would lose them), and the number stored in it.
-    /// Called at each change.
+    /// `extents`: the number of extents that refer to the unit now, which its eviction would lose; `entries`: the
+    /// number stored in it. Called at each change.
     fn live_changed(&mut self, _weu: WeuId, _extents: u32, _entries: u32) {}
 
-    /// The unit becomes a candidate: it is on the SSD, and nothing pins it any more.
+    /// The unit becomes a candidate: it is on the SSD and not pinned any more.
     fn enter(&mut self, weu: WeuId);
 
     /// The unit was found at a restart, and becomes a candidate. The newest unit comes first.
     fn restored(&mut self, weu: WeuId);
 
-    /// The unit is no candidate any more: it was pinned, or is about to be emptied. Also called for units that are not
-    /// candidates.
+    /// The unit is not a candidate any more: it was pinned, or is about to be emptied. Also called for units that are
+    /// not candidates.
     fn leave(&mut self, weu: WeuId);
 
     /// The unit is empty.
@@ -147,7 +148,7 @@ impl EvictionKind {
         }
     }
 
-    /// The maximum RAM in bytes that it takes for a cache of so many units.
+    /// The maximum RAM in bytes for a cache of `count` units.
     #[must_use]
     pub const fn ram_bytes_max(self, count: u32) -> u64 {
         match self {
@@ -160,7 +161,7 @@ impl EvictionKind {
 crate::settings::by_name!(EvictionKind, "policy of eviction");
 
 impl CacheManager {
-    /// Whether fewer slots are free than should be ahead of need.
+    /// Whether fewer slots are free, or about to be, than the reserve requires.
     #[must_use]
     pub fn wants_eviction(&self) -> bool {
         self.weus.coming_free_count() < self.settings.free_reserve()
@@ -197,7 +198,7 @@ impl CacheManager {
         self.clear_step(weu)
     }
 
-    /// Notes that an evicted WEU's slot has been trimmed on the device.
+    /// Notes that the slot of an evicted WEU has been discarded on the device.
     pub fn discarded(&mut self, weu: WeuId) {
         self.weus.discarded(weu);
     }
@@ -218,7 +219,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the policy: victims are candidates, and all candidates become victims.
+        /// For each policy: victims are candidates, and all candidates become victims.
         #[test]
         fn every_policy_chooses_among_candidates(operations in prop::collection::vec((0u8..6, 0u32..12), 0..300)) {
             for kind in EvictionKind::ALL {

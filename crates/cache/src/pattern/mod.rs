@@ -1,4 +1,4 @@
-//! Access patterns in sequences of requests: sequential streams (paper §3), and patterns by pattern region.
+//! Access patterns in sequences of requests: sequential streams (paper §3), and the patterns of regions.
 
 mod regions;
 mod streams;

@@ -5,17 +5,17 @@
 
 use serde::Serialize;
 
-/// Ranges that a region remembers.
+/// Number of ranges that a region remembers.
 const RANGES: usize = 3;
 /// Maximum number of regions of an object: if there would be more, their size is doubled.
 pub const REGIONS_MAX: usize = 64;
-/// Bytes of a region at first.
+/// Initial size of a region in bytes.
 const SPAN_BYTES_MIN: u64 = 16 << 20;
 /// An access that begins at most this far behind the end of an earlier one continues it.
 const GAP_BYTES_MAX: u64 = 64 << 10;
-/// Accesses before a region has a pattern.
+/// Number of accesses after which a region has a pattern.
 const HISTORY_MIN: u32 = 4;
-/// Accesses after which all counts are halved.
+/// Number of accesses after which all counts are halved.
 const HISTORY_MAX: u32 = 16;
 /// A single access of this size counts as sequential.
 const LARGE_BYTES: u64 = 512 << 10;
@@ -47,7 +47,7 @@ impl Pattern {
         }
     }
 
-    /// Whether it is known not to be in sequence: the paper's NSIO.
+    /// Whether it is known not to be sequential: NSIO in the paper.
     #[must_use]
     pub const fn is_nsio(self) -> bool {
         matches!(self, Self::Monotonic | Self::Random)
@@ -57,7 +57,7 @@ impl Pattern {
 /// The history of a region.
 #[derive(Debug, Clone, Copy, Default)]
 struct Region {
-    /// The last ranges, the newest first: start, and length in bytes; of length 0: none.
+    /// The last ranges, the newest first: start, and length in bytes. Length 0: no range.
     ranges: [(u64, u32); RANGES],
     /// Counts of sequential, monotonic and random accesses.
     votes: [u8; 3],
@@ -82,7 +82,7 @@ impl Region {
             }
             self.votes[vote] += 1;
         }
-        // What goes on with a range takes its place: streams side by side stay apart.
+        // An access that continues a range replaces it, so that interleaved streams are kept apart.
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let goes_on = self
             .ranges
@@ -110,7 +110,7 @@ impl Region {
         }
     }
 
-    /// The history of this region or of the next one, whichever is longer.
+    /// The history of this region or of the next one: the longer one.
     fn merged(self, next: Self) -> Self {
         if next.total() > self.total() { next } else { self }
     }
@@ -129,7 +129,7 @@ pub struct RegionPattern {
     pub accesses: [u8; 3],
 }
 
-/// Follows the patterns of one object: [`RAM_BYTES_MAX`](Self::RAM_BYTES_MAX) of RAM at most.
+/// Detects the patterns of one object, with at most [`RAM_BYTES_MAX`](Self::RAM_BYTES_MAX) of RAM.
 #[derive(Debug, Clone)]
 pub struct RegionDetector {
     span_bytes: u64,
@@ -146,8 +146,8 @@ impl RegionDetector {
     /// The maximum RAM in bytes that it takes.
     pub const RAM_BYTES_MAX: usize = REGIONS_MAX * size_of::<Region>() + size_of::<Self>();
 
-    /// Notes an access, and returns the new pattern of its region. A region without a history takes over that of the
-    /// previous one, if the access continues from there.
+    /// Notes an access, and returns the new pattern of its region. A region without a history copies that of the
+    /// previous one, if the access continues there.
     pub fn access(&mut self, offset: u64, len: u64) -> Pattern {
         let number = self.number(offset);
         if self.regions.len() <= number {
@@ -175,7 +175,7 @@ impl RegionDetector {
         self.regions.get((offset / self.span_bytes) as usize).map_or(Pattern::Unknown, Region::pattern)
     }
 
-    /// The region of a byte, after the size of regions was increased as needed.
+    /// The number of the region of a byte; first doubles the size of regions as often as needed.
     fn number(&mut self, offset: u64) -> usize {
         while offset / self.span_bytes >= REGIONS_MAX as u64 {
             self.span_bytes *= 2;

@@ -1,17 +1,17 @@
 //! Sequential detection over several streams by *consecutive bytes accessed* (the metric M11 that the Nitro paper's §3
-//! takes from its reference 17): a read that starts where a stream ended (or a little after) prolongs it, and a stream
-//! whose consecutive bytes pass a threshold is sequential.
+//! takes from its reference 17). A read that begins at the end of a stream, or a little after it, extends it. A stream
+//! whose consecutive bytes reach a threshold is sequential.
 
 /// When reads count as sequential, and how far ahead of them to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamSettings {
-    /// Streams followed at once per object.
+    /// Maximum number of streams that are followed at once, for each object.
     pub streams: usize,
     /// Consecutive bytes after which a stream is sequential; 0: never.
     pub threshold_bytes: u64,
-    /// A read that starts at most this many bytes after a stream's end still prolongs it.
+    /// A read that begins at most this many bytes after the end of a stream extends it.
     pub gap_bytes_max: u64,
-    /// How far beyond the end of a sequential read to read ahead.
+    /// Number of bytes to read ahead of a sequential read.
     pub readahead_bytes: u64,
 }
 
@@ -24,7 +24,7 @@ impl Default for StreamSettings {
 /// The stream of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
-    /// Part of a sequential stream: its data should not displace what the SSD holds.
+    /// It is part of a sequential stream: its data should not replace cached data on the SSD.
     pub sequential: bool,
     /// The bytes to read ahead, `start..end`; empty for random reads, and if enough was requested before.
     pub readahead: (u64, u64),
@@ -37,7 +37,7 @@ impl Access {
 
 #[derive(Debug, Clone, Copy)]
 struct Stream {
-    /// Where the next consecutive read would start.
+    /// The offset at which the next consecutive read would begin.
     next: u64,
     consecutive_bytes: u64,
     /// The end of the requested read-ahead.
@@ -45,7 +45,7 @@ struct Stream {
     used: u64,
 }
 
-/// Follows the streams of one object.
+/// Detects the streams of one object.
 #[derive(Debug)]
 pub struct StreamDetector {
     settings: StreamSettings,
@@ -54,7 +54,7 @@ pub struct StreamDetector {
 }
 
 impl StreamDetector {
-    /// A detector that has seen nothing.
+    /// A detector without streams.
     #[must_use]
     pub fn new(settings: StreamSettings) -> Self {
         Self { settings, streams: Vec::with_capacity(settings.streams), tick: 0 }
@@ -78,7 +78,7 @@ impl StreamDetector {
         if stream.consecutive_bytes < self.settings.threshold_bytes {
             return Access::RANDOM;
         }
-        // Ask for the next piece once half of the last one is used up, so that requests ahead stay large.
+        // The next piece is requested once half of the last one is used up, so that read-ahead requests stay large.
         let from = stream.ahead.max(end);
         let to = end.saturating_add(self.settings.readahead_bytes);
         let due = to.saturating_sub(from) * 2 >= self.settings.readahead_bytes && to > from;

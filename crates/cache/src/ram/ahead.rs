@@ -14,7 +14,7 @@ struct Held<V> {
     read_to: u32,
 }
 
-/// Memory that the extents of one read keep alive together.
+/// Memory that the extents of one read keep allocated together.
 struct Memory {
     bytes: u64,
     extents: u32,
@@ -23,7 +23,7 @@ struct Memory {
 /// The extents; the least recently used ones are evicted first.
 pub struct Ahead<V> {
     extents: LruMap<ExtentKey, Held<V>>,
-    /// Reads with extents left, by number.
+    /// Reads of which extents are left, by number.
     reads: HashMap<u64, Memory>,
     next: u64,
     bytes: u64,
@@ -38,7 +38,7 @@ impl<V: Clone> Ahead<V> {
     }
 
     /// Keeps extents of one read of the origin, each with the byte up to which clients have read it. Together they keep
-    /// `bytes` of memory alive, until the last of them is removed.
+    /// `bytes` of memory allocated, until the last of them is removed.
     pub fn hold(&mut self, extents: impl IntoIterator<Item = (ExtentKey, V, u32)>, bytes: u64) {
         let (read, mut count) = (self.next, 0);
         for (key, value, read_to) in extents {
@@ -59,8 +59,8 @@ impl<V: Clone> Ahead<V> {
         }
     }
 
-    /// Returns an extent for a client that reads bytes `within` of it, and whether some of them were read before. Such
-    /// an extent is removed: it goes to the SSD.
+    /// Returns an extent for a client that reads bytes `within` of it, and whether some of them were read before. If
+    /// so, the extent is removed, because it is inserted into the SSD.
     pub fn take(&mut self, key: &ExtentKey, within: Range<u32>) -> Option<(V, bool)> {
         let held = self.extents.get(key)?;
         let again = within.start < held.read_to;
@@ -72,13 +72,13 @@ impl<V: Clone> Ahead<V> {
         Some((value, again))
     }
 
-    /// Whether an extent is there.
+    /// Whether an extent is held.
     #[must_use]
     pub fn has(&self, key: &ExtentKey) -> bool {
         self.extents.peek(key).is_some()
     }
 
-    /// Whether there is none.
+    /// Whether no extent is held.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.extents.is_empty()
@@ -98,13 +98,13 @@ impl<V: Clone> Ahead<V> {
         }
     }
 
-    /// Memory that is kept alive, in bytes.
+    /// Memory that is kept allocated, in bytes.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// One extent of a read is gone.
+    /// Notes that one extent of a read was removed.
     fn release(&mut self, read: u64) {
         let Some(memory) = self.reads.get_mut(&read) else { return };
         memory.extents -= 1;

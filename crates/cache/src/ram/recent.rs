@@ -4,36 +4,35 @@ use super::OVERHEAD_BYTES;
 use crate::lru_map::LruMap;
 use nitro_units::{ExtentKey, ObjectId};
 
-/// Extents that reads found on the SSD, evicted in LRU order. Extents from the origin are not kept: they have had their
-/// first reader, and are kept when they are read again from the SSD. Written extents are not kept, either. An extent
-/// stays even if the SSD evicts it.
+/// Extents that reads found on the SSD, evicted in LRU order. Extents read from the origin are kept only once they are
+/// read again, from the SSD. Written extents are not kept. An extent stays even if the SSD evicts it.
 pub struct RamCache<V>(LruMap<ExtentKey, V>);
 
 impl<V> RamCache<V> {
-    /// An empty cache of `bytes_max`; 0: keeps nothing.
+    /// An empty cache of `bytes_max` bytes; with 0, it keeps nothing.
     #[must_use]
     pub fn new(bytes_max: u64) -> Self {
         Self(LruMap::new(bytes_max))
     }
 
-    /// Whether there is room for anything.
+    /// Whether it may hold anything.
     #[must_use]
     pub const fn is_used(&self) -> bool {
         self.0.bytes_max() > 0
     }
 
-    /// An extent for a client that reads it.
+    /// The extent for a client that reads it; this counts as a use.
     pub fn read(&mut self, key: &ExtentKey) -> Option<&V> {
         self.0.get(key).map(|value| &*value)
     }
 
-    /// An extent, without using it.
+    /// The extent, without counting a use.
     #[must_use]
     pub fn peek(&self, key: &ExtentKey) -> Option<&V> {
         self.0.peek(key)
     }
 
-    /// Keeps an extent that a client read from the SSD, and that takes `held_bytes` of memory.
+    /// Keeps an extent that a client read from the SSD, and that occupies `held_bytes` of memory.
     pub fn keep(&mut self, key: ExtentKey, value: V, held_bytes: u64) {
         self.0.insert(key, value, held_bytes + OVERHEAD_BYTES);
     }
@@ -48,7 +47,7 @@ impl<V> RamCache<V> {
         self.0.remove_all(|key| key.object() == object);
     }
 
-    /// Bytes of RAM that it takes.
+    /// Bytes of RAM that it occupies.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.bytes()

@@ -1,9 +1,9 @@
 //! A sharded hash table of small fixed-size slots with a bounded load factor at any size.
 //!
-//! Each shard is one array, probed linearly and kept in the order of its slots' *home bits* (part of the hash that each
-//! slot stores itself), so that a search ends at the first larger value, a removal needs no tombstone, and only true
-//! candidates are dereferenced. A shard grows by about a tenth when it is 93 % full: memory stays within 1.08–1.25 ×
-//! the slots in use, and no operation ever rehashes more than one shard (some 1,000 slots).
+//! Each shard is one array, probed linearly and kept in the order of its slots' *home bits*, the part of the hash that
+//! each slot stores itself. Therefore a search ends at the first larger value, a removal needs no tombstone, and only
+//! true candidates are dereferenced. A shard grows by about a tenth when it is 93 % full: memory stays within 1.08–1.25
+//! × the slots in use, and no operation ever rehashes more than one shard (some 1,000 slots).
 
 /// A table slot. One value means "empty".
 pub trait Slot: Copy + PartialEq {
@@ -11,13 +11,13 @@ pub trait Slot: Copy + PartialEq {
     const EMPTY: Self;
     /// How many home bits a slot stores (at most 24).
     const HOME_BITS: u32;
-    /// The stored home bits, below `1 << HOME_BITS`; of the empty slot, the highest that there are.
+    /// The stored home bits, below `1 << HOME_BITS`; the empty slot must return the highest possible value.
     fn home(&self) -> u32;
 }
 
-/// Slots past the last home, so that probing needs no wrap-around.
+/// Slots beyond the last home, so that probing needs no wrap-around.
 const TAIL_SLOTS: usize = 8;
-/// A shard of this many entries is what the shard count aims at.
+/// Target number of entries of a shard, from which the number of shards follows.
 const SHARD_ENTRIES_TARGET: u64 = 1024;
 
 struct Shard<S> {
@@ -25,7 +25,7 @@ struct Shard<S> {
     len: u32,
 }
 
-/// The table. Hashes are 64 bits: the top ones choose the shard, [`home_of`](Table::home_of) the place in it.
+/// The table. Hashes have 64 bits: the highest ones choose the shard, [`home_of`](Table::home_of) the position in it.
 pub struct Table<S> {
     shards: Box<[Shard<S>]>,
     shard_shift: u32,
@@ -59,7 +59,7 @@ impl<S: Slot> Shard<S> {
         self.find_from(self.lower_bound(home), home, is)
     }
 
-    /// Stores `slot` at its position; false if the cluster would exceed the end.
+    /// Stores `slot` at its position; false: the cluster would exceed the end.
     fn place(&mut self, slot: S) -> bool {
         !self.slots.is_empty() && self.place_at(self.lower_bound(slot.home()), slot)
     }
@@ -158,7 +158,7 @@ impl<S: Slot> Table<S> {
         Some(std::mem::replace(&mut shard.slots[at], new))
     }
 
-    /// Adds a slot; equal ones may be there already.
+    /// Adds a slot, even if the table has an equal one.
     pub fn insert(&mut self, hash: u64, slot: S) {
         debug_assert!(slot != S::EMPTY && slot.home() == Self::home_of(hash));
         let at = self.shard_of(hash);
@@ -203,7 +203,7 @@ impl<S: Slot> Table<S> {
         Some(shard.remove_at(victim))
     }
 
-    /// How many shards there are: the steps of a whole [`retain_shard`](Self::retain_shard) pass.
+    /// The number of shards: the steps of a whole pass of [`retain_shard`](Self::retain_shard).
     #[must_use]
     pub fn shard_count(&self) -> usize {
         self.shards.len()
@@ -215,7 +215,7 @@ impl<S: Slot> Table<S> {
         let (before, mut at) = (shard.len as usize, 0);
         while at < shard.slots.len() {
             if shard.slots[at] != S::EMPTY && !keep(&shard.slots[at]) {
-                shard.remove_at(at); // what moved here is looked at next
+                shard.remove_at(at); // the slot that moved here is examined next
             } else {
                 at += 1;
             }

@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// The value in the low bits, the home bits above: what the real slots do in fewer bytes.
+/// A slot with the value in the low bits and the home bits above; the real slots are smaller.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct TestSlot(u64);
 
@@ -18,7 +18,7 @@ fn slot(hash: u64, value: u32) -> TestSlot {
     TestSlot(u64::from(Table::<TestSlot>::home_of(hash)) << 40 | u64::from(value))
 }
 
-/// Hashes that collide often: few shards, few homes.
+/// Hashes that collide often: few shards and few homes.
 fn hash_of(key: u16) -> u64 {
     u64::from(key % 3) << 62 | u64::from(key / 7) << 9
 }

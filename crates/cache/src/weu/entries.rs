@@ -7,15 +7,15 @@ use nitro_units::ExtentKey;
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     list: Vec<BaseEntry>,
-    /// A bit for each entry up to the last one stored as it is; set for entries stored as they are.
+    /// One bit for each entry, up to the last one that is set: whether the extent is stored as it is.
     raw: Vec<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct BaseEntry {
-    /// Halves of the key: one of 8 bytes would be aligned to 8, and the entry take 16.
+    /// The two halves of the key: with a `u64`, the entry would be aligned to 8 bytes and take 16.
     key: [u32; 2],
-    /// A packed [`Position`]; for an extent stored as it is, its checksum: its position follows from the number of such
+    /// A packed [`Position`]. For an extent stored as it is, its checksum: the position follows from the number of such
     /// extents before it.
     place: u32,
 }

@@ -1,10 +1,10 @@
-//! How often each entry of one WEU was used again: two bits for each entry, the inverse of RRIP's counters (Kangaroo,
-//! SOSP'21).
+//! How often each entry of one WEU was used again: two bits for each entry, as the counters of RRIP (Kangaroo,
+//! SOSP'21), but with the highest value for the most used entries.
 
 /// The highest heat.
 pub const HEAT_MAX: u8 = 3;
 
-/// Heats by entry; entries behind the last byte have none.
+/// Heats by entry; entries beyond the end have heat 0.
 #[derive(Debug, Default)]
 pub(super) struct Heats {
     packed: Vec<u8>,

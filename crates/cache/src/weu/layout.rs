@@ -1,11 +1,12 @@
-//! The layout of extents within a WEU. The engine writes the bytes (docs/FORMAT.md); the manager only counts them.
+//! The layout of extents within a WEU. The engine writes the bytes (docs/FORMAT.md); the manager only computes
+//! positions.
 //!
 //! A WEU fills from both ends. Packed extents follow the head sector, each with a prefix and at a multiple of
 //! [`UNIT_BYTES`]; extents stored as they are go to the end, the first one last, in whole [`BLOCK_BYTES`] and without a
 //! prefix, so that they are read aligned. The entry table of the header is behind the packed extents, so that nothing
 //! moves while the WEU is filled.
 
-/// Direct I/O is in multiples of this.
+/// Offsets and lengths of direct I/O are multiples of this.
 pub const SECTOR_BYTES: u32 = 512;
 /// Stored extents begin at multiples of this within their WEU.
 pub const UNIT_BYTES: u32 = 16;
@@ -103,20 +104,21 @@ impl Fill {
         Self { entries_max, next: HEAD_BYTES, raw: weu_bytes, block: 1, entries: 0 }
     }
 
-    /// Continues at a whole block, as does the entry table later: the bytes before are written already.
+    /// Continues at the next block boundary, at which the entry table will begin, too: the bytes before it are written
+    /// already.
     pub(crate) fn align(&mut self, block_bytes: u32) {
         self.block = block_bytes;
         self.next = self.next.next_multiple_of(block_bytes);
     }
 
-    /// How many further extents of `bytes` fit, if each is stored as it is or takes no more room than that.
+    /// How many further extents of `bytes` fit, if none takes more room than it does uncompressed.
     pub(crate) fn room_for(&self, bytes: u32) -> u32 {
         let table_end = self.next.next_multiple_of(self.block) + self.entries * ENTRY_BYTES;
         let room = self.raw.saturating_sub(table_end) / (bytes.next_multiple_of(BLOCK_BYTES) + ENTRY_BYTES);
         room.min(self.entries_max - self.entries)
     }
 
-    /// Takes room for one more extent; `None`: it does not fit.
+    /// Assigns the position of one more extent; `None`: it does not fit.
     pub(crate) fn take(&mut self, stored: Stored) -> Option<Position> {
         let (front, back) = match stored {
             Stored::Zero => (0, 0),

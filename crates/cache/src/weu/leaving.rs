@@ -1,4 +1,4 @@
-//! Slots whose extents worth keeping are copied forward before the rest is evicted, and the state of single entries for
+//! Slots whose surviving extents are copied forward before the rest is evicted, and the state of single entries for
 //! this.
 
 use super::slots::WeuTable;
@@ -16,7 +16,8 @@ impl WeuTable {
         self.shelf(weu).lane
     }
 
-    /// Prevents that a slot is chosen or pinned, while it is served as before; its eviction follows.
+    /// Marks a slot as leaving: it is served as before, but is neither chosen for eviction nor named by new journal
+    /// records.
     pub(crate) fn leave(&mut self, weu: WeuId) {
         self.slot_mut(weu).leaving = true;
         self.order_mut().leave(weu);

@@ -1,4 +1,4 @@
-//! The WEU table: generation, state and base entries of every slot.
+//! The table of write-evict units: generation, state and base entries of every slot.
 
 mod size;
 mod slot;
@@ -18,32 +18,32 @@ use nitro_units::{ClassId, ExtentKey, Generation, WeuId};
 use slot::Classes;
 use std::collections::VecDeque;
 
-/// How far a slot is emptied.
+/// The progress of emptying a slot.
 #[derive(Debug)]
 struct Clearing {
     weu: WeuId,
-    /// Its state afterwards.
+    /// The state of the slot afterwards.
     then: SlotState,
-    /// The next entry that leaves the indexes.
+    /// Number of the next entry to remove from the indexes.
     next: u16,
 }
 
-/// What a policy of eviction may know of the slots.
+/// The slots as a policy of eviction sees them.
 struct View<'a> {
     slots: &'a [Slot],
     wanted: Wanted<'a>,
-    /// Those that hold mostly pinned extents are allowed, too.
+    /// Slots in which more than half of the live extents are pinned are candidates, too.
     with_pinned: bool,
 }
 
-/// Which slots a class allows to be evicted.
+/// Which slots may be evicted because of the bounds of classes.
 #[derive(Clone, Copy)]
 enum Wanted<'a> {
-    /// All.
+    /// All slots.
     Any,
-    /// Those that hold mostly extents of a class.
+    /// Slots in which at least half of the live extents are of this class.
     Of(ClassId),
-    /// Those without which no class has less than its minimum.
+    /// Slots whose eviction leaves no class below its minimum: for each class with a minimum, the extents above it.
     Beyond(&'a [(ClassId, u64)]),
 }
 
@@ -75,15 +75,15 @@ pub(crate) struct WeuTable {
     pinned: u32,
     discarding: u32,
     clearing: Vec<Clearing>,
-    /// Extents that refer to entries; to those of each class, that of the unclassified not counted.
+    /// Extents that refer to entries. The next field has them by class; unclassified ones are not counted there.
     live: u64,
     live_by_class: [u64; ClassId::COUNT],
-    /// Slots from this number on are not opened: they were given up.
+    /// Slots from this number on are not opened, because a shrink removed them.
     limit: u32,
     pub(super) weu_bytes: u32,
     extent_bytes: u32,
     entries_max: u32,
-    /// Slots opened since the start.
+    /// Number of slots opened since the start.
     pub(super) opened: u32,
 }
 
@@ -124,7 +124,7 @@ impl WeuTable {
         self.free.len() as u32
     }
 
-    /// Slots that are free, or will be once they are emptied and the device has been told so.
+    /// Slots that are free, or will be once they are emptied and discarded.
     pub(crate) fn coming_free_count(&self) -> u32 {
         self.free_count() + self.discarding + self.clearing_count()
     }
@@ -138,7 +138,7 @@ impl WeuTable {
         self.clearing.iter().filter(|clearing| clearing.then != SlotState::Retired).count() as u32
     }
 
-    /// The device has been told that a slot holds nothing.
+    /// Notes that a slot was discarded on the device.
     pub(crate) fn discarded(&mut self, weu: WeuId) {
         if self.slot(weu).state == SlotState::Discarding {
             self.discarding -= 1;
@@ -146,7 +146,7 @@ impl WeuTable {
         }
     }
 
-    /// Lets an empty slot be opened, if it is not being given up.
+    /// Makes an empty slot free, or retires it if a shrink removed it.
     fn release(&mut self, weu: WeuId) {
         if weu.0 >= self.limit {
             self.slot_mut(weu).state = SlotState::Retired;
@@ -160,13 +160,14 @@ impl WeuTable {
         self.slot(weu).generation
     }
 
-    /// The next free slot and the lap its next generation would begin, if any.
+    /// The next free slot, its next generation, and the cleaner's pass in which its last half lap began; see
+    /// `CacheManager::finish_lap`.
     pub(crate) fn next_free(&self) -> Option<(WeuId, Generation, u64)> {
         let weu = *self.free.front()?;
         Some((weu, self.slot(weu).generation.next(), self.slot(weu).lap_sweep))
     }
 
-    /// Opens the next free slot under its next generation.
+    /// Opens the next free slot with its next generation. `None`: there is no free slot.
     pub(crate) fn open(&mut self, shelf: Shelf) -> Option<(WeuId, Generation)> {
         let weu = self.free.pop_front()?;
         self.opened = self.opened.saturating_add(1);
@@ -187,7 +188,7 @@ impl WeuTable {
         self.slot_mut(weu).lap_sweep = sweep;
     }
 
-    /// Adds an extent to an open slot; `None` when it does not fit.
+    /// Adds an extent to an open slot; `None`: it does not fit.
     pub(crate) fn append(&mut self, weu: WeuId, key: ExtentKey, stored: Stored) -> Option<Location> {
         debug_assert!(!matches!(stored, Stored::Raw { bytes, .. } if bytes != self.extent_bytes));
         let fill = self.open.iter_mut().find(|(id, _)| *id == weu).map(|(_, fill)| fill)?;
@@ -196,7 +197,7 @@ impl WeuTable {
         self.location(weu, (self.slot(weu).entries.len() - 1) as u16)
     }
 
-    /// Where entry number `entry` of a slot lies now; `None`: there is no such entry, or it is being emptied.
+    /// The location of entry number `entry` of a slot; `None`: there is no such entry, or the slot is being emptied.
     pub(crate) fn location(&self, weu: WeuId, entry: u16) -> Option<Location> {
         let slot = self.slot(weu);
         if slot.state == SlotState::Clearing {
@@ -223,14 +224,15 @@ impl WeuTable {
         self.order.sealed(weu);
     }
 
-    /// Notes that a sealed slot is on the SSD: from now on it may be evicted.
+    /// Notes that a sealed slot is on the SSD. From now on it may be evicted.
     pub(crate) fn stored(&mut self, weu: WeuId) {
         debug_assert_eq!(self.slot(weu).state, SlotState::Sealed);
         self.slot_mut(weu).state = SlotState::Stored;
         self.enter(weu);
     }
 
-    /// Marks an entry of a slot as used just now. Uses count as heat once the slot is full: those before come from one burst.
+    /// Notes a use of an entry. It counts as heat only once the slot is full, because earlier uses belong to the burst
+    /// in which the slot was filled.
     pub(crate) fn touch(&mut self, weu: WeuId, entry: u16) {
         let slot = self.slot_mut(weu);
         if matches!(slot.state, SlotState::Sealed | SlotState::Stored) {
@@ -239,7 +241,7 @@ impl WeuTable {
         self.order.touched(weu);
     }
 
-    /// An extent was looked up.
+    /// Notifies the policy of eviction of a look-up.
     pub(crate) fn looked_up(&mut self, key: ExtentKey, read: bool) {
         self.order.looked_up(key, read);
     }
@@ -248,26 +250,26 @@ impl WeuTable {
         &mut self.order
     }
 
-    /// Tells so many bands apart, or as many as the policy of eviction can, from now on; says how many.
+    /// Uses this number of bands from now on, or as many as the policy of eviction supports; returns their number.
     pub(crate) fn tell_bands_apart(&mut self, count: usize) -> usize {
         self.order.tell_apart(count)
     }
 
-    /// Makes a slot a candidate for eviction, if it is on the SSD and not pinned.
+    /// Makes a slot a candidate for eviction, if it is evictable.
     pub(super) fn enter(&mut self, weu: WeuId) {
         if self.is_evictable(weu) {
             self.order.enter(weu);
         }
     }
 
-    /// Whether a slot may be evicted.
+    /// Whether a slot may be evicted: it is on the SSD, not pinned and not leaving.
     pub(crate) fn is_evictable(&self, weu: WeuId) -> bool {
         self.slots
             .get(weu.0 as usize)
             .is_some_and(|slot| slot.state == SlotState::Stored && slot.pins == 0 && !slot.leaving)
     }
 
-    /// One more extent refers to an entry of a slot.
+    /// Counts one more extent that refers to an entry of a slot.
     pub(crate) fn refer(&mut self, weu: WeuId, entry: u16) {
         let slot = &mut self.slots[weu.0 as usize];
         slot.live += 1;
@@ -281,7 +283,7 @@ impl WeuTable {
         self.order.live_changed(weu, slot.live, slot.entries.len() as u32);
     }
 
-    /// An extent refers to an entry of a slot no more, if the slot still has the filling.
+    /// Counts one extent less that refers to an entry of a slot, if the slot still has the filling.
     pub(crate) fn unrefer(&mut self, weu: WeuId, entry: u16, is_of: impl Fn(Generation) -> bool) {
         let generation = self.slot(weu).generation;
         if !is_of(generation) || !self.is_current(weu, generation) {
@@ -299,7 +301,7 @@ impl WeuTable {
         self.order.live_changed(weu, slot.live, slot.entries.len() as u32);
     }
 
-    /// Notes the class of an open slot's last entry, which one extent refers to.
+    /// Sets the class of the last entry of an open slot, to which one extent refers.
     pub(crate) fn classify(&mut self, weu: WeuId, entry: u16, class: ClassId) {
         let classes = self.slots[weu.0 as usize].classes.get_or_insert_default();
         debug_assert!(usize::from(entry) >= classes.of.len(), "only new entries are classified");
@@ -309,7 +311,7 @@ impl WeuTable {
         self.live_by_class[class.index()] += 1;
     }
 
-    /// Gives an entry that one extent refers to another class; returns whether it did not have it.
+    /// Changes the class of an entry to which one extent refers; returns whether it had another class.
     pub(crate) fn reclassify(&mut self, weu: WeuId, entry: u16, class: ClassId) -> bool {
         let slot = &mut self.slots[weu.0 as usize];
         let was = slot.class_of(entry);
@@ -334,7 +336,7 @@ impl WeuTable {
         true
     }
 
-    /// The classes of a restored slot's entries, which nothing refers to yet.
+    /// Sets the classes of the entries of a restored slot, to which no extent refers yet.
     pub(crate) fn restore_classes(&mut self, weu: WeuId, of: impl Iterator<Item = ClassId> + Clone) {
         if of.clone().any(ClassId::is_classified) {
             let classes = Classes { of: of.collect(), live: [0; ClassId::COUNT] };
@@ -348,12 +350,12 @@ impl WeuTable {
         live
     }
 
-    /// Extents that refer to entries of a class.
+    /// Number of extents that refer to entries of a class.
     pub(crate) fn live_of(&self, class: ClassId) -> u64 {
         if class.is_classified() { self.live_by_class[class.index()] } else { self.live_by_class()[class.index()] }
     }
 
-    /// Keeps a slot from being evicted; once for each reason.
+    /// Pins a slot, so that it is not evicted. Pins are counted.
     pub(crate) fn pin(&mut self, weu: WeuId) {
         let slot = self.slot_mut(weu);
         slot.pins += 1;
@@ -363,11 +365,11 @@ impl WeuTable {
         }
     }
 
-    /// Takes one reason back.
+    /// Removes one pin.
     pub(crate) fn unpin(&mut self, weu: WeuId) {
         let slot = self.slot_mut(weu);
         if slot.pins == 0 {
-            return; // given up meanwhile: its write failed
+            return; // its write failed meanwhile, and it was retired
         }
         slot.pins -= 1;
         if slot.pins == 0 {
@@ -384,12 +386,12 @@ impl WeuTable {
         self.pinned
     }
 
-    /// Marks a slot just opened as one for content that the origin does not have.
+    /// Marks a slot that was just opened as one for dirty content.
     pub(crate) fn open_for_dirty(&mut self, weu: WeuId) {
         self.slot_mut(weu).for_dirty = true;
     }
 
-    /// How many WEUs will be pinned once so many further extents have become dirty, if none of them shrinks.
+    /// Number of pinned WEUs after this number of further extents have become dirty, without compression.
     pub(crate) fn pinned_after(&self, extents: u64) -> u64 {
         if extents == 0 {
             return self.pinned.into();
@@ -407,8 +409,8 @@ impl WeuTable {
         }
     }
 
-    /// Whether a journal record that names the slot's extents will, once durable, find them: they are on the SSD, or
-    /// get there before the record.
+    /// Whether a journal record may name the slot's extents: they are on the SSD, or are written to it before the
+    /// record.
     pub(crate) fn is_safe_to_name(&self, weu: WeuId) -> bool {
         let slot = self.slot(weu);
         (slot.state == SlotState::Stored && !slot.restored || slot.for_dirty) && !slot.leaving
@@ -418,7 +420,7 @@ impl WeuTable {
         self.slot(weu).entries.len()
     }
 
-    /// The last filling that is gone, and the one that is live.
+    /// The generations of the last filling that is gone, and of the live one.
     pub(crate) fn filling(&self, weu: WeuId) -> (Generation, Option<Generation>) {
         let slot = self.slot(weu);
         match slot.state {
@@ -431,7 +433,7 @@ impl WeuTable {
         }
     }
 
-    /// The slot that is to be evicted next.
+    /// The slot to evict next. Slots with mostly pinned extents are used only if there is no other.
     pub(crate) fn victim(&mut self, rules: &ClassRules) -> Option<Victim> {
         self.allowed_victim(rules, false).or_else(|| self.any_victim(Wanted::Any, true))
     }
@@ -460,26 +462,25 @@ impl WeuTable {
         self.order.victim(&View { slots: &self.slots, wanted, with_pinned })
     }
 
-    /// Pinned extents that refer to a slot.
+    /// Number of pinned extents that refer to a slot.
     pub(crate) fn kept(&self, weu: WeuId) -> u32 {
         self.slot(weu).kept
     }
 
-    /// One pinned extent more refers to a slot, or one less.
+    /// Counts one pinned extent more, or one less, that refers to a slot.
     pub(crate) fn note_kept(&mut self, weu: WeuId, is_more: bool) {
         let slot = self.slot_mut(weu);
         slot.kept = if is_more { slot.kept + 1 } else { slot.kept.saturating_sub(1) };
     }
 
-    /// Whether a slot's entries can be found.
+    /// Whether the entries of a slot can be found.
     pub(crate) fn is_filled(&self, weu: WeuId) -> bool {
         matches!(self.slot(weu).state, SlotState::Open | SlotState::Sealed | SlotState::Stored)
     }
 
-    /// Begins to empty a slot: no entry is current any more. [`next_to_clear`](Self::next_to_clear) tells the entries that
-    /// have to leave the indexes; when there are no more the slot is free, discarding or retired. Its generation stands until it
-    /// is opened again.
-    /// Gives the number of pinned extents that it held.
+    /// Begins to empty a slot: from now on none of its entries is current. [`next_to_clear`](Self::next_to_clear)
+    /// returns the entries to remove from the indexes; after the last one, the slot is free, discarding or retired. The
+    /// slot keeps its generation until it is opened again. Returns the number of pinned extents that referred to it.
     pub(crate) fn begin_clearing(&mut self, weu: WeuId, then: SlotState) -> u32 {
         self.order.leave(weu);
         self.open.retain(|(id, _)| *id != weu);
@@ -500,14 +501,14 @@ impl WeuTable {
         kept
     }
 
-    /// Fills `keys` with those of the next entries of a slot that is being emptied. Gives the first one's number and how many they
-    /// are; `None`: it is not being emptied, or is empty now.
+    /// Fills `keys` with the keys of the next entries of a slot that is being emptied. Returns the number of the first
+    /// entry, and how many there are; `None`: the slot is not being emptied, or has just become empty.
     pub(crate) fn next_to_clear(&mut self, weu: WeuId, keys: &mut [ExtentKey]) -> Option<(u16, usize)> {
         let at = self.clearing.iter().position(|clearing| clearing.weu == weu)?;
         let first = self.clearing[at].next;
         let entries = &self.slots[weu.0 as usize].entries;
         let count = keys.iter_mut().zip(first..entries.len() as u16).map(|(key, entry)| {
-            // The entry is there, since its number is below their count.
+            // `entry` is below the number of entries, so it exists.
             *key = entries.key(entry).unwrap_or(*key);
         });
         let count = count.count();
@@ -532,7 +533,7 @@ impl WeuTable {
         }
     }
 
-    /// Whether a location of that generation still means what it meant: the slot holds the same filling.
+    /// Whether a location with this generation is still valid: the slot has the same filling.
     pub(crate) fn is_current(&self, weu: WeuId, generation: Generation) -> bool {
         let Some(slot) = self.slots.get(weu.0 as usize) else { return false };
         slot.generation == generation && matches!(slot.state, SlotState::Open | SlotState::Sealed | SlotState::Stored)

@@ -67,7 +67,7 @@ pub struct Unit {
     pub state: UnitState,
     /// Percentage of its entries that are live.
     pub live_percent: u8,
-    /// Units that were opened after it; those from before the start are the oldest.
+    /// Number of units opened after it; units from before the start have the highest age.
     pub age: u32,
 }
 
@@ -97,12 +97,12 @@ impl WeuTable {
 }
 
 impl CacheManager {
-    /// Adds the bytes of some units, by number: in steps, so that the manager is not locked for long.
+    /// Adds the bytes of a range of units; in several calls, so that the manager is not locked for long.
     pub fn add_space(&self, weus: Range<u32>, space: &mut Space) {
         self.weus.add_space(weus, space);
     }
 
-    /// Some units, by number; numbers without a unit are skipped.
+    /// The units with these numbers; numbers without a unit are skipped.
     pub fn units(&self, weus: impl Iterator<Item = u32>) -> impl Iterator<Item = Unit> {
         weus.filter_map(|weu| self.weus.slots.get(weu as usize)).map(|slot| Unit::of(slot, self.weus.opened))
     }

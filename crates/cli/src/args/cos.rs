@@ -230,7 +230,8 @@ pub(crate) struct StoreArgs {
     /// The store's folder or block device
     #[arg(value_name = "STORE")]
     pub(crate) store: PathBuf,
-    /// Control socket of the server that serves objects of the store [default: that of the only server that this user runs]
+    /// Control socket of the server that serves objects of the store [default: that of the only server that this user
+    /// runs]
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
 }

@@ -43,7 +43,7 @@ use nitro_console::output::Format;
 use nitro_console::size::Size;
 use std::path::{Path, PathBuf};
 
-/// The heading of options that every command has.
+/// The heading of the options of every command.
 const LOGGING: &str = "Logging";
 
 /// A deduplicating, compressing SSD cache in front of slow volumes, served over NBD, iSCSI and vhost-user-blk.
@@ -63,7 +63,8 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// What this process was started with; ends it where that is wrong, or only help was asked for.
+    /// Parses the arguments of the process. Prints an error or the requested help, and ends the process, if there is no
+    /// command to run.
     pub(crate) fn given() -> Self {
         Self::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit())
     }
@@ -166,8 +167,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: TraceCommand,
     },
-    /// Reproduce the evaluation of Nitro's paper: compare its figures and tables with the reproduced ones, with a verdict for
-    /// each claim
+    /// Reproduce the evaluation of Nitro's paper: compare its figures and tables with the reproduced ones, with a
+    /// verdict for each claim
     #[command(after_long_help = reproduce::EXAMPLES)]
     Reproduce(ReproduceArgs),
     /// Write the manual pages into a directory

@@ -65,8 +65,8 @@ pub(crate) enum Paper {
     /// Reproduce the evaluation of SILT, on this machine
     #[command(after_long_help = SILT_EXAMPLES)]
     Silt(SiltArgs),
-    /// Reproduce Nitro's Table 2 (COS) and Figures 9 and 10 (aged and restored snapshots) on the deduplicating store, in
-    /// virtual time
+    /// Reproduce Nitro's Table 2 (COS) and Figures 9 and 10 (aged and restored snapshots) on the deduplicating store,
+    /// in virtual time
     #[command(after_long_help = COS_EXAMPLES)]
     Cos(CosPaperArgs),
 }
@@ -87,7 +87,8 @@ pub(crate) struct IndexPaperArgs {
     /// Folder for the results; created if it does not exist
     #[arg(long, default_value = "nitro-reproduction", value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// File for the index, on the SSD to be measured; must not exist, and is removed at the end [default: one in the folder]
+    /// File for the index, on the SSD to be measured; must not exist, and is removed at the end [default: one in the
+    /// folder]
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Option<PathBuf>,
     /// Number of threads for concurrent operations [default: the machine's cores]
@@ -142,8 +143,8 @@ pub(crate) struct ReproduceArgs {
     /// Factor on the size of the traces; below 1, they become smaller
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR", value_parser = factor)]
     pub(crate) scale: f64,
-    /// Reproduce only these: table-1, figure-1, figure-4, figure-5, figure-6, ssd-throughput, table-2, figure-7, figure-8,
-    /// compressors, ssd-writes
+    /// Reproduce only these: table-1, figure-1, figure-4, figure-5, figure-6, ssd-throughput, table-2, figure-7,
+    /// figure-8, compressors, ssd-writes
     #[arg(long, value_delimiter = ',', value_name = "IDS")]
     pub(crate) only: Vec<String>,
     /// Folder for the results; results of earlier runs in it are used again; created if it does not exist

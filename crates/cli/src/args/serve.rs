@@ -55,8 +55,8 @@ Sizes are bytes, or a number with K, M, G, T or P (powers of 1024).";
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
-    /// TOML file with [server], [cache.NAME] and [volume.NAME]; server options on the command line override it; options of
-    /// volumes and caches cannot be used together with it
+    /// TOML file with [server], [cache.NAME] and [volume.NAME]; server options on the command line override it; options
+    /// of volumes and caches cannot be used together with it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["VolumeArgs", "CacheArgs"])]
     config: Option<PathBuf>,
 
@@ -90,19 +90,19 @@ struct VolumeArgs {
     /// Make the origin as slow as a hard disk of 7200 or 15000 rpm, or as several in RAID-0
     #[arg(long, value_name = "RPM[:SPINDLES]", requires = "origin")]
     emulate_disk: Option<Emulation>,
-    /// Write-back: percentage of the cache's room for dirty data that is reserved for this volume [default: half of the room,
-    /// divided equally among the volumes]
+    /// Write-back: percentage of the cache's room for dirty data that is reserved for this volume [default: half of the
+    /// room, divided equally among the volumes]
     #[arg(long, value_name = "PCT", requires = "origin")]
     dirty_share_min: Option<u8>,
     /// Write-back: percentage of the cache's room for dirty data that this volume may use [default: 100]
     #[arg(long, value_name = "PCT", requires = "origin")]
     dirty_share_max: Option<u8>,
-    /// Write-through: which written content is cached: allocate (all), update (only extents that are cached already), invalidate
-    /// (none) [default: allocate]
+    /// Write-through: which written content is cached: allocate (all), update (only extents that are cached already),
+    /// invalidate (none) [default: allocate]
     #[arg(long, value_name = "POLICY", requires = "origin")]
     write_policy: Option<WritePolicy>,
-    /// Read the metadata of the volume's file systems at the start, so that the sizes of all files are known before the files are used; at
-    /// most RATE bytes a second, and for half of the time [default: off; without RATE 64M]
+    /// Read the metadata of the volume's file systems at the start, so that the sizes of all files are known before the
+    /// files are used; at most RATE bytes a second, and for half of the time [default: off; without RATE 64M]
     #[arg(long, value_name = "RATE", num_args = 0..=1, require_equals = true, default_missing_value = "64M", requires = "origin")]
     detect_scan: Option<Size>,
 }
@@ -116,8 +116,8 @@ struct CacheArgs {
     /// Size of the cache; required to create a file, otherwise the size of the file or device
     #[arg(long, value_name = "SIZE", requires = "cache")]
     cache_size: Option<Size>,
-    /// Write log: a fast file (created if it does not exist) or block device; with it, writes in write-back are durable when they are
-    /// acknowledged
+    /// Write log: a fast file (created if it does not exist) or block device; with it, writes in write-back are durable
+    /// when they are acknowledged
     #[arg(long, value_name = "PATH", requires = "cache")]
     write_log: Option<PathBuf>,
     /// How much of the write log's file or device to use; required to create a file [default: all]
@@ -158,39 +158,42 @@ struct CacheArgs {
     /// Treat an extent as a duplicate only after comparing its bytes with the cached ones
     #[arg(long, requires = "cache")]
     verify_duplicates: bool,
-    /// RAM in which clean data wait before they are written to the SSD, so that data that are soon overwritten are never written
-    /// there; 0: none [default: 3 % of the cache, at most 64M]
+    /// RAM in which clean data wait before they are written to the SSD, so that data that are soon overwritten are
+    /// never written there; 0: none [default: 3 % of the cache, at most 64M]
     #[arg(long, value_name = "SIZE", requires = "cache")]
     staging: Option<Size>,
-    /// Limit of the bytes written to the SSD, as in its data sheet: 0.5dwpd (drive writes per day) or 600TBW (terabytes written in five
-    /// years). Close to the limit, less new content is admitted and copied forward [default: no limit]
+    /// Limit of the bytes written to the SSD, as in its data sheet: 0.5dwpd (drive writes per day) or 600TBW (terabytes
+    /// written in five years). Close to the limit, less new content is admitted and copied forward [default: no limit]
     #[arg(long, value_name = "RATING", requires = "cache")]
     endurance: Option<DriveEndurance>,
     /// Size of the SSD to which --endurance applies [default: that of the cache]
     #[arg(long, value_name = "SIZE", requires = "endurance")]
     drive_size: Option<Size>,
-    /// Which new content is admitted: probation (all, in separate write-evict units until it is used again), all, second-miss
-    /// (extents at their second miss), by-source (all, with written content in separate write-evict units), two-level (metadata of
-    /// file systems, and data that is accessed more often than the extents that would be evicted for it) [default: probation]
+    /// Which new content is admitted: probation (all, in separate write-evict units until it is used again), all,
+    /// second-miss (extents at their second miss), by-source (all, with written content in separate write-evict units),
+    /// two-level (metadata of file systems, and data that is accessed more often than the extents that would be evicted
+    /// for it) [default: probation]
     #[arg(long, value_name = "POLICY", requires = "cache")]
     admission: Option<AdmissionKind>,
-    /// Which write-evict unit is evicted next: heat (extents that were used again are copied forward), lru, fifo [default: heat]
+    /// Which write-evict unit is evicted next: heat (extents that were used again are copied forward), lru, fifo
+    /// [default: heat]
     #[arg(long, value_name = "POLICY", requires = "cache")]
     eviction: Option<EvictionKind>,
 
-    /// How the cache treats each class of I/O: one of the presets file-server, database and hypervisor, or a file in TOML or
-    /// Open-CAS's CSV; the help of nitro class load has an example [default: all classes alike]
+    /// How the cache treats each class of I/O: one of the presets file-server, database and hypervisor, or a file in
+    /// TOML or Open-CAS's CSV; the help of nitro class load has an example [default: all classes alike]
     #[arg(long, value_name = "FILE|PRESET", help_heading = "Cache")]
     classes: Option<PathBuf>,
 
-    /// Classify the volume's blocks by parsing ext2 to ext4, XFS, btrfs and NTFS: metadata, directories, journal, and files by size
-    /// [default: on]
+    /// Classify the volume's blocks by parsing ext2 to ext4, XFS, btrfs and NTFS: metadata, directories, journal, and
+    /// files by size [default: on]
     #[arg(long, value_name = "on|off", requires = "cache", help_heading = "Cache")]
     detect: Option<Switch>,
     /// Write-back: which dirty data is destaged next: elevator (by offset) or oldest (by age) [default: elevator]
     #[arg(long, value_name = "POLICY", requires = "cache")]
     destage: Option<DestageKind>,
-    /// Number of consecutive bytes after which a stream of reads is sequential and bypasses the SSD; 0: never [default: 1M]
+    /// Number of consecutive bytes after which a stream of reads is sequential and bypasses the SSD; 0: never [default:
+    /// 1M]
     #[arg(long, value_name = "SIZE", requires = "cache")]
     sequential_threshold: Option<Size>,
     /// Write-back: percentage of the cache that may be dirty before destage starts regardless of the age of the data
@@ -203,11 +206,12 @@ struct CacheArgs {
     /// Write-back: age at which dirty data are destaged [default: 30s]
     #[arg(long, value_name = "TIME", requires = "cache")]
     dirty_age: Option<Span>,
-    /// Write-back: when destage of a volume fails, how long writes wait for room in the cache, from the first failure on,
-    /// before they fail with the origin's error [default: 10s]
+    /// Write-back: when destage of a volume fails, how long writes wait for room in the cache, from the first failure
+    /// on, before they fail with the origin's error [default: 10s]
     #[arg(long, value_name = "TIME", requires = "cache")]
     dirty_wait: Option<Span>,
-    /// How long a request waits for an origin that does not answer, before the request fails; 0: without limit [default: 0]
+    /// How long a request waits for an origin that does not answer, before the request fails; 0: without limit
+    /// [default: 0]
     #[arg(long, value_name = "TIME", requires = "cache")]
     origin_timeout: Option<Span>,
     /// Format the cache even if its file or device holds a cache or other data; these are lost
@@ -218,8 +222,9 @@ struct CacheArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Server")]
 struct ServerArgs {
-    /// Address for clients: unix:PATH or tcp:HOST:PORT for NBD; iscsi:HOST:PORT for iSCSI; vhost:PATH, or vhost:FOLDER/ with a socket
-    /// NAME.sock for each volume, for virtual machines (vhost-user-blk); repeatable [default: a socket under $XDG_RUNTIME_DIR or /tmp]
+    /// Address for clients: unix:PATH or tcp:HOST:PORT for NBD; iscsi:HOST:PORT for iSCSI; vhost:PATH, or vhost:FOLDER/
+    /// with a socket NAME.sock for each volume, for virtual machines (vhost-user-blk); repeatable [default: a socket
+    /// under $XDG_RUNTIME_DIR or /tmp]
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<Address>,
     /// The control socket for commands such as nitro status [default: in the folder of the NBD socket]
@@ -231,18 +236,20 @@ struct ServerArgs {
     /// Group of the unix sockets for NBD clients, by name or number, such as libvirt-qemu [default: the server's]
     #[arg(long, value_name = "GROUP")]
     socket_group: Option<String>,
-    /// Permissions of the control socket, in octal digits; its users may run all commands [default: 0600, with --control-group 0660]
+    /// Permissions of the control socket, in octal digits; its users may run all commands [default: 0600, with
+    /// --control-group 0660]
     #[arg(long, value_name = "MODE")]
     control_mode: Option<SocketMode>,
     /// Group of the control socket, by name or number [default: the server's]
     #[arg(long, value_name = "GROUP")]
     control_group: Option<String>,
-    /// Serve while this command runs, then end with its exit code; in its environment, NITRO_URI is the first volume's URI, and
-    /// NITRO_URIS has all of them
+    /// Serve while this command runs, then end with its exit code; in its environment, NITRO_URI is the first volume's
+    /// URI, and NITRO_URIS has all of them
     #[arg(long, value_name = "COMMAND")]
     run: Option<String>,
-    /// Serve metrics for Prometheus, and a web page, over HTTP: HOST:PORT, such as 127.0.0.1:9470, or unix:PATH. Everyone who can reach
-    /// the address can read names, sizes and counters, but cannot change anything [default: not served]
+    /// Serve metrics for Prometheus, and a web page, over HTTP: HOST:PORT, such as 127.0.0.1:9470, or unix:PATH.
+    /// Everyone who can reach the address can read names, sizes and counters, but cannot change anything [default: not
+    /// served]
     #[arg(long, value_name = "ADDRESS")]
     http: Option<HttpAddress>,
     /// Permissions of the unix socket for HTTP [default: 0600, with --http-group 0660]
@@ -260,8 +267,8 @@ struct ServerArgs {
     /// End without destage: dirty data stay in the cache, where they are safe, and the server ends sooner
     #[arg(long)]
     no_destage_on_exit: bool,
-    /// Discard dirty data that prevent the start: those of an origin that another program changed, or that is marked as belonging
-    /// to another cache; those in a cache that is to be formatted; and those in a missing write log
+    /// Discard dirty data that prevent the start: those of an origin that another program changed, or that is marked as
+    /// belonging to another cache; those in a cache that is to be formatted; and those in a missing write log
     #[arg(long)]
     force_discard_dirty: bool,
     /// Maximum number of clients at a time [default: 256]
@@ -282,8 +289,8 @@ struct ServerArgs {
     /// How long data sent to a TCP client may stay unacknowledged; 0: the system's default [default: 2m]
     #[arg(long, value_name = "TIME")]
     tcp_user_timeout: Option<Span>,
-    /// Maximum time in microseconds for which an idle queue of a virtual machine is polled before the server waits for a notification
-    /// by the guest: lower latency, but the processor is never idle; 0: no polling [default: 0]
+    /// Maximum time in microseconds for which an idle queue of a virtual machine is polled before the server waits for
+    /// a notification by the guest: lower latency, but the processor is never idle; 0: no polling [default: 0]
     #[arg(long, value_name = "MICROSECONDS")]
     vhost_busy_poll_us: Option<u32>,
     /// Whether clients may or must use TLS [default: off]
@@ -313,11 +320,11 @@ impl Switch {
     }
 }
 
-/// The name of the only cache of a command line.
+/// The name of the cache, if it is configured by options.
 const CACHE_NAME: &str = "cache";
 
 impl ServeArgs {
-    /// The configuration that the file and the options make.
+    /// The configuration from the file and the options.
     pub(crate) fn config(&self) -> Result<Config, Error> {
         match &self.config {
             Some(path) => {
@@ -329,12 +336,12 @@ impl ServeArgs {
         }
     }
 
-    /// The command to be served, if it is for one.
+    /// The command of `--run`, for whose duration the server runs.
     pub(crate) fn command(&self) -> Option<&str> {
         self.server.run.as_deref()
     }
 
-    /// Where the configuration is from, if it is from a file.
+    /// The configuration file and how to parse it again; `None` without one.
     pub(crate) fn source(&self) -> Result<Option<Source>, Error> {
         let Some(path) = &self.config else { return Ok(None) };
         let file = std::path::absolute(path).map_err(|e| Error::new(path.display(), e))?;
@@ -342,7 +349,7 @@ impl ServeArgs {
         Ok(Some(Source { file, parse: Box::new(move |text| args.of_file(text)) }))
     }
 
-    /// What a file's text and the options make.
+    /// The configuration from the text of a file and the options.
     fn of_file(&self, text: &str) -> Result<Config, ConfigError> {
         let config = Config::parse(text)?;
         self.with_options(config).map_err(|error| {
@@ -480,7 +487,7 @@ mod tests {
     use clap::error::ErrorKind;
     use clap::{Arg, ArgAction, Command};
 
-    /// Values of which each option takes one.
+    /// Sample values; each option takes at least one of them.
     const VALUES: [&str; 17] = [
         "1",
         "1M",
@@ -501,7 +508,7 @@ mod tests {
         "required",
     ];
 
-    /// What becomes of an option beside `--config`.
+    /// Parses an option together with `--config`.
     fn beside_config(command: &Command, option: &Arg) -> Result<(), ErrorKind> {
         let name = format!("--{}", option.get_long().unwrap());
         let begun = ["serve", "--config", "nitro.toml", &name].map(str::to_owned).to_vec();

@@ -58,8 +58,8 @@ pub(crate) struct SimArgs {
     /// For --mrc: percentage of the extents that are sampled; 100 is exact [default: at most 65536 of them]
     #[arg(long, value_name = "PCT", requires = "mrc", value_parser = percentage, help_heading = "Many at once")]
     pub(crate) sample: Option<f64>,
-    /// Only count misses of a plain policy: lru, slru (segmented LRU), mru, fifo, clock, arc, s3-fifo or belady; each request is one object of fixed
-    /// size, or several with --block-size
+    /// Only count misses of a plain policy: lru, slru (segmented LRU), mru, fifo, clock, arc, s3-fifo or belady; each
+    /// request is one object of fixed size, or several with --block-size
     #[arg(long, value_name = "POLICY", requires = "objects", help_heading = "Plain policies")]
     pub(crate) policy: Option<String>,
     /// For --policy: number of objects that the cache holds
@@ -68,8 +68,8 @@ pub(crate) struct SimArgs {
     /// For --policy: each block of this size that a request touches is an object [default: each request is an object]
     #[arg(long, value_name = "SIZE", requires = "policy", help_heading = "Plain policies")]
     pub(crate) block_size: Option<Size>,
-    /// Show the cost of the I/O: the price for each MB of disks and each I/O a second, for disks alone, LRU, Nitro, and Nitro with
-    /// the policies of --classes, for each kind of disk in the table of prices
+    /// Show the cost of the I/O: the price for each MB of disks and each I/O a second, for disks alone, LRU, Nitro, and
+    /// Nitro with the policies of --classes, for each kind of disk in the table of prices
     #[arg(long, conflicts_with_all = ["mrc", "policy", "variant", "disks", "parquet", "period"], help_heading = "Cost")]
     pub(crate) cost: bool,
     /// For --cost: table of drives and prices, in TOML [default: drives of 2012, see --print-prices]
@@ -94,8 +94,9 @@ pub(crate) struct CacheSettings {
     /// Size of the cache on the SSD
     #[arg(long, value_name = "SIZE")]
     cache_size: Option<String>,
-    /// Organisation of the cache on the SSD: weu (Nitro), weu-lru-mod, weu-lru-trim, extent, direct-mapped, N-way
-    /// (for any N that divides the extents of the cache, such as 4-way), fully-associative, extent-lru-mod, extent-lru-trim, naive, lru, slru, mru, fifo, clock, arc, s3-fifo, belady, none
+    /// Organisation of the cache on the SSD: weu (Nitro), weu-lru-mod, weu-lru-trim, extent, direct-mapped, N-way (for
+    /// any N that divides the extents of the cache, such as 4-way), fully-associative, extent-lru-mod, extent-lru-trim,
+    /// naive, lru, slru, mru, fifo, clock, arc, s3-fifo, belady, none
     #[arg(long, value_name = "NAME")]
     variant: Option<String>,
     /// Store duplicates once [default: on]
@@ -113,39 +114,41 @@ pub(crate) struct CacheSettings {
     /// Percentage of the cached extents whose fingerprints are kept [default: 100]
     #[arg(long, value_name = "PCT")]
     fingerprint_index_ratio: Option<String>,
-    /// Which new content is admitted to write-evict units: probation (all, in separate units until it is used again), all,
-    /// second-miss (extents at their second miss), by-source (all, with written content in separate units), two-level (metadata,
-    /// and data that is accessed more often than the extents that would be evicted for it) [default: probation for variant weu, as
-    /// in the server; otherwise all]
+    /// Which new content is admitted to write-evict units: probation (all, in separate units until it is used again),
+    /// all, second-miss (extents at their second miss), by-source (all, with written content in separate units),
+    /// two-level (metadata, and data that is accessed more often than the extents that would be evicted for it)
+    /// [default: probation for variant weu, as in the server; otherwise all]
     #[arg(long, value_name = "POLICY")]
     admission: Option<String>,
-    /// Which write-evict unit is evicted next: heat (extents that were used again are copied forward), lru, fifo [default: heat for
-    /// variant weu, as in the server; otherwise lru]
+    /// Which write-evict unit is evicted next: heat (extents that were used again are copied forward), lru, fifo
+    /// [default: heat for variant weu, as in the server; otherwise lru]
     #[arg(long, value_name = "POLICY")]
     eviction: Option<String>,
-    /// RAM in which new content waits before it is packed into write-evict units, in addition to the size of the cache [default:
-    /// 3 % of the cache, at most 64M, for variant weu, as in the server; otherwise 0]
+    /// RAM in which new content waits before it is packed into write-evict units, in addition to the size of the cache
+    /// [default: 3 % of the cache, at most 64M, for variant weu, as in the server; otherwise 0]
     #[arg(long, value_name = "SIZE")]
     staging: Option<String>,
-    /// Bytes that may be written to the SSD for each byte requested, such as 0.25: close to it, less new content is admitted and
-    /// copied forward [default: no limit]
+    /// Bytes that may be written to the SSD for each byte requested, such as 0.25: close to it, less new content is
+    /// admitted and copied forward [default: no limit]
     #[arg(long, value_name = "RATIO")]
     write_budget: Option<String>,
     /// The origin supplies fingerprints, so that reads find content that is cached for another extent [default: off]
     #[arg(long, value_name = "on|off")]
     recipes: Option<String>,
-    /// How to treat a write of a part of an extent that is not cached: merge leaves the extent uncached, fetch reads the rest from
-    /// the origin [default: merge]
+    /// How to treat a write of a part of an extent that is not cached: merge leaves the extent uncached, fetch reads
+    /// the rest from the origin [default: merge]
     #[arg(long, value_name = "HOW")]
     partial_writes: Option<String>,
-    /// Which written content is cached: allocate (all), update (only extents that are cached already), invalidate (none) [default:
-    /// allocate]
+    /// Which written content is cached: allocate (all), update (only extents that are cached already), invalidate
+    /// (none) [default: allocate]
     #[arg(long, value_name = "POLICY")]
     write_policy: Option<String>,
-    /// write-through, or write-back, in which written data stay dirty in the cache until destage [default: write-through]
+    /// write-through, or write-back, in which written data stay dirty in the cache until destage [default:
+    /// write-through]
     #[arg(long, value_name = "MODE")]
     mode: Option<String>,
-    /// Write-back: percentage of the cache that may be dirty before destage starts regardless of the age of the data [default: 20]
+    /// Write-back: percentage of the cache that may be dirty before destage starts regardless of the age of the data
+    /// [default: 20]
     #[arg(long, value_name = "PCT")]
     dirty_start: Option<String>,
     /// Write-back: percentage of the cache that may be dirty before writes wait for destage [default: 60]
@@ -154,31 +157,34 @@ pub(crate) struct CacheSettings {
     /// Write-back: age at which dirty data are destaged [default: 30s]
     #[arg(long, value_name = "TIME")]
     dirty_age: Option<String>,
-    /// Write-back: clients flush after every N writes; flushed data take whole blocks of the SSD, 4 KiB each [default: 0: each write is
-    /// durable at once, and takes only its own space]
+    /// Write-back: clients flush after every N writes; flushed data take whole blocks of the SSD, 4 KiB each [default:
+    /// 0: each write is durable at once, and takes only its own space]
     #[arg(long, value_name = "N")]
     flush_every: Option<String>,
     /// Write-back: which dirty data is destaged next: elevator (by offset) or oldest (by age) [default: elevator]
     #[arg(long, value_name = "POLICY")]
     destage: Option<String>,
-    /// Classes of requests, as for nitro serve: a file in TOML or Open-CAS's CSV with rules by offset, request_size and direction,
-    /// or, for traces that have classes, file-server, database or hypervisor [default: the trace's classes, all treated alike]
+    /// Classes of requests, as for nitro serve: a file in TOML or Open-CAS's CSV with rules by offset, request_size and
+    /// direction, or, for traces that have classes, file-server, database or hypervisor [default: the trace's classes,
+    /// all treated alike]
     #[arg(long, value_name = "FILE|PRESET", conflicts_with_all = ["mrc", "policy"])]
     pub(crate) classes: Option<PathBuf>,
     /// Also apply the rules of --classes to requests that have a class in the trace [default: these keep their class]
     #[arg(long, requires = "classes")]
     pub(crate) reclassify: bool,
-    /// Size of the RAM cache in front of the SSD, which holds whole extents; for variants on an SSD [default: 0; the server's is 64M]
+    /// Size of the RAM cache in front of the SSD, which holds whole extents; for variants on an SSD [default: 0; the
+    /// server's is 64M]
     #[arg(long, value_name = "SIZE")]
     ram: Option<String>,
-    /// Number of consecutive bytes after which a stream of reads is sequential: it is read ahead into RAM and bypasses the SSD; 0: never;
-    /// for variants on an SSD [default: 0; the server's is 1M]
+    /// Number of consecutive bytes after which a stream of reads is sequential: it is read ahead into RAM and bypasses
+    /// the SSD; 0: never; for variants on an SSD [default: 0; the server's is 1M]
     #[arg(long, value_name = "SIZE")]
     sequential_threshold: Option<String>,
     /// Mean compression ratio, for traces without compressed sizes [default: 2]
     #[arg(long, value_name = "RATIO")]
     compression_ratio: Option<String>,
-    /// Exclude the beginning of the trace from the results: a time such as 16d or 90m, or a number of requests [default: 0]
+    /// Exclude the beginning of the trace from the results: a time such as 16d or 90m, or a number of requests
+    /// [default: 0]
     #[arg(long, value_name = "SPAN")]
     warmup: Option<String>,
     /// Also show the results by period, such as 1d
@@ -208,7 +214,7 @@ pub(crate) struct DeviceSettings {
 }
 
 impl SimArgs {
-    /// The settings that were given.
+    /// The settings given as options.
     pub(crate) fn given(&self) -> impl Iterator<Item = (Knob, &str)> {
         let (cache, devices) = (&self.cache, &self.devices);
         let all = [
@@ -246,7 +252,7 @@ impl SimArgs {
         all.into_iter().filter_map(|(knob, text)| Some((knob, text.as_deref()?)))
     }
 
-    /// Whether a setting was given, as an option or in a sweep.
+    /// Whether a setting is given as an option or in a sweep.
     pub(crate) fn asked(&self, knob: Knob) -> bool {
         self.given().any(|(given, _)| given == knob) || self.sweep.iter().any(|axis| axis.knob == knob)
     }

@@ -9,7 +9,8 @@ pub(crate) fn command() -> Command {
     flowing(Cli::command())
 }
 
-/// The same with each paragraph of the closing texts in one line, so that only the terminal's width determines the line breaks.
+/// The same command, with each paragraph of the closing texts in one line, so that only the terminal's width determines
+/// the line breaks.
 fn flowing(command: Command) -> Command {
     let text = command.get_after_long_help().map(StyledStr::to_string);
     let command = match text {
@@ -62,7 +63,7 @@ mod tests {
             for leaked in ["[`", "`]", "crate::", "::Volume", "nitro_"] {
                 assert!(!help.contains(leaked), "{path}: {leaked}: {help}");
             }
-            // A paragraph of the closing text that is wrapped once has no short line but its last.
+            // In a closing text that is wrapped only once, every line of a paragraph but the last is full.
             let lines: Vec<&str> = help.lines().collect();
             for pair in
                 lines.windows(2).filter(|pair| pair.iter().all(|line| !line.starts_with(' ') && !line.is_empty()))

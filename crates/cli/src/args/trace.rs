@@ -65,11 +65,12 @@ pub(crate) struct ReadArgs {
     /// Format of the trace [default: recognised by its content]
     #[arg(id = "trace_format", long = "format", value_name = "FORMAT", value_parser = format, conflicts_with = "columns")]
     pub(crate) format: Option<Format>,
-    /// The columns of a table: ROLE=NUMBER[:UNIT],... with the roles time, op, offset, len, object, fingerprint, compressed
+    /// The columns of a table: ROLE=NUMBER[:UNIT],... with the roles time, op, offset, len, object, fingerprint,
+    /// compressed
     ///
-    /// Columns count from 0. Units of time: s (default), ms, us, ns, filetime; of op: words (default), read0 (0 reads, 1
-    /// writes), read1, scsi; of offset, len and compressed: bytes (default), sectors, kib, 4kib, or a number of bytes; of
-    /// fingerprint: md5 (default), 160. Other settings: sep=comma|tab|space|semicolon|pipe, skip=LINES.
+    /// Columns count from 0. Units of time: s (default), ms, us, ns, filetime; of op: words (default), read0 (0 reads,
+    /// 1 writes), read1, scsi; of offset, len and compressed: bytes (default), sectors, kib, 4kib, or a number of
+    /// bytes; of fingerprint: md5 (default), 160. Other settings: sep=comma|tab|space|semicolon|pipe, skip=LINES.
     #[arg(long, value_name = "MAP", value_parser = columns)]
     pub(crate) columns: Option<Columns>,
     /// What to do with records that cannot be read

@@ -75,11 +75,12 @@ pub(crate) enum VolumeCommand {
         /// When a write is acknowledged: when it is in the origin (write-through) or in the cache (write-back)
         #[arg(long, value_enum, required_unless_present_any = ["dirty_share_min", "dirty_share_max", "write_policy", "pause_fill"])]
         mode: Option<Mode>,
-        /// Write-through: which written content is cached: allocate (all), update (only extents that are cached already), invalidate
-        /// (none)
+        /// Write-through: which written content is cached: allocate (all), update (only extents that are cached
+        /// already), invalidate (none)
         #[arg(long, value_name = "POLICY")]
         write_policy: Option<WritePolicy>,
-        /// Do not cache data of read misses, for example during a backup; hits and writes are not affected [default: off]
+        /// Do not cache data of read misses, for example during a backup; hits and writes are not affected [default:
+        /// off]
         #[arg(long, value_name = "on|off")]
         pause_fill: Option<Switch>,
         #[command(flatten)]
@@ -127,8 +128,8 @@ pub(crate) enum VolumeCommand {
 /// A volume's share of its cache's room for dirty data.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct ShareArgs {
-    /// Percentage of the cache's room for dirty data that is reserved for this volume while it is in write-back [default: half of
-    /// the room, divided equally among the volumes]
+    /// Percentage of the cache's room for dirty data that is reserved for this volume while it is in write-back
+    /// [default: half of the room, divided equally among the volumes]
     #[arg(long, value_name = "PCT")]
     pub(crate) dirty_share_min: Option<u8>,
     /// Percentage of the cache's room for dirty data that this volume may use [default: 100]
@@ -194,12 +195,12 @@ pub(crate) struct AddArgs {
     /// Make the origin as slow as a hard disk of 7200 or 15000 rpm, or as several in RAID-0
     #[arg(long, value_name = "RPM[:SPINDLES]")]
     pub(crate) emulate_disk: Option<Emulation>,
-    /// Write-through: which written content is cached: allocate (all), update (only extents that are cached already), invalidate
-    /// (none) [default: allocate]
+    /// Write-through: which written content is cached: allocate (all), update (only extents that are cached already),
+    /// invalidate (none) [default: allocate]
     #[arg(long, value_name = "POLICY")]
     pub(crate) write_policy: Option<WritePolicy>,
-    /// Read the metadata of the volume's file systems at the start, so that the sizes of all files are known before the files are used; at
-    /// most RATE bytes a second, and for half of the time [default: off; without RATE 64M]
+    /// Read the metadata of the volume's file systems at the start, so that the sizes of all files are known before the
+    /// files are used; at most RATE bytes a second, and for half of the time [default: off; without RATE 64M]
     #[arg(long, value_name = "RATE", num_args = 0..=1, require_equals = true, default_missing_value = "64M")]
     pub(crate) detect_scan: Option<Size>,
     #[command(flatten)]

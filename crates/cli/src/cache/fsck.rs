@@ -11,7 +11,7 @@ use nitro_port::Device;
 use nitro_server::serve;
 use std::path::Path;
 
-/// Checks a cache and tells what is wrong; fails if a structure or dirty content is.
+/// Checks a cache and prints its problems; fails if metadata or dirty data are damaged.
 pub(super) fn run(path: &Path, output: OutputArgs) -> Result<(), Error> {
     let what = format!("cache {}", path.display());
     let device = serve::open_to_look(path)?;
@@ -33,13 +33,13 @@ pub(super) fn run(path: &Path, output: OutputArgs) -> Result<(), Error> {
         (None, _) => Ok(()),
         (Some(Severity::DataLost), count) => {
             Err(Error::new(what, format_args!("{count} problems; dirty data are lost"))
-                .or("nitro cache salvage gets out what is left"))
+                .or("nitro cache salvage can extract the rest"))
         }
         (Some(Severity::Metadata), count) => {
             Err(Error::new(what, format_args!("{count} problems with its structures"))
-                .or("nitro cache salvage gets dirty data out; then start it anew with --format"))
+                .or("extract the dirty data with nitro cache salvage, then format the cache with --format"))
         }
-        // A crash leaves the like of it in units that were being filled again; the origin has what is damaged.
+        // A crash leaves such problems in units that were being refilled; the origin has the damaged content.
         (Some(Severity::CostsAMiss), _) => Ok(()),
     }
 }

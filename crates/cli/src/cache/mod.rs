@@ -1,4 +1,4 @@
-//! `nitro cache`: caches, those of a running server and those that no server uses.
+//! `nitro cache`: commands for the caches of a running server and for caches that no server uses.
 
 mod fsck;
 mod salvage;
@@ -37,7 +37,7 @@ pub(crate) fn run(command: &CacheCommand) -> Result<(), Error> {
     }
 }
 
-/// Where devices are read without a server.
+/// The reactor for devices that are read without a server.
 fn reactor() -> Result<Reactor, Error> {
     Reactor::new().map_err(|e| Error::with_sources("reactor", &e))
 }

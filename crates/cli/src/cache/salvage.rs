@@ -14,7 +14,7 @@ use nitro_units::ObjectId;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Tells what only a cache has, or writes it out.
+/// Lists the data that only the cache has, or writes them to a file.
 pub(super) fn run(args: &SalvageArgs) -> Result<(), Error> {
     let what = format!("cache {}", args.path.display());
     let device = serve::open_to_look(&args.path)?;
@@ -40,7 +40,7 @@ pub(super) fn run(args: &SalvageArgs) -> Result<(), Error> {
         );
     }
     if logged.damaged {
-        tracing::warn!("{what}: the write log is damaged: what it held last cannot be read");
+        tracing::warn!("{what}: the write log is damaged: its last writes cannot be read");
     }
     add(&mut dirty, &logged);
     let (Some(name), Some(to)) = (&args.volume, &args.to) else {
@@ -53,7 +53,7 @@ pub(super) fn run(args: &SalvageArgs) -> Result<(), Error> {
     let volume = find(&dirty, name).ok_or_else(|| {
         let names: Vec<_> = dirty.volumes.iter().map(title).collect();
         let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        Error::new(&what, format_args!("nothing is dirty of a volume {name:?}"))
+        Error::new(&what, format_args!("there are no dirty data of a volume {name:?}"))
             .or(format_args!("it has dirty data of: {known}; see --list, and --possible if the journal is damaged"))
     })?;
     let mut salvaged = reactor.block_on(write_out(&device, volume, trust, to))?;
@@ -62,7 +62,7 @@ pub(super) fn run(args: &SalvageArgs) -> Result<(), Error> {
     match salvaged.unreadable.len() {
         0 => Ok(()),
         count => Err(Error::new(what, format_args!("{count} ranges could not be read"))
-            .or("what could be is written; the list tells where the file holds older data")),
+            .or("the other ranges were written; the list shows where the file has older data")),
     }
 }
 
@@ -75,7 +75,7 @@ fn find<'a>(dirty: &'a Dirty, name: &str) -> Option<&'a DirtyVolume> {
     by_name.or_else(|| dirty.volumes.iter().find(|volume| volume.name.is_none() && volume.object.to_string() == name))
 }
 
-/// Adds what the write log holds to what is dirty.
+/// Adds the dirty data of the write log to `dirty`.
 fn add(dirty: &mut Dirty, logged: &Logged) {
     for LoggedVolume { object, name, origin_bytes, extents } in &logged.volumes {
         let at = dirty.volumes.iter().position(|volume| volume.object == *object).unwrap_or_else(|| {
@@ -94,7 +94,7 @@ fn add(dirty: &mut Dirty, logged: &Logged) {
     }
 }
 
-/// Writes what the write log holds over what the cache had.
+/// Writes the data of the write log to the file, over those of the cache.
 fn write_logged(salvaged: &mut Salvaged, logged: &Logged, volume: &DirtyVolume, to: &Path) -> Result<(), Error> {
     let fail = |e: std::io::Error| Error::new(format_args!("file {}", to.display()), e).or("make room");
     let file = open_target(to).map_err(fail)?;

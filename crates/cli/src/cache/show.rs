@@ -11,12 +11,12 @@ use nitro_server::control::report;
 use nitro_server::serve::{self, CacheEntry};
 use std::path::Path;
 
-/// The caches of a running server.
+/// Prints the caches of a running server.
 pub(super) fn running(control: &ControlArgs, output: OutputArgs) -> Result<(), Error> {
     print(&Client::connect(control.path())?.status()?.caches, output)
 }
 
-/// A cache that no server uses.
+/// Prints a cache that no server uses.
 pub(super) fn stopped(path: &Path, output: OutputArgs) -> Result<(), Error> {
     let entry = reactor()?.block_on(serve::look_at(path))?;
     print(&[of(&entry)], output)

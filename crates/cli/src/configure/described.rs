@@ -1,11 +1,12 @@
-//! What each key of a configuration file means, and its default: as the option of `nitro serve` of the same name says.
+//! The meaning and the default of each key of a configuration file, from the help of the `nitro serve` option with the
+//! same name.
 
 use crate::args::command;
 use clap::builder::StyledStr;
 use nitro_server::config::reference::Described;
 use nitro_server::config::{Kind, SETTINGS, Setting};
 
-/// All keys, described.
+/// The descriptions of all keys.
 pub(super) fn described() -> Vec<Described> {
     let whole = command();
     let serve = whole.find_subcommand("serve");
@@ -43,7 +44,7 @@ pub(super) fn described() -> Vec<Described> {
     SETTINGS.iter().map(describe).collect()
 }
 
-/// A text about options, about keys: `--socket-group` is `socket_group`.
+/// Turns a text about options into one about keys: `--socket-group` becomes `socket_group`.
 fn in_file_terms(text: &str) -> String {
     let mut words = text.split(' ').map(|word| match word.strip_prefix("--") {
         Some(option) => option.replace('-', "_"),

@@ -1,4 +1,4 @@
-//! The configuration: checked, taken over, changed, described.
+//! The configuration: commands that check, reload, change and describe it.
 
 mod described;
 
@@ -22,13 +22,13 @@ pub(crate) fn markdown() -> String {
     reference::markdown(&described::described())
 }
 
-/// What a file comes to.
+/// The result of `nitro check`.
 #[derive(Debug, Serialize)]
 struct Checked {
     file: String,
     caches: Vec<String>,
     volumes: Vec<String>,
-    /// What a start would find missing, or create.
+    /// What a start would not find, or would create.
     notes: Vec<String>,
 }
 
@@ -70,10 +70,8 @@ pub(crate) fn reload(control: &ControlArgs, output: OutputArgs) -> Result<(), Er
         done.changes.iter().filter(|change| change.done == Done::Failed).map(|c| c.what.clone()).collect();
     match failed.is_empty() {
         true => Ok(()),
-        false => {
-            Err(Error::new("reload", format_args!("not in force: {}", failed.join(", ")))
-                .or("mend it, and reload again"))
-        }
+        false => Err(Error::new("reload", format_args!("not in force: {}", failed.join(", ")))
+            .or("correct the file, and reload again")),
     }
 }
 
@@ -105,7 +103,7 @@ pub(crate) fn set(args: &SetArgs) -> Result<(), Error> {
     volume::print(&done, args.output)
 }
 
-/// Says that a new size of a cache is not what the configuration file says, or has it say so.
+/// Reports that the configuration file has another size of a cache, or writes the new size to the file.
 pub(crate) fn keep_size(
     mut done: Outcome,
     cache: &str,
@@ -124,7 +122,7 @@ pub(crate) fn keep_size(
         };
     };
     let setting = Setting::find(Scope::Cache, "size");
-    let setting = setting.ok_or_else(|| Error::new("size", "it is no setting"))?;
+    let setting = setting.ok_or_else(|| Error::new("size", "it is not a setting"))?;
     let path = KeyPath { scope: Scope::Cache, name: cache.to_owned(), setting };
     if persist {
         file::change(&file, &path, &size.0.to_string())?;

@@ -15,7 +15,7 @@ use nitro_server::cos::{self as stores, CosAction, CosStore, failed, look};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Runs one of its commands.
+/// Runs `nitro cos ...`.
 pub(crate) fn run(command: &CosCommand) -> Result<(), Error> {
     let reactor = Reactor::new().map_err(|e| Error::with_sources("reactor", &e))?;
     reactor.block_on(run_inner(command))
@@ -53,7 +53,7 @@ async fn run_inner(command: &CosCommand) -> Result<(), Error> {
     }
 }
 
-/// Does something with a store: here, or in the server that has it open.
+/// Executes an action on a store: in this process, or in the server that has the store open.
 async fn act(args: &StoreArgs, action: CosAction) -> Result<(), Error> {
     if let Some(device) = stores::try_open_device(&args.store)? {
         let store = stores::open_on(device, &args.store, Settings::default()).await?;
@@ -61,11 +61,11 @@ async fn act(args: &StoreArgs, action: CosAction) -> Result<(), Error> {
         let text = with_opened(&args.store, &store, work).await?;
         return print(&text).map(drop);
     }
-    // The server may have been started elsewhere.
+    // The server may have another working directory.
     let path = std::path::absolute(&args.store).map_err(|e| Error::new(args.store.display(), e))?;
     let busy = |e: Error| {
         let (why, _) = e.into_parts();
-        Error::new(args.store.display(), format_args!("another program has it open, and no server does it: {why}"))
+        Error::new(args.store.display(), format_args!("another program has it open, and no server can do it: {why}"))
             .or("end that program, or name the control socket of the server with --control")
     };
     let mut client = Client::connect(args.control.as_deref()).map_err(busy)?;
@@ -73,13 +73,13 @@ async fn act(args: &StoreArgs, action: CosAction) -> Result<(), Error> {
     print(&done.message).map(drop)
 }
 
-/// Opens a store, does something with it, and closes it, whatever came of that.
+/// Opens a store, runs `work` on it, and closes it, also if `work` fails.
 async fn with(args: &StoreArgs, work: impl AsyncFnOnce(Arc<CosStore>) -> Result<(), Error>) -> Result<(), Error> {
     let store = stores::open(&args.store, Settings::default()).await?;
     with_opened(&args.store, &store, work(Arc::clone(&store))).await
 }
 
-/// Does something with the store at `path`, and closes it, whatever came of that.
+/// Runs `work` on the store at `path`, and closes the store, also if `work` fails.
 async fn with_opened<T>(
     path: &Path,
     store: &CosStore,

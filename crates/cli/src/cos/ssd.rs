@@ -7,7 +7,8 @@ use nitro_server::cos::CosAction;
 use nitro_server::cos::ssd::{SsdAction, SsdConfig};
 use std::path::Path;
 
-/// How an SSD is to be used, as options say. Its path is made absolute: a server may have been started elsewhere.
+/// The configuration of an SSD from the options. Its path is made absolute, because a server may have another working
+/// directory.
 pub(super) fn config(path: &Path, args: &CosSsdArgs) -> Result<SsdConfig, Error> {
     let path = std::path::absolute(path).map_err(|e| Error::new(path.display(), e))?;
     let usual = SsdConfig::usual(path);
@@ -21,7 +22,7 @@ pub(super) fn config(path: &Path, args: &CosSsdArgs) -> Result<SsdConfig, Error>
     })
 }
 
-/// Runs one of its commands.
+/// Runs `nitro cos ssd ...`.
 pub(super) async fn run(command: &CosSsdCommand) -> Result<(), Error> {
     match command {
         CosSsdCommand::Attach { store, path, options } | CosSsdCommand::Replace { store, path, options } => {

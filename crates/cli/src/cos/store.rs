@@ -1,4 +1,4 @@
-//! Making stores.
+//! Creation of stores.
 
 use crate::args::{CosCompression, CosInitArgs};
 use nitro_console::error::Error;

@@ -11,17 +11,17 @@ use nitro_server::cos::{failed, open};
 use serde::Serialize;
 use std::time::Instant;
 
-/// What an import did.
+/// The result of an import.
 #[derive(Serialize)]
 struct Imported {
     name: String,
     bytes: u64,
-    /// Bytes that an earlier import had done.
+    /// Bytes that an earlier, interrupted import had finished.
     resumed_at: u64,
-    /// Chunks that were there already.
+    /// Chunks that the store already had.
     duplicate_chunks: u64,
     stored_chunks: u64,
-    /// Bytes that the store grew by, recipes among them.
+    /// Bytes by which the store grew, including recipes.
     stored_bytes: u64,
     seconds: f64,
 }
@@ -85,7 +85,7 @@ pub(super) async fn export(args: &CosExportArgs) -> Result<(), Error> {
     };
     let bytes = with_opened(path, &store, work).await?;
     let exported = Exported { name: args.name.clone(), bytes, seconds: begun.elapsed().as_secs_f64() };
-    // Standard output may be the object itself.
+    // The object itself may be written to standard output.
     match args.output.format {
         Format::Json => eprint!("{}", json_line(&exported)?),
         _ => eprintln!("{}: {} in {:.1} s", exported.name, Size(bytes), exported.seconds),

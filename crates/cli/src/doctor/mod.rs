@@ -1,4 +1,5 @@
-//! `nitro doctor` and `nitro support-bundle`: whether a machine is fit for a server, and what helps to find a fault.
+//! `nitro doctor` and `nitro support-bundle`: whether a machine is suitable for a server, and information for the
+//! analysis of a fault.
 
 use crate::args::{BundleArgs, DoctorArgs};
 use nitro_console::error::Error;
@@ -15,7 +16,7 @@ pub(crate) fn bundle(args: &BundleArgs) -> Result<(), Error> {
     if args.file.as_os_str() == "-" {
         return output::print(&text).map(drop);
     }
-    let fail = |e| Error::new(args.file.display(), e).or("name a file that is not there yet");
+    let fail = |e| Error::new(args.file.display(), e).or("name a file that does not exist");
     files::create_new(&args.file).and_then(|mut file| file.write_all(text.as_bytes())).map_err(fail)?;
     output::print(&format!("{}: read it before you pass it on\n", args.file.display())).map(drop)
 }

@@ -1,4 +1,4 @@
-//! `nitro estimate`: what deduplication and compression an existing image would give.
+//! `nitro estimate`: how much deduplication and compression reduce an existing image.
 
 mod report;
 
@@ -13,12 +13,12 @@ use std::fs::File;
 use std::path::Path;
 use std::thread;
 
-/// Of what is available, the part of the RAM that fingerprints may take: one in this many.
+/// Fingerprints may take 1 / `RAM_PART` of the available RAM.
 const RAM_PART: u64 = 4;
-/// The RAM for fingerprints where the machine does not tell what is available, in bytes.
+/// RAM for fingerprints if the available RAM is not known, in bytes.
 const RAM_DEFAULT_BYTES: u64 = 1 << 30;
 
-/// Reads an image and prints what it would come to.
+/// Reads an image and prints the estimate.
 pub(crate) fn run(args: &EstimateArgs) -> Result<(), Error> {
     let sizes = extent_sizes(args)?;
     let what = format!("image {}", args.image.display());
@@ -29,8 +29,7 @@ pub(crate) fn run(args: &EstimateArgs) -> Result<(), Error> {
     let progress = Progress::new(regions.size_bytes(), "read");
     let scanned = scan(&regions, &tallies, threads, |position| progress.show(position));
     progress.end();
-    scanned
-        .map_err(|e| Error::new(what, e).or("check the device; what can be read can be copied with ddrescue first"))?;
+    scanned.map_err(|e| Error::new(what, e).or("check the device; ddrescue can copy the readable parts first"))?;
     let report = Report::new(&regions, &tallies);
     output::print(&report.render(args.output.format)?).map(|_| ())
 }

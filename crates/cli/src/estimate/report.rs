@@ -1,4 +1,4 @@
-//! What an estimate comes to.
+//! The report of an estimate.
 
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
@@ -10,25 +10,25 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Report {
     image_bytes: u64,
-    /// In holes of a mebibyte and more, which are not read.
+    /// Bytes in holes of at least 1 MiB, which are not read.
     hole_bytes: u64,
-    /// Left out by sampling.
+    /// Bytes that sampling leaves out.
     skipped_bytes: u64,
     extent_sizes: Vec<BySize>,
 }
 
-/// What one extent size gives. Zero extents cost no payload and are counted apart.
+/// The estimate for one extent size. Zero extents take no payload and are counted separately.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct BySize {
     extent_bytes: u64,
     extents: u64,
     zero_extents: u64,
     dedup_ratio: f64,
-    /// Whether all fingerprints fitted into RAM; else the ratio is that of a fair sample.
+    /// Whether all fingerprints fitted into RAM; if not, the ratio is estimated from a sample.
     dedup_exact: bool,
     lz4_ratio: f64,
     zstd_ratio: f64,
-    /// Payload of everything that was read, with deduplication and LZ4 (Zstandard).
+    /// Payload of everything that was read, with deduplication and LZ4; in the next field, Zstandard.
     stored_lz4_bytes: u64,
     stored_zstd_bytes: u64,
 }
@@ -114,7 +114,7 @@ impl Report {
         out += "\n\n";
         out += &table.aligned();
         if self.extent_sizes.iter().any(|size| !size.dedup_exact) {
-            out += "\n~ estimated from a sample of the fingerprints, as all would have taken a quarter of the RAM\n";
+            out += "\n~ estimated from a sample of the fingerprints, because all would have taken more RAM\n";
         }
         out
     }

@@ -1,4 +1,4 @@
-//! `nitro index plan`: buffers against filters.
+//! `nitro index plan`: the division of RAM between buffers and filters.
 
 use crate::args::PlanArgs;
 use nitro_console::error::Error;
@@ -12,7 +12,7 @@ use serde::Serialize;
 struct Report {
     #[serde(flatten)]
     plan: Plan,
-    /// The paper's formula.
+    /// The size of all buffers that the paper's formula gives.
     best_buffers_bytes: u64,
     ram_bytes_per_entry: f64,
 }

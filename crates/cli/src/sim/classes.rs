@@ -1,4 +1,4 @@
-//! Classes of a simulation: the table that `--classes` names, and what is told of each.
+//! Classes of a simulation: the table of `--classes`, and the results of each class.
 
 use super::source::Traces;
 use crate::args::SimArgs;
@@ -11,7 +11,7 @@ use nitro_units::ClassId;
 use serde_json::{Map, Value};
 use std::path::Path;
 
-/// The table of classes of `args`; without `--classes`, one that treats all alike.
+/// The table of classes of `args`; without `--classes`, one that treats all classes alike.
 pub(super) fn table(args: &SimArgs) -> Result<ClassTable, Error> {
     let Some(named) = &args.cache.classes else { return Ok(ClassTable::default()) };
     let table = ClassTable::open(named).map_err(|error| error.within("--classes"))?;
@@ -19,20 +19,20 @@ pub(super) fn table(args: &SimArgs) -> Result<ClassTable, Error> {
     Ok(table)
 }
 
-/// A trace says where requests are, how long they are, and whether they read; nothing of file systems.
+/// A trace has the offsets, lengths and directions of requests, but no data about file systems.
 fn refuse_conditions_on_contents(table: &ClassTable, named: &Path) -> Result<(), Error> {
     for (number, rule) in table.rules.0.iter().enumerate() {
         if let Some((_, condition)) = rule.conditions.iter().find(|(_, condition)| condition.is_of_content()) {
             let what =
                 format!("--classes {}: rule {}, for class {}", named.display(), number + 1, table.name(rule.class));
-            let why = format!("a trace does not tell {}", condition.name());
+            let why = format!("a trace does not contain {}", condition.name());
             return Err(Error::new(what, why).or("remove the rule, or classify by place, request_size or direction"));
         }
     }
     Ok(())
 }
 
-/// Refuses a table that has no rules, where the trace has no classes either: it would change nothing.
+/// Refuses a table without rules if the trace has no classes either, because it has no effect.
 pub(super) fn check_use(table: &ClassTable, args: &SimArgs, source: &Traces<'_>) -> Result<(), Error> {
     let Some(named) = args.cache.classes.as_ref().filter(|_| *table != ClassTable::default()) else { return Ok(()) };
     if source.has_classes()? {
@@ -42,16 +42,16 @@ pub(super) fn check_use(table: &ClassTable, args: &SimArgs, source: &Traces<'_>)
     if table.rules.0.is_empty() {
         return Err(Error::new(
             what,
-            "it has no rules, and no request of the trace has a class: the server finds the classes of such a table in the \
-             blocks of file systems, which a trace does not have",
+            "it has no rules, and no request of the trace has a class: the server finds the classes of such a table in \
+             the blocks of file systems, which a trace does not have",
         )
         .or("name a file with rules by place, request_size or direction, or a trace recorded with classes"));
     }
-    eprintln!("{what}: no rule holds for any request of the trace, and no request has a class");
+    eprintln!("{what}: no rule matches any request of the trace, and no request has a class");
     Ok(())
 }
 
-/// Says which of several variants do not go by the policies of classes.
+/// Prints which variants do not apply the policies of classes.
 pub(super) fn tell_unused(table: &ClassTable, points: &[Settings]) {
     if table.classes.are_usual() {
         return;
@@ -61,11 +61,12 @@ pub(super) fn tell_unused(table: &ClassTable, points: &[Settings]) {
     variants.dedup();
     if !variants.is_empty() {
         let names = variants.join(", ");
-        eprintln!("policies of classes do not act in {names}: requests are counted by class, and treated alike");
+        eprintln!("policies of classes have no effect in {names}: requests are counted by class, but treated alike");
     }
 }
 
-/// What was measured of each class, and of those that the table gives a policy or a name; empty: nothing is classified.
+/// The measures of each class that occurs, or to which the table gives a policy or a name; empty if nothing is
+/// classified.
 fn measured(measures: &Measures, table: &ClassTable) -> Vec<ClassMeasures> {
     let of = |class: ClassId| {
         let found = measures.classes.iter().find(|measured| measured.id == class.number()).copied();
@@ -79,7 +80,7 @@ fn name(table: &ClassTable, id: u8) -> String {
     table.name(ClassId::new(id).unwrap_or_default())
 }
 
-/// As in the server's status, with hits of requests beside those of extents.
+/// As in the server's status; hits of requests are in addition to those of extents.
 pub(super) fn json(measures: &Measures, table: &ClassTable) -> Result<Value, Error> {
     let named = |class: ClassMeasures| -> Result<Value, Error> {
         let mut fields = match serde_json::to_value(class).map_err(|error| Error::new("classes", error))? {
@@ -92,7 +93,7 @@ pub(super) fn json(measures: &Measures, table: &ClassTable) -> Result<Value, Err
     measured(measures, table).into_iter().map(named).collect()
 }
 
-/// The same for people; `None`: nothing is classified.
+/// The same as a table; `None`: nothing is classified.
 pub(super) fn people(measures: &Measures, table: &ClassTable) -> Option<String> {
     let mut told = Table::new(["class", "reads", "read", "hits", "hits_of_extents", "writes", "written", "cached"]);
     for class in measured(measures, table) {

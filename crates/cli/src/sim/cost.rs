@@ -1,4 +1,4 @@
-//! `nitro sim --cost`: what disks alone, LRU and Nitro cost for the I/O that they do.
+//! `nitro sim --cost`: the cost of disks alone, LRU and Nitro for the I/O that they perform.
 
 use super::many;
 use super::source::{Traces, failed};
@@ -13,7 +13,7 @@ use nitro_sim::{Knob, Settings};
 use serde::Serialize;
 use std::path::Path;
 
-/// The longest table of prices that is read, in bytes.
+/// Maximum size of a table of prices, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Serialize)]
@@ -22,7 +22,7 @@ struct Report<'a> {
     rows: Vec<Row<'a>>,
 }
 
-/// The table that `--prices` names, or the one that is built in.
+/// The table of `--prices`, or the built-in one.
 fn prices(named: Option<&Path>) -> Result<Prices, Error> {
     let Some(path) = named else { return Prices::built_in().map_err(|error| Error::new("prices", error)) };
     let what = format!("--prices {}", path.display());
@@ -33,13 +33,13 @@ fn prices(named: Option<&Path>) -> Result<Prices, Error> {
     Prices::parse(&text).map_err(|error| Error::new(&what, error).or(way_out))
 }
 
-/// The sizes of `--cache-size` and `--sweep size=...`; nothing else can be swept.
+/// The sizes of `--cache-size` and `--sweep size=...`; no other setting can be swept.
 fn sizes(args: &SimArgs, settings: &Settings) -> Result<Vec<u64>, Error> {
     let mut sizes = Vec::new();
     for axis in &args.sweep {
         if axis.knob != Knob::Size {
             let what = format!("--sweep {}", axis.knob.name());
-            return Err(Error::new(what, "costs are over sizes of the cache").or("sweep size alone beside --cost"));
+            return Err(Error::new(what, "costs are shown by cache size only").or("with --cost, sweep size alone"));
         }
         for value in &axis.values {
             let mut point = *settings;
@@ -55,15 +55,15 @@ fn sizes(args: &SimArgs, settings: &Settings) -> Result<Vec<u64>, Error> {
     Ok(sizes)
 }
 
-/// Devices as the user asked for them. NVRAM has no price in the table, so there is none unless it was asked for.
+/// The devices of the options. NVRAM has no price in the table; therefore there is none unless an option sets it.
 fn timing(args: &SimArgs, settings: &Settings) -> Result<Timing, Error> {
     let mut timing = settings.timing.unwrap_or_default();
     if let Load::Open(_) = timing.load {
         return Err(Error::new(
             "--load open",
-            "the trace's own times say how many I/Os a second there are, not what is possible",
+            "the times in the trace determine the I/Os a second, so the maximum rate is not measured",
         )
-        .or("choose closed:N beside --cost, such as closed:32"));
+        .or("with --cost, choose closed:N, such as closed:32"));
     }
     if !args.given().any(|(knob, _)| knob == Knob::Nvram) {
         timing.nvram_bytes = 0;
@@ -71,7 +71,7 @@ fn timing(args: &SimArgs, settings: &Settings) -> Result<Timing, Error> {
     Ok(timing)
 }
 
-/// Simulates disks alone, LRU, and Nitro with and without classes, and prints what each costs.
+/// Simulates disks alone, LRU, and Nitro with and without classes, and prints the cost of each.
 pub(super) fn run(source: &Traces<'_>, args: &SimArgs, base: &Settings) -> Result<(), Error> {
     let prices = prices(args.prices.as_deref())?;
     let timing = timing(args, base)?;
@@ -80,8 +80,8 @@ pub(super) fn run(source: &Traces<'_>, args: &SimArgs, base: &Settings) -> Resul
     plan.points.iter().try_for_each(Settings::check).map_err(failed)?;
     let outcomes = many(source, args, &plan.points)?;
     if outcomes.iter().any(|outcome| outcome.measured.pace.is_none_or(|pace| pace.iops <= 0.0)) {
-        return Err(Error::new("--cost", "no reads or writes were measured: there are no I/Os to pay for")
-            .or("name a trace that has some, with less --warmup"));
+        return Err(Error::new("--cost", "no reads or writes were measured")
+            .or("name a trace with reads or writes, or reduce --warmup"));
     }
     let report = Report { rows: rows(&prices, &plan, &outcomes), prices: &prices };
     let text = match args.output.format {
@@ -106,7 +106,7 @@ fn people(report: &Report<'_>) -> String {
         "saving_over_none",
         "saving_over_lru",
     ]);
-    // No minus sign before what rounds to nothing.
+    // A value that rounds to zero gets no minus sign.
     let percent = |share: f64| format!("{:.1} %", (share * 1000.0).round() / 10.0 + 0.0);
     for row in &report.rows {
         table.row(vec![

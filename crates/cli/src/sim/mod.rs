@@ -1,4 +1,4 @@
-//! `nitro sim`: what a cache would have done for a trace.
+//! `nitro sim`: simulates a cache on a trace.
 
 mod classes;
 mod cost;
@@ -23,10 +23,10 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-/// How often a sweep shows how far it is.
+/// Interval at which a sweep shows its progress.
 const SHOWN_EVERY: Duration = Duration::from_millis(200);
 
-/// Simulates as `args` say, and prints what comes of it.
+/// Runs the simulations of `args` and prints the results.
 pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
     if args.print_prices {
         return output::print(Prices::built_in_text()).map(drop);
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
     output::print(&text).map(drop)
 }
 
-/// Refuses what says nothing: all of the trace was left out of the results.
+/// Refuses results of nothing: the warm-up covers the whole trace.
 fn check_measured(outcome: &Outcome) -> Result<(), Error> {
     if outcome.measured.requests > 0 || outcome.warmup_requests == 0 {
         return Ok(());
@@ -88,7 +88,7 @@ fn single(source: &Traces<'_>, settings: &Settings) -> Result<Outcome, Error> {
     let shown = source.open_shown()?;
     let mut pieces = workload::live_from(&|| source.open(), shown, settings.extent_bytes).map_err(failed)?;
     if pieces.keeps_contents() {
-        // What the extents hold and what the cache knows of them would be in RAM together.
+        // The content of the extents and the state of the cache would be in RAM at the same time.
         let kept = Stored::keep(&mut pieces).map_err(failed)?;
         drop(pieces);
         return simulate(&mut kept.replay(), settings, &mut |_| true).map_err(failed);
@@ -130,7 +130,7 @@ fn many(source: &Traces<'_>, args: &SimArgs, points: &[Settings]) -> Result<Vec<
     })
 }
 
-/// Opens the file of finished points, and says what is in it.
+/// Opens the file of finished points, and prints how many points it has.
 fn results(args: &SimArgs, path: &PathBuf, identity: String, points: &[Settings]) -> Result<Results, Error> {
     let shown = path.display();
     let wrong = |error| Error::new(&shown, error).or("choose another file with --results");
@@ -148,7 +148,7 @@ fn results(args: &SimArgs, path: &PathBuf, identity: String, points: &[Settings]
     Ok(results)
 }
 
-/// In the user's cache folder, by trace; `None`: there is no such folder.
+/// A file in the user's cache folder, named by the trace; `None`: there is no such folder.
 fn default_results(identity: &str) -> Option<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let caches = folder("XDG_CACHE_HOME").or_else(|| folder("HOME").map(|home| home.join(".cache")))?;

@@ -1,4 +1,4 @@
-//! What needs no cache manager: plain policies over requests, and curves in one pass.
+//! Simulations without a cache manager: plain policies over requests, and miss-ratio curves in one pass.
 
 use super::source::{Traces, failed};
 use crate::args::SimArgs;
@@ -14,7 +14,7 @@ use nitro_sim::workload::{self, Pieces};
 use nitro_trace::Op;
 use serde::Serialize;
 
-/// Extents that are followed if nothing is said.
+/// The default number of sampled extents.
 const FOLLOWED: usize = 1 << 16;
 
 #[derive(Serialize)]
@@ -26,12 +26,13 @@ struct Report {
     miss_ratio: f64,
 }
 
-/// Counts the misses of a policy, each request being one object named by its address, or with a block size each block that it touches.
+/// Counts the misses of a policy. Each request is one object, named by its address; with a block size, each block of
+/// the request is one.
 pub(super) fn policy(source: &Traces<'_>, args: &SimArgs, name: &str, objects: u32) -> Result<(), Error> {
     let mut reader = source.open_shown()?;
     let block_bytes = args.block_size.map(|size| size.0);
     if block_bytes == Some(0) {
-        return Err(Error::new("--block-size 0", "a block has bytes").or("give its size, such as 512"));
+        return Err(Error::new("--block-size 0", "the size must not be 0").or("give its size, such as 512"));
     }
     let misses = if name == "belady" {
         let mut names = Vec::new();
@@ -80,7 +81,7 @@ struct CurveReport<'a> {
     curve: &'a Curve,
 }
 
-/// The miss ratio of LRU over the cache's size.
+/// Prints the miss ratio of LRU by the size of the cache.
 pub(super) fn curve(source: &Traces<'_>, args: &SimArgs, settings: &Settings) -> Result<(), Error> {
     let sampling = args.sample.map_or(Sampling::Objects(FOLLOWED), |percent| Sampling::Rate(percent / 100.0));
     let mut shards = Shards::new(sampling).map_err(|error| failed(error.into()))?;
@@ -110,7 +111,7 @@ pub(super) fn curve(source: &Traces<'_>, args: &SimArgs, settings: &Settings) ->
             let about = if curve.rate < 1.0 { "about " } else { "" };
             let distinct = Size(bytes(curve.objects));
             format!(
-                "{} extents asked for, {about}{} of them different ({distinct})\n\n{chart}",
+                "{} extents requested, {about}{} of them distinct ({distinct})\n\n{chart}",
                 curve.requests, curve.objects
             )
         }

@@ -11,10 +11,10 @@ use nitro_sim::workload::SaidContents;
 use nitro_sim::{Knob, Latency, Measures, Outcome, Pace, PartialWrites, Settings};
 use serde_json::Value;
 
-/// From one in so many on, extents that stayed uncached since they were written in part are told of.
+/// Writes of parts of uncached extents are reported if they are at least 1 in this many extents.
 const PARTIAL_WRITES_TOLD: u64 = 50;
 
-/// The columns of a window, for tables of several.
+/// The columns of the measures in tables with several rows.
 const COLUMNS: [&str; 16] = [
     "requests",
     "read_hit_ratio",
@@ -34,27 +34,27 @@ const COLUMNS: [&str; 16] = [
     "disks_busy",
 ];
 
-/// What is known of a trace beside its outcomes.
+/// What is known about a trace in addition to its outcomes.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
-    /// What it says of contents.
+    /// What the trace contains about contents.
     pub(super) contents: SaidContents,
-    /// The names of its classes.
+    /// The table with the names of its classes.
     pub(super) classes: &'a ClassTable,
 }
 
-/// The ratio of deduplication, in words if the trace does not say what is the same.
+/// A word instead of the deduplication ratio, if the trace has no fingerprints.
 fn dedup_of(settings: &Settings, known: Known<'_>) -> Option<&'static str> {
     (settings.dedup && !known.contents.fingerprints).then_some("unknown")
 }
 
-/// The ratio of compression, in words if the trace does not say what contents take.
+/// Words instead of the compression ratio, if the trace has no compressed sizes.
 fn compression_of(settings: &Settings, known: Known<'_>) -> Option<String> {
     let assumed = settings.compress && !known.contents.compressed_sizes;
     assumed.then(|| format!("assumed {} : 1", settings.compression_mean))
 }
 
-/// As JSON: ratios that are not the trace's are null, and `dedup` or `compression` says so in words.
+/// An outcome as JSON: ratios that are not from the trace are null, and `dedup` or `compression` has the words instead.
 fn json(outcome: &Outcome, known: Known<'_>) -> Result<Value, Error> {
     let mut json = serde_json::to_value(outcome).map_err(|e| Error::new("outcome", e))?;
     json["classes"] = classes::json(&outcome.measured, known.classes)?;
@@ -96,7 +96,7 @@ fn cells(measures: &Measures, settings: &Settings, known: Known<'_>) -> Vec<Stri
     ]
 }
 
-/// One simulation.
+/// The result of one simulation.
 pub(super) fn single(outcome: &Outcome, known: Known<'_>, format: Format) -> Result<String, Error> {
     match format {
         Format::Json => output::json_pretty(&json(outcome, known)?),
@@ -105,7 +105,7 @@ pub(super) fn single(outcome: &Outcome, known: Known<'_>, format: Format) -> Res
     }
 }
 
-/// A row for each period; one, if there are none.
+/// One row for each period; one row in all if there are no periods.
 fn periods(outcome: &Outcome, known: Known<'_>) -> Table {
     let mut table = Table::new([&["begin_s", "end_s"][..], &COLUMNS].concat());
     let all = if outcome.periods.is_empty() { std::slice::from_ref(&outcome.measured) } else { &outcome.periods };
@@ -179,42 +179,41 @@ fn people(outcome: &Outcome, known: Known<'_>) -> String {
     out
 }
 
-/// How much contents were reduced, as far as the trace tells.
+/// The reduction of contents, as far as the trace contains the data for it.
 fn contents(outcome: &Outcome, known: Known<'_>) -> [(&'static str, String); 2] {
     let (settings, m) = (&outcome.settings, &outcome.measured);
-    let dedup =
-        dedup_of(settings, known).map(|words| format!("{words}: the trace does not tell which contents are the same"));
+    let dedup = dedup_of(settings, known).map(|words| format!("{words}: the trace has no fingerprints"));
     let compression =
-        compression_of(settings, known).map(|words| format!("{words}: the trace does not tell what contents take"));
+        compression_of(settings, known).map(|words| format!("{words}: the trace has no compressed sizes"));
     [
         ("dedup", dedup.unwrap_or_else(|| format!("{:.3} : 1", m.dedup_ratio))),
         ("compression", compression.unwrap_or_else(|| format!("{:.3} : 1", m.compression_ratio))),
     ]
 }
 
-/// What of the hits was in RAM, if there is RAM in front of the SSD.
+/// The hits in RAM, if there is RAM in front of the SSD.
 fn in_ram(outcome: &Outcome) -> Option<String> {
     let (settings, m) = (&outcome.settings, &outcome.measured);
     let streams = (settings.sequential_bytes > 0).then(|| {
         let part = percent(m.readahead_hits, m.read_extents);
-        format!("{part} in what was kept of streams, of which {} extents were read ahead", m.readahead_extents)
+        format!("{part} in RAM for streams; {} extents were read ahead", m.readahead_extents)
     });
     let cached = (settings.ram_bytes > 0).then(|| format!("{} in the RAM cache", percent(m.ram_hits, m.read_extents)));
     let parts: Vec<String> = cached.into_iter().chain(streams).collect();
     (!parts.is_empty()).then(|| format!("of extents {}", parts.join(", ")))
 }
 
-/// Writes of parts of extents that were not cached, where they are many: another setting caches what they wrote.
+/// Writes of parts of uncached extents, if there are many: with another setting their data would be cached.
 fn uncached_writes(outcome: &Outcome) -> Option<String> {
     let m = &outcome.measured;
     let is_many = m.partial_writes > 0 && m.partial_writes >= m.extents / PARTIAL_WRITES_TOLD;
     (is_many && outcome.settings.partial_writes == PartialWrites::Merge).then(|| {
         let part = percent(m.partial_writes, m.extents);
-        format!("{part} of extents; those not cached stay so, as in the server, unless --partial-writes fetch reads the rest of them")
+        format!("{part} of extents; uncached ones stay uncached, as in the server, without --partial-writes fetch")
     })
 }
 
-/// What devices took, if their time was modelled.
+/// The response times of requests, if the time of devices was modelled.
 fn paces(pace: Option<&Pace>) -> Vec<(&'static str, String)> {
     let latency = |l: &Latency| {
         format!(
@@ -233,7 +232,7 @@ fn paces(pace: Option<&Pace>) -> Vec<(&'static str, String)> {
     pace.map_or_else(Vec::new, lines)
 }
 
-/// What of the trace was not simulated.
+/// The records of the trace that were not simulated.
 fn left_out(outcome: &Outcome) -> impl Iterator<Item = (&'static str, String)> {
     let all = [
         (outcome.ignored_requests, "requests that neither read, write nor trim"),
@@ -242,7 +241,7 @@ fn left_out(outcome: &Outcome) -> impl Iterator<Item = (&'static str, String)> {
     all.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| ("left out", format!("{count} {what}")))
 }
 
-/// A sweep: the settings that differ, and what came of them.
+/// The result of a sweep: the settings that differ, and the measures.
 pub(super) fn many(outcomes: &[Outcome], knobs: &[Knob], known: Known<'_>, format: Format) -> Result<String, Error> {
     if format == Format::Json {
         let all = outcomes.iter().map(|outcome| json(outcome, known)).collect::<Result<Vec<_>, _>>()?;
@@ -262,7 +261,7 @@ pub(super) fn many(outcomes: &[Outcome], knobs: &[Knob], known: Known<'_>, forma
     Ok(table.csv(true))
 }
 
-/// What matters most of each outcome, as narrow as it can be; CSV and JSON have all.
+/// The most important measures of each outcome, in narrow columns; CSV and JSON have all.
 fn sweep_for_people(outcomes: &[Outcome], knobs: &[Knob], known: Known<'_>) -> Table {
     const PLAIN: [&str; 9] = ["hits", "ext_hits", "dedup", "compr", "written", "w_amp", "evicted", "RAM", "RAM_B/ext"];
     const IN_RAM: [&str; 2] = ["ram_hits", "ahead_hits"];
@@ -343,13 +342,13 @@ fn value(knob: Knob, settings: &Settings, format: Format) -> String {
     }
 }
 
-/// As in JSON, without its signs.
+/// As JSON, without quotation marks and braces.
 fn told(value: &impl serde::Serialize) -> String {
     let text = serde_json::to_string(value).unwrap_or_default();
     text.chars().filter(|c| !matches!(c, '"' | '{' | '}')).collect()
 }
 
-/// The miss ratio of reads over the cache's size, a line for each combination of the other settings.
+/// The miss ratio of reads by the size of the cache; one line for each combination of the other settings.
 fn curves(outcomes: &[Outcome], knobs: &[Knob]) -> String {
     let others: Vec<Knob> = knobs.iter().copied().filter(|knob| *knob != Knob::Size).collect();
     let mut lines: Vec<Series> = Vec::new();

@@ -1,4 +1,4 @@
-//! The traces of a command, as simulations read them: several times from their beginning.
+//! The traces of a command, for simulations that read them several times from the beginning.
 
 use crate::args::SimArgs;
 use crate::trace::{Input, refused};
@@ -15,7 +15,8 @@ pub(super) struct Traces<'a> {
 }
 
 impl<'a> Traces<'a> {
-    /// The traces of `args`, classified by the rules of `table`. Refuses what can be told to be wrong before anything is read.
+    /// The traces of `args`, classified by the rules of `table`. Errors that can be detected without reading the traces
+    /// are returned here.
     pub(super) fn new(args: &'a SimArgs, table: &ClassTable) -> Result<Self, Error> {
         if args.traces.iter().any(|path| path.as_os_str() == "-") {
             return Err(Error::new(
@@ -31,34 +32,34 @@ impl<'a> Traces<'a> {
         Ok(Self { args, source })
     }
 
-    /// From the beginning.
+    /// A reader that starts at the beginning.
     pub(super) fn open(&self) -> Result<Box<dyn Reader>, TraceError> {
         self.source.open()
     }
 
-    /// From the beginning, showing how far it is read.
+    /// A reader that starts at the beginning and shows its progress.
     pub(super) fn open_shown(&self) -> Result<Box<dyn Reader>, Error> {
         Ok(self.source.classified(Box::new(Input::open(&self.args.traces, &self.args.read)?)))
     }
 
-    /// Whether any request has a class, of its own or by the rules.
+    /// Whether any request has a class, its own or one from the rules.
     pub(super) fn has_classes(&self) -> Result<bool, Error> {
         self.source.has_classes().map_err(|e| refused(&e))
     }
 
-    /// What the traces say of contents.
+    /// What the traces contain about contents.
     pub(super) fn contents(&self) -> Result<SaidContents, Error> {
         self.source.contents().map_err(|e| refused(&e))
     }
 
-    /// What tells these traces, read this way, from others.
+    /// A key that identifies these traces with these options.
     pub(super) fn identity(&self) -> Result<String, Error> {
         let identity = self.source.identity(&format!("{:?}", self.args.read), &self.args.traces);
         identity.map_err(|(path, error)| Error::new(format!("trace {}", path.display()), error))
     }
 }
 
-/// What is wrong with a simulation, with the way out.
+/// The error of a simulation, with a hint.
 pub(super) fn failed(error: nitro_sim::Error) -> Error {
     match error {
         nitro_sim::Error::Trace(error) => refused(&error),
@@ -68,8 +69,8 @@ pub(super) fn failed(error: nitro_sim::Error) -> Error {
             Error::new(path, reason).or("choose another file with --results, or remove it")
         }
         error @ nitro_sim::Error::Scratch(_) => {
-            Error::new("simulation", error).or("point TMPDIR to where there is room")
+            Error::new("simulation", error).or("set TMPDIR to a folder with enough room")
         }
-        error => Error::new("simulation", error).or("see `nitro sim --help` for what goes together"),
+        error => Error::new("simulation", error).or("see `nitro sim --help` for the possible combinations"),
     }
 }

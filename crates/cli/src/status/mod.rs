@@ -11,7 +11,7 @@ use nitro_server::control::client::Client;
 use nitro_server::control::protocol::{Cache, Status};
 use serde_json::Value;
 
-/// Prints what the running server is and did.
+/// Prints the state and the counters of the running server.
 pub(crate) fn run(control: &ControlArgs, output: OutputArgs) -> Result<(), Error> {
     let status = Client::connect(control.path())?.status()?;
     let text = match output.format {
@@ -22,12 +22,12 @@ pub(crate) fn run(control: &ControlArgs, output: OutputArgs) -> Result<(), Error
     output::print(&text).map(|_| ())
 }
 
-/// What a cache is and holds, without what it did.
+/// The state of a cache, without its counters.
 pub(crate) fn cache_in_short(cache: &Cache) -> String {
     table::cache_in_short(cache)
 }
 
-/// One row a metric, so that the columns stay the same whatever metrics there are.
+/// One row for each metric, so that the columns do not depend on the metrics.
 fn flat(status: &Status) -> Result<Table, Error> {
     let mut table = Table::new(["kind", "name", "metric", "value"]);
     let value = |v: serde_json::Result<Value>| v.map_err(|e| Error::new("CSV", e));

@@ -1,4 +1,4 @@
-//! The state of a server, for people.
+//! The state of a server as text.
 
 use crate::shares::{missed, percent};
 use nitro_cache::weu::Space;
@@ -11,7 +11,7 @@ use nitro_server::control::protocol::{
 };
 use std::time::Duration;
 
-/// Parts of the RAM that are less than this are shown together; `-o json` has all.
+/// Parts of the RAM that are smaller than this are shown as one sum; `-o json` has all parts.
 const RAM_PART_MIN: u64 = 1 << 20;
 
 pub(super) fn render(status: &Status) -> String {
@@ -63,12 +63,12 @@ fn server(server: &Server) -> String {
         lines.push(("records", format!("{path}: {requests} requests, {dropped} left out")));
     }
     if server.log_lines_left_out > 0 {
-        lines.push(("log", format!("{} lines left out: nobody reads standard error", server.log_lines_left_out)));
+        lines.push(("log", format!("{} lines left out: standard error is not read", server.log_lines_left_out)));
     }
     block(&heading, &lines)
 }
 
-/// What of the RAM that the server may take it has taken, and what the most is made of.
+/// The RAM that the server uses, its maximum, and the parts of that maximum.
 fn ram(ram: &Ram) -> String {
     let mut parts: Vec<_> = ram.parts.iter().collect();
     parts.sort_by_key(|part| std::cmp::Reverse(part.bytes));
@@ -83,7 +83,7 @@ fn ram(ram: &Ram) -> String {
     block("RAM", &lines)
 }
 
-/// What a cache is and holds.
+/// The state of a cache in short.
 pub(super) fn cache_in_short(cache: &Cache) -> String {
     let heading = format!("cache {}: {}", cache.name, cache.health);
     if cache.path.is_empty() {
@@ -107,7 +107,7 @@ fn known_volume(known: &KnownVolume) -> String {
     format!("{name}: {}, {mode}, {} dirty, {served}", Size(*size_bytes), Size(*dirty_bytes))
 }
 
-/// Where the capacity is, without what there is nothing of.
+/// The division of the capacity; parts of 0 bytes are left out.
 fn space(space: &Space) -> String {
     let parts = [
         (space.live_bytes, "live"),
@@ -123,7 +123,7 @@ fn space(space: &Space) -> String {
     text.join(", ")
 }
 
-/// What is written in a day, and what becomes of the SSD's life.
+/// Bytes written in a day, and the expected life of the SSD.
 fn endurance(life: &Endurance) -> String {
     let written = format!("{} written a day", Size(life.written_bytes_per_day));
     let Some(budget) = life.budget_bytes_per_day else { return written };
@@ -146,7 +146,7 @@ fn dirty(cache: &Cache) -> String {
     format!("{}, which keep {} of {} write-evict units{stalls}", Size(cache.dirty_bytes), cache.weus_pinned, cache.weus)
 }
 
-/// The write log, if there is one, or has to be.
+/// The write log, if the cache has one or requires one.
 fn log(cache: &Cache) -> Option<String> {
     if let Some(uuid) = &cache.log_needed {
         return Some(format!("{uuid}, which may hold writes that are nowhere else: it is needed at the next start"));
@@ -173,7 +173,7 @@ fn log(cache: &Cache) -> Option<String> {
 fn flash_index(cache: &Cache) -> Option<String> {
     let index = cache.flash_index.as_ref()?;
     if !index.open {
-        return Some(format!("an index on the SSD that does not answer yet; {} failures", index.errors));
+        return Some(format!("an index on the SSD that is not open yet; {} failures", index.errors));
     }
     Some(format!(
         "{} in an index of {} on the SSD with {} of RAM; {} duplicates found by it, in {} reads",
@@ -191,7 +191,7 @@ fn start(cache: &Cache) -> String {
         return "nothing had to be recovered".to_owned();
     }
     let loading = if cache.loading { "clean data are still coming back; " } else { "" };
-    let anew = if outlived { "regions of which what was under way is read anew" } else { "regions to be read anew" };
+    let anew = if outlived { "regions whose extents under way are read anew" } else { "regions to be read anew" };
     let mut text = format!("{loading}{} dirty, {open_regions} {anew}", Size(dirty_bytes));
     if replayed_bytes > 0 {
         text += &format!(", {} from the write log", Size(replayed_bytes));
@@ -218,7 +218,7 @@ fn cache(cache: &Cache) -> String {
     block(&heading, &lines)
 }
 
-/// What it holds.
+/// The content of a cache.
 fn holdings(cache: &Cache) -> impl Iterator<Item = (&'static str, String)> {
     let used = (cache.weus - cache.weus_free) as f64 / cache.weus.max(1) as f64;
     let lines = [
@@ -231,17 +231,17 @@ fn holdings(cache: &Cache) -> impl Iterator<Item = (&'static str, String)> {
     lines.into_iter().chain(log).chain([("as started", start(cache))])
 }
 
-/// What it found, and what it took in.
+/// Hits, deduplication and insertions of a cache.
 fn work(cache: &Cache) -> impl Iterator<Item = (&'static str, String)> {
     let looked_up = cache.hits + cache.misses;
     let others = format!(
-        "{} RAM cache, {} on their way in, {} read ahead",
+        "{} RAM cache, {} being inserted, {} read ahead",
         cache.ram_hits, cache.pending_hits, cache.readahead_hits
     );
     let what_if: Vec<_> =
         cache.what_if.iter().map(|point| format!("{:.1} % at {} x", 100.0 * point.hit_ratio, point.size)).collect();
     let what_if = (!what_if.is_empty())
-        .then(|| ("LRU would hit", format!("{} the size, of what was read of late", what_if.join(", "))));
+        .then(|| ("LRU would hit", format!("{} the size, of the extents read recently", what_if.join(", "))));
     let lines = [
         ("index hits", format!("{} of {looked_up} ({})", cache.hits, percent(cache.hits, looked_up))),
         ("other hits", others),
@@ -252,7 +252,7 @@ fn work(cache: &Cache) -> impl Iterator<Item = (&'static str, String)> {
     lines.into_iter().chain(what_if)
 }
 
-/// What went to and from the SSD.
+/// The traffic of the SSD.
 fn traffic(cache: &Cache) -> impl Iterator<Item = (&'static str, String)> {
     let written = format!(
         "{} (payload {}, headers {}, padding {}, journal {}, superblocks {})",
@@ -297,13 +297,13 @@ fn ram_of(cache: &Cache) -> String {
     )
 }
 
-/// What stays in it, if anything does.
+/// The pinned ranges, if there are any.
 fn pinned(cache: &Cache) -> Option<String> {
     let (cached, all) = (Size(cache.pins_cached_bytes), Size(cache.pins_bytes));
     (all.0 > 0).then(|| format!("{all} in {} ranges, {cached} of them cached", cache.pins.len()))
 }
 
-/// What it holds of each class, if anything was classified.
+/// The cached bytes of each class, if any data are classified.
 fn by_class(cache: &Cache) -> Option<String> {
     let held = |held: &ClassOfContents| format!("{}: {}", held.name, Size(held.cached_bytes));
     let holding: Vec<_> = cache.classes.iter().filter(|held| held.cached_bytes > 0).map(held).collect();
@@ -314,7 +314,7 @@ fn deduplication(cache: &Cache) -> String {
     let compared = match (cache.duplicates_compared, cache.duplicate_mismatches) {
         (0, _) => String::new(),
         (compared, 0) => format!(", {compared} duplicates compared"),
-        (compared, others) => format!(", {compared} duplicates compared, of which {others} were other content"),
+        (compared, others) => format!(", {compared} duplicates compared, of which {others} were different content"),
     };
     format!("{:.2} : 1{compared}", cache.dedup_ratio)
 }
@@ -397,23 +397,23 @@ fn volume(volume: &Volume) -> String {
     block(&heading, &lines) + &classes + &indented(&latencies(volume).aligned())
 }
 
-/// What the volume's blocks said.
+/// The results of block detection in a volume.
 fn blocks(detection: &Detection) -> String {
     let Detection { file_systems, inodes, ranges, forgotten, ram_bytes, scan: _ } = *detection;
-    let left_out = if forgotten > 0 { format!(", {forgotten} had no room") } else { String::new() };
+    let left_out = if forgotten > 0 { format!(", {forgotten} not kept for lack of room") } else { String::new() };
     format!(
-        "{file_systems} file systems, {inodes} inodes read, {ranges} stretches known{left_out}; {} of RAM",
+        "{file_systems} file systems, {inodes} inodes read, {ranges} ranges known{left_out}; {} of RAM",
         Size(ram_bytes)
     )
 }
 
-/// How far the scan of a volume's metadata is.
+/// The progress of the scan of a volume's metadata.
 fn scanned(scan: Scan) -> String {
     let read = Size(scan.read_bytes);
     if scan.done { format!("done: {read} read") } else { format!("{read} read, {} to go", Size(scan.left_bytes)) }
 }
 
-/// What was asked for, by class.
+/// The requests by class.
 fn classes(volume: &Volume) -> Table {
     let mut table = Table::new(["class", "reads", "read", "hits", "writes", "written"]);
     for asked in &volume.classes {

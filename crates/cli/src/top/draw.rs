@@ -1,4 +1,4 @@
-//! The screen: a line on the server, faults, totals with their past, caches, volumes.
+//! The screen: a line for the server, faults, totals with their history, caches, volumes.
 
 use super::Shown;
 use nitro_console::size::Size;
@@ -12,9 +12,9 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Sparkline, Table};
 use std::time::Duration;
 
-/// Faults that are shown.
+/// Maximum number of faults that are shown.
 const FAULTS_MAX: usize = 3;
-/// The parts of a cache's space, with their colours.
+/// A part of a cache's space: bytes, name, colour.
 type Part = (u64, &'static str, Color);
 
 pub(super) fn all(frame: &mut Frame<'_>, shown: &Shown) {
@@ -75,7 +75,7 @@ fn milliseconds(value: Option<f64>) -> String {
 }
 
 fn sums(shown: &Shown) -> Line<'static> {
-    let Some(total) = &shown.total else { return Line::raw("looking …") };
+    let Some(total) = &shown.total else { return Line::raw("measuring …") };
     Line::from(vec![
         Span::raw("hits "),
         bold(percent(total.hit_percent)),
@@ -111,7 +111,7 @@ fn lines_of_past(frame: &mut Frame<'_>, shown: &Shown, area: Rect) {
     }
 }
 
-/// A cache: what it holds, and a bar of where its space is.
+/// Two lines for a cache: its state, and a bar for the parts of its space.
 fn cache(cache: &Cache, width: u16) -> [Line<'static>; 2] {
     let shrinks = cache.dedup_ratio * cache.compression_ratio;
     let reduction = format!("{:.2} : 1 ({:.2} × {:.2})", shrinks, cache.dedup_ratio, cache.compression_ratio);
@@ -149,7 +149,7 @@ fn bar(cache: &Cache, width: u16) -> Line<'static> {
     Line::from(spans.collect::<Vec<_>>())
 }
 
-/// A column: its head, its width, whether only wide screens have it, and its cell.
+/// A column: its header, its width, whether only wide screens have it, and its cell.
 type Column = (&'static str, u16, bool, fn(&Row, &Volume) -> String);
 
 const COLUMNS: [Column; 11] = [

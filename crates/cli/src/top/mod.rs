@@ -13,27 +13,27 @@ use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
-/// Looks that are kept for the lines of the past.
+/// Number of samples that are kept for the history lines.
 const PAST_MAX: usize = 512;
 
-/// What is shown.
+/// The content of the screen.
 #[derive(Debug, Default)]
 struct Shown {
     status: Status,
     faults: Vec<Fault>,
     rows: Vec<Row>,
     total: Option<Row>,
-    /// Requests a second, and hits in percent, of the last looks; the newest last.
+    /// Requests a second, and hits in percent, of the last samples; the newest is last.
     requests: VecDeque<u64>,
     hits: VecDeque<u64>,
-    /// The first volume that is shown.
+    /// Index of the first visible volume.
     scroll: usize,
-    /// Why there is nothing newer.
+    /// Why the last sample failed.
     problem: Option<String>,
 }
 
 impl Shown {
-    /// Takes in the server's state.
+    /// Takes a new sample of the server's state.
     fn take(&mut self, now: Status) {
         if self.status.server.pid == now.server.pid && now.server.uptime_seconds > self.status.server.uptime_seconds {
             let total = total(&self.status, &now);
@@ -58,10 +58,10 @@ fn push(past: &mut VecDeque<u64>, value: u64) {
     past.push_back(value);
 }
 
-/// Shows a server until a key ends it.
+/// Shows a server until the user quits.
 pub(crate) fn run(args: &TopArgs) -> Result<(), Error> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-        return Err(Error::new("top", "this is no terminal").or("use nitro iostat 1, or nitro status"));
+        return Err(Error::new("top", "it needs a terminal").or("use nitro iostat 1, or nitro status"));
     }
     let mut client = Client::connect(args.control.path())?;
     let mut shown = Shown::default();
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Error> {
     watched.map_err(failed)
 }
 
-/// Asks the server; of one that was restarted, anew.
+/// Takes a sample; if the connection is lost, as after a restart of the server, connects again.
 fn look(client: &mut Client, args: &TopArgs, shown: &mut Shown) {
     let status = client.status().or_else(|_| {
         *client = Client::connect(args.control.path())?;
@@ -98,7 +98,7 @@ fn look(client: &mut Client, args: &TopArgs, shown: &mut Shown) {
     }
 }
 
-/// Whether a key ends it.
+/// Handles an event; returns whether it ends the program.
 fn handle(event: &Event, shown: &mut Shown) -> bool {
     let Event::Key(KeyEvent { code, modifiers, kind: KeyEventKind::Press | KeyEventKind::Repeat, .. }) = event else {
         return false;
@@ -168,7 +168,7 @@ mod tests {
         {
             assert!(text.contains(told), "{told} is not in\n{text}");
         }
-        // 100 a second of each volume.
+        // 100 requests a second on each of the two volumes.
         assert!(text.contains("200"), "{text}");
     }
 

@@ -8,13 +8,13 @@ use nitro_trace::{Summary, summarize};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A trace, and what it is like.
+/// A trace and its statistics.
 #[derive(Serialize)]
 struct Report {
     files: Vec<String>,
-    /// By which each was read; `columns` where the user described it, `stdin` where it cannot be told.
+    /// The format of each file; `columns` if the user described the columns, `stdin` if the format is not known.
     formats: Vec<String>,
-    /// What a Parquet file says of itself: whether it is synthetic, above all.
+    /// The metadata of a Parquet file, above all whether the trace is synthetic.
     notes: BTreeMap<String, String>,
     #[serde(flatten)]
     summary: Summary,
@@ -26,7 +26,7 @@ struct Report {
     compression_ratio: f64,
 }
 
-/// Reads traces to their end and tells what they are like.
+/// Reads traces to their end and prints their statistics.
 pub(super) fn run(args: &InfoArgs) -> Result<(), Error> {
     let mut input = Input::open(&args.traces, &args.read)?;
     let summary = summarize(&mut input).map_err(|e| refused(&e))?;

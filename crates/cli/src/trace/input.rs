@@ -1,4 +1,4 @@
-//! Traces as they are given to a command.
+//! The traces of a command line.
 
 use super::refused;
 use crate::args::{BadRecordsName, ReadArgs};
@@ -13,22 +13,22 @@ use std::fs::File;
 use std::io::stdin;
 use std::path::{Path, PathBuf};
 
-/// Requests between looks at how far it is.
+/// Number of requests between two updates of the progress.
 const LOOK_EVERY: u64 = 1 << 12;
 
-/// One or several files, read as one trace, showing how far it is.
+/// One or several files, read as one trace, with a display of the progress.
 pub(crate) struct Input {
     reader: Box<dyn Reader>,
-    /// What the files are, where one can tell before they are read.
+    /// The format of each file; `None` if it is not known before the file is read.
     pub(crate) formats: Vec<Option<Format>>,
-    /// What the first file says of itself.
+    /// The metadata of the first Parquet file.
     pub(crate) notes: Vec<(String, String)>,
     progress: Option<(Progress, Position)>,
     requests: u64,
 }
 
 impl Input {
-    /// Opens traces in the order of their times.
+    /// Opens traces, which are merged in the order of their times.
     pub(crate) fn open(paths: &[PathBuf], args: &ReadArgs) -> Result<Self, Error> {
         let position = Position::default();
         let options = args.options(&position);
@@ -59,14 +59,14 @@ impl Input {
         Ok(Self { reader, formats, notes, progress, requests: 0 })
     }
 
-    /// As [`open`](Self::open), without telling anything.
+    /// As [`open`](Self::open), without any output.
     pub(crate) fn reader(paths: &[PathBuf], args: &ReadArgs) -> Result<Box<dyn Reader>, TraceError> {
         let options = args.options(&Position::default());
         let readers = paths.iter().map(|path| open(path, &options)).collect::<Result<Vec<_>, _>>()?;
         Ok(merged(readers, args))
     }
 
-    /// Tells on standard error which records were left out.
+    /// Prints on standard error which records were left out.
     pub(crate) fn tell_skipped(&self) {
         let skipped = self.reader.skipped();
         for error in &skipped.first {
@@ -79,7 +79,7 @@ impl Input {
     }
 }
 
-/// Several readers as one.
+/// Merges several readers into one.
 fn merged(mut readers: Vec<Box<dyn Reader>>, args: &ReadArgs) -> Box<dyn Reader> {
     let merged: Box<dyn Reader> = match readers.pop() {
         Some(only) if readers.is_empty() => only,
@@ -88,19 +88,19 @@ fn merged(mut readers: Vec<Box<dyn Reader>>, args: &ReadArgs) -> Box<dyn Reader>
     if args.drop_repeats { Box::new(WithoutRepeats::new(merged)) } else { merged }
 }
 
-/// What a Parquet file says of itself.
+/// The metadata of a Parquet file. Prints a note if the file is incomplete.
 fn notes_of(path: &Path) -> Vec<(String, String)> {
     let reader = File::open(path).ok().and_then(|file| ParquetReader::new(file, BadRecords::Fatal).ok());
     if reader.as_ref().is_some_and(ParquetReader::is_torn) {
         let path = path.display();
-        eprintln!("{path}: it has no end, since its writer was killed; read up to its last whole part");
+        eprintln!("{path}: it is incomplete because its writer was killed; it is read up to its last complete part");
     }
     reader
         .map_or_else(Vec::new, |reader| reader.notes().map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
 }
 
 impl ReadArgs {
-    /// For the library.
+    /// The options in the form of crate `trace`.
     fn options(&self, position: &Position) -> Options {
         Options {
             format: self.format,

@@ -1,4 +1,4 @@
-//! `nitro trace`: what traces are like, as Parquet, and made up.
+//! `nitro trace`: information about traces, conversion to Parquet, and synthetic traces.
 
 mod convert;
 mod info;
@@ -12,7 +12,7 @@ use crate::args::TraceCommand;
 use nitro_console::error::Error;
 use nitro_trace::{ErrorKind, TraceError};
 
-/// Runs one of its commands.
+/// Runs `nitro trace ...`.
 pub(crate) fn run(command: &TraceCommand) -> Result<(), Error> {
     match command {
         TraceCommand::Info(args) => info::run(args),
@@ -21,14 +21,14 @@ pub(crate) fn run(command: &TraceCommand) -> Result<(), Error> {
     }
 }
 
-/// What is wrong with a trace, with the way out.
+/// The error of a trace, with a hint.
 pub(crate) fn refused(error: &TraceError) -> Error {
     let way_out = match error.kind {
-        ErrorKind::Io => "check the path, its permissions, and whether the file is whole",
+        ErrorKind::Io => "check the path, its permissions, and whether the file is complete",
         ErrorKind::UnknownFormat => "name the format with --format, or describe the table's columns with --columns",
         ErrorKind::BadRecord => "--bad-records skip leaves such records out; is it the right --format?",
         ErrorKind::Parquet => {
-            "check whether the file is whole, and was made by `nitro trace` or `nitro serve --record`"
+            "check whether the file is complete, and was written by `nitro trace` or `nitro serve --record`"
         }
         ErrorKind::Setting => "see --help for what can be chosen",
     };

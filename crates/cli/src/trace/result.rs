@@ -1,4 +1,4 @@
-//! The file that a command makes: there when it is whole, and not before.
+//! The result file of a command. It gets its name only once it is complete.
 
 use super::refused;
 use nitro_console::error::Error;
@@ -13,10 +13,10 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// What the name of an unfinished file ends with.
+/// The suffix of an unfinished file.
 const PART_SUFFIX: &str = ".part";
 
-/// What a file is to be, by the end of its name.
+/// The type of a result file, by the extension of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Parquet,
@@ -30,7 +30,7 @@ impl Kind {
             end
             @ ("gz" | "zst" | "bz2" | "xz" | "txt" | "tsv" | "json" | "blkparse" | "blktrace" | "vscsi" | "lis") => {
                 let what = format!("result {}", path.display());
-                Err(Error::new(what, format_args!("nothing is written as .{end}"))
+                Err(Error::new(what, format_args!("files of type .{end} cannot be written"))
                     .or("name it .parquet, or .csv for a table"))
             }
             _ => Ok(Self::Parquet),
@@ -45,7 +45,7 @@ pub(super) struct ResultFile {
 }
 
 impl ResultFile {
-    /// The file at `path`, which must not be there yet, unless it is to be replaced.
+    /// The file at `path`, which must not exist unless `force` is set.
     pub(super) fn new(path: &Path, force: bool) -> Result<Self, Error> {
         let what = format!("result {}", path.display());
         if path.is_dir() {
@@ -60,20 +60,20 @@ impl ResultFile {
         Ok(Self { path: path.to_owned(), part: part.into(), kind })
     }
 
-    /// Refuses a table, for what has contents that a table cannot hold.
+    /// Refuses a CSV table, because it cannot hold the fingerprints of the trace.
     pub(super) fn only_parquet(self) -> Result<Self, Error> {
         match self.kind {
             Kind::Parquet => Ok(self),
             Kind::Csv => Err(Error::new(format_args!("result {}", self.path.display()), "a table has no fingerprints")
-                .or("name it .parquet; nitro trace convert makes a table of it")),
+                .or("name it .parquet; nitro trace convert can convert it to a table")),
         }
     }
 
-    /// Writes all of a trace, and tells how much that was.
+    /// Writes all of a trace, and prints the number of requests and the size of the file.
     pub(super) fn fill(self, reader: &mut dyn Reader, notes: &[(&str, &str)]) -> Result<(), Error> {
         let what = format!("result {}", self.path.display());
         let unusable = |e: &dyn Display| Error::new(&what, e).or("name a file in a folder that can be written to");
-        // Whoever interrupts the command wants nothing that it left.
+        // If the command is interrupted, the unfinished file is removed.
         let part = self.part.clone();
         signals::before_end(move || drop(fs::remove_file(&part)))?;
         let file = files::create_anew(&self.part).map_err(|e| unusable(&e))?;
@@ -84,7 +84,7 @@ impl ResultFile {
             }
         };
         let requests = writing(file).map_err(|e| {
-            // A failure to remove it is not worth more words than the failure itself.
+            // A failure to remove it is less important than the failure itself.
             let _ = fs::remove_file(&self.part);
             refused(&e)
         })?;

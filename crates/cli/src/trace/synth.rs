@@ -11,20 +11,20 @@ use nitro_trace::synth::{BootStorm, FiuLike, RandomReads, SnapshotChain, Zipf, b
 use nitro_trace::{Reader, TraceError};
 use std::slice;
 
-/// Bytes in which the sizes of snapshots are counted.
+/// The unit, in bytes, to which the size of a snapshot's image is rounded down.
 const SNAPSHOT_UNIT_BYTES: u64 = 512 << 10;
 
-/// A trace to be made.
+/// A synthetic trace.
 struct Made<'a> {
     make: &'a MakeArgs,
     reader: Box<dyn Reader>,
-    /// What it is, as its file says.
+    /// The description in the file's metadata.
     source: &'static str,
-    /// The options that make it again.
+    /// The options that generate the trace again.
     generator: String,
 }
 
-/// Makes a trace.
+/// Generates a trace.
 pub(super) fn run(kind: &SynthCommand) -> Result<(), Error> {
     let mut made = match kind {
         SynthCommand::Webvm(args) => fiu(args, "webvm", FiuLike::web_vm(args.scale, args.make.seed)),
@@ -51,7 +51,7 @@ fn fiu<'a>(args: &'a FiuArgs, name: &str, parameters: FiuLike) -> Result<Made<'a
     Ok(Made {
         make: &args.make,
         reader: boxed(parameters.reader())?,
-        source: "synthetic: made by the published figures of an FIU trace, not a recording",
+        source: "synthetic: generated from the published figures of an FIU trace, not a recording",
         generator: format!("{name} --scale {}", args.scale),
     })
 }
@@ -63,16 +63,16 @@ fn boot_storm(args: &BootStormArgs) -> Result<Made<'_>, Error> {
             let mut boot = Input::open(slice::from_ref(path), &ReadArgs::default())?;
             let storm = BootStorm::recorded(&mut boot, args.machines, seed).map_err(|e| refused(&e))?;
             let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-            (storm, "synthetic: a storm made from one recorded boot", format!(" --boot {name}"))
+            (storm, "synthetic: a boot storm from one recorded boot", format!(" --boot {name}"))
         }
         None if args.made_up => {
             let storm = BootStorm::new(boot_template(seed), args.machines, seed);
-            (storm, "synthetic: a storm made from a boot that is made up", " --made-up".to_owned())
+            (storm, "synthetic: a boot storm from a synthetic boot", " --made-up".to_owned())
         }
         None => {
             let boot = recorded_boot().map_err(|e| refused(&e))?;
             let storm = BootStorm::new(boot, args.machines, seed);
-            (storm, "synthetic: a storm made from the recorded boot of one Debian 12", String::new())
+            (storm, "synthetic: a boot storm from the recorded boot of one Debian 12", String::new())
         }
     };
     let storm = BootStorm {
@@ -106,7 +106,7 @@ fn snapshots(args: &SnapshotArgs) -> Result<Made<'_>, Error> {
     Ok(Made {
         make: &args.make,
         reader: boxed(reader)?,
-        source: "synthetic: snapshots of a virtual machine that is made up",
+        source: "synthetic: snapshots of a synthetic virtual machine",
         generator: format!("snapshots --pass {pass} --snapshots {count} --image-size {bytes} --daily-change {change}"),
     })
 }
@@ -115,7 +115,7 @@ fn random(args: &RandomArgs) -> Result<Made<'_>, Error> {
     let reads = RandomReads {
         working_set_bytes: args.working_set.0,
         dedup_ratio: args.dedup_ratio,
-        // A larger size fails, as 0 does.
+        // A larger size is an error, as 0 is.
         request_bytes: u32::try_from(args.request_size.0).unwrap_or(0),
         requests: args.requests,
         interval_ns: 1_000_000,
@@ -143,6 +143,6 @@ fn zipf(args: &ZipfArgs) -> Result<Made<'_>, Error> {
         "zipf --objects {} --exponent {} --requests {} --writes {} --object-size {}",
         args.objects, args.exponent, args.requests, args.writes, args.object_size.0
     );
-    let source = "synthetic: requests by Zipf's law";
+    let source = "synthetic: requests with a Zipf distribution";
     Ok(Made { make: &args.make, reader: boxed(zipf.reader())?, source, generator })
 }

@@ -176,10 +176,10 @@ fn classes_are_listed_changed_and_loaded_while_they_are_in_force() {
     plain.read(MIB, 65536);
     place.until("classified", |status| of(&status["volumes"][0]["classes"], 1, "reads") == Some(1));
     for (command, told) in [
-        ("class set metadata", "nothing is to be changed"),
+        ("class set metadata", "no change is given"),
         ("class set 77 --priority low", "there is no such class"),
         ("class set metadata --priority urgent", "there is no such priority"),
-        ("class set metadata --min 85 --max 100", "more than 90 % cannot be promised"),
+        ("class set metadata --min 85 --max 100", "more than 90 % cannot be guaranteed"),
         ("class load vm.img", "vm.img"),
         ("class load none.csv", "No such file"),
         ("class list --cache other", "there is none of that name"),

@@ -80,7 +80,7 @@ fn a_recording_survives_the_kill_of_its_server() {
     server.kill();
     let output = place.run("trace info -o json requests.parquet");
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("requests.parquet: it has no end, since its writer was killed"), "{said}");
+    assert!(said.contains("requests.parquet: it is incomplete because its writer was killed"), "{said}");
     check(&serde_json::from_slice(&output.stdout).unwrap());
     place.stdout("trace convert requests.parquet whole.parquet");
     check(&info(&place, "whole.parquet"));

@@ -130,7 +130,11 @@ fn tables_that_a_trace_cannot_use_are_refused() {
             &["rule 3", "file-16k", "file_size"],
         ),
         ("d.csv", format!("{cas}1,directory:/home,0,1\n"), &["line 2", "\"directory\" cannot be used"]),
-        ("f.csv", format!("{cas}1,lba:lt:8|file_size:le:4096,0,1\n"), &["rule 1", "a trace does not tell file_size"]),
+        (
+            "f.csv",
+            format!("{cas}1,lba:lt:8|file_size:le:4096,0,1\n"),
+            &["rule 1", "a trace does not contain file_size"],
+        ),
         ("p.toml", "[class.scan]\nid = 21\nmin = 95\n[[rule]]\nclass = \"scan\"\n".to_owned(), &["minimums"]),
     ] {
         fs::write(place.path(name), text).unwrap();
@@ -154,7 +158,7 @@ fn sweeps_tell_which_variants_have_no_policies_of_classes_and_resume() {
     );
     let first = place.run(&sweep);
     let said = String::from_utf8_lossy(&first.stderr).into_owned();
-    assert!(first.status.success() && said.contains("do not act in lru"), "{said}");
+    assert!(first.status.success() && said.contains("have no effect in lru"), "{said}");
     let told: Value = serde_json::from_slice(&first.stdout).unwrap();
     for point in told.as_array().unwrap() {
         assert_eq!(of(point, "precious")["reads"], 4096, "{point}");

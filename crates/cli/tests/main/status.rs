@@ -106,7 +106,7 @@ fn status_says_what_is_wrong_and_what_was_not_measured() {
 fn top_needs_a_terminal() {
     let place = Place::new();
     let _server = place.usual();
-    assert!(place.failure("top", 1).contains("this is no terminal"));
+    assert!(place.failure("top", 1).contains("it needs a terminal"));
 }
 
 #[test]

@@ -147,7 +147,7 @@ fn traces_that_cannot_be_used() {
         ("info --format msr --columns offset=0 words", 2, &["cannot be used with"]),
         ("info --columns op=0 words", 2, &["there is no offset"]),
         ("info --columns offset=0,size=1 words", 2, &["\"size=1\" is not understood"]),
-        ("info --format parquet words", 1, &["words: ", "check whether the file is whole"]),
+        ("info --format parquet words", 1, &["words: ", "check whether the file is complete"]),
         ("info --format blktrace words", 1, &["not blktrace"]),
         ("info", 2, &["<TRACE>"]),
         ("convert words", 2, &["<RESULT>"]),

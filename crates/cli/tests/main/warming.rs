@@ -60,7 +60,7 @@ fn a_trace_says_what_is_hot() {
     place.until("inserted", |_| is_cached(&place, 20 * MIB) && is_cached(&place, 3 * MIB));
     assert!(!is_cached(&place, 9 * MIB) && !is_cached(&place, 0));
     let none = place.failure(&format!("warm vm --from-trace day.csv {columns} --object 7"), 1);
-    assert!(none.contains("no read of it lies within the volume"), "{none}");
+    assert!(none.contains("no read of the trace is within the volume"), "{none}");
     assert!(server.stop().0.success());
 }
 

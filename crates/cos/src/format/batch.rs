@@ -1,4 +1,4 @@
-//! A batch of the journal: its records are used together, or not at all.
+//! A batch of the journal: its records are applied together or not at all.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -19,12 +19,12 @@ use nitro_port::buf::BufMut;
 const MAGIC: [u8; 4] = *b"NCJB";
 pub(crate) const HEADER_BYTES: usize = 48;
 
-/// Bytes of a batch with so many bytes of records.
+/// Bytes of a batch with `records_bytes` bytes of records.
 pub(crate) fn batch_bytes(records_bytes: usize) -> usize {
     (HEADER_BYTES + records_bytes).next_multiple_of(BLOCK_BYTES)
 }
 
-/// The head of a batch.
+/// The header of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BatchHead {
     pub(crate) epoch: u64,
@@ -34,7 +34,7 @@ pub(crate) struct BatchHead {
 }
 
 impl BatchHead {
-    /// From a batch's first block; `None`: there is none.
+    /// Decodes the first block of a batch; `None` if it is not valid.
     pub(crate) fn decode(block: &[u8], seed: u64) -> Option<Self> {
         if block.len() < HEADER_BYTES || block[..4] != MAGIC || u64_at(block, 40) != checksum(&block[..40], seed, 0) {
             return None;
@@ -47,7 +47,7 @@ impl BatchHead {
         })
     }
 
-    /// The records of a whole batch; `None`: it is not whole.
+    /// The records of a batch; `None` if the batch is not complete.
     pub(crate) fn records(&self, batch: &[u8], seed: u64) -> Option<Result<Vec<Record>, FormatError>> {
         let end = usize::try_from(self.records_bytes).ok()?.checked_add(HEADER_BYTES)?;
         let mut rest = batch.get(HEADER_BYTES..end)?;
@@ -65,7 +65,7 @@ impl BatchHead {
     }
 }
 
-/// A batch of encoded records.
+/// Encodes a batch with encoded records.
 pub(crate) fn encode(records: &[u8], (epoch, number): (u64, u64), seed: u64) -> BufMut {
     let mut out = BufMut::zeroed(batch_bytes(records.len()));
     out[..4].copy_from_slice(&MAGIC);

@@ -18,7 +18,7 @@ const MAGIC: [u8; 4] = *b"NCMD";
 const HEADER_BYTES: usize = 24;
 const ENTRY_BYTES: usize = 24;
 
-/// A chunk of a container; its number is its place in the list.
+/// A chunk of a container; its number is its position in the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ContainerChunk {
     pub(crate) fingerprint: Fingerprint,
@@ -32,12 +32,12 @@ impl ContainerChunk {
     }
 }
 
-/// Bytes of the section of a container with so many chunks.
+/// Bytes of the metadata section of a container with `chunks` chunks.
 pub(crate) fn section_bytes(chunks: usize) -> usize {
     (HEADER_BYTES + chunks * ENTRY_BYTES).next_multiple_of(BLOCK_BYTES)
 }
 
-/// Writes the section. `at` is its first byte on the device.
+/// Writes the section. `at`: its offset on the device.
 pub(crate) fn encode(out: &mut [u8], chunks: &[ContainerChunk], sequence: u64, seed: u64, at: u64) {
     out.fill(0);
     out[..4].copy_from_slice(&MAGIC);
@@ -57,7 +57,7 @@ fn sum_of(section: &[u8], chunks: usize, seed: u64, at: u64) -> u64 {
     checksum(&section[..16], seed ^ table, at)
 }
 
-/// Gives a section magic and checksum, if it is long enough for what it says; for tests and fuzzing.
+/// Writes magic and checksum into a section, if it is long enough for its contents; for tests and fuzzing.
 pub(crate) fn reseal(section: &mut [u8], seed: u64, at: u64) {
     let count = u32_at(section, 4) as usize;
     if section.len() >= HEADER_BYTES && count <= (section.len() - HEADER_BYTES) / ENTRY_BYTES {
@@ -67,7 +67,7 @@ pub(crate) fn reseal(section: &mut [u8], seed: u64, at: u64) {
     }
 }
 
-/// Reads a section; `None`: damaged, or of another filling of the slot.
+/// Decodes a section; `None` if it is damaged, or of another container in the slot.
 pub(crate) fn decode(section: &[u8], sequence: u64, seed: u64, at: u64) -> Option<Vec<ContainerChunk>> {
     let count = u32_at(section, 4) as usize;
     let end = count.checked_mul(ENTRY_BYTES)?.checked_add(HEADER_BYTES)?;

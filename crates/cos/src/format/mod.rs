@@ -12,15 +12,15 @@ pub(crate) mod superblock;
 pub(crate) use nitro_log::{u16_at, u32_at, u64_at};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// The format's version; another one is refused with its number.
+/// The version of the format; other versions are refused.
 pub const VERSION: u32 = 1;
 /// The unit of positions within containers.
 pub(crate) const SECTOR_BYTES: usize = 512;
-/// Writes begin and end at multiples of this.
+/// Writes begin and end at multiples of this, in bytes.
 pub(crate) const BLOCK_BYTES: usize = 4096;
 pub(crate) const BLOCK_SECTORS: u16 = (BLOCK_BYTES / SECTOR_BYTES) as u16;
 
-/// The checksum of bytes that stand at `at` in a store of that seed: what was written elsewhere does not pass for them.
+/// The checksum of bytes at offset `at` of the store with this seed; it differs for other offsets and stores.
 pub(crate) fn checksum(bytes: &[u8], seed: u64, at: u64) -> u64 {
     xxh3_64_with_seed(bytes, seed ^ at.wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }

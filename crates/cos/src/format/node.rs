@@ -20,9 +20,9 @@ use nitro_units::Fingerprint;
 const MAGIC: [u8; 4] = *b"NCRB";
 const HEADER_BYTES: usize = 16;
 const ENTRY_BYTES: usize = 36;
-/// References of a block: about 16 KiB.
+/// The maximum number of references of a block, which then has about 16 KiB.
 pub(crate) const FANOUT: usize = 448;
-/// The most bytes of a block.
+/// The maximum size of a block in bytes.
 #[cfg(test)]
 pub(crate) const NODE_BYTES_MAX: usize = HEADER_BYTES + FANOUT * ENTRY_BYTES;
 const NONE: Fingerprint = Fingerprint([0; 20]);
@@ -31,7 +31,7 @@ const NONE: Fingerprint = Fingerprint([0; 20]);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) reference: Reference,
-    /// Bytes of the object beneath it.
+    /// Bytes of the object below the entry.
     pub(crate) bytes: u64,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) level: u8,
-    /// Sequence number of the newest container at a time when all places were correct.
+    /// The sequence number of the newest container at a time when all places were correct.
     pub(crate) since: u64,
     pub(crate) entries: Vec<Option<Entry>>,
 }

@@ -16,7 +16,7 @@ use crate::place::{Place, Reference};
 use nitro_log::FormatError;
 use nitro_units::Fingerprint;
 
-/// Bytes of an object's record, but for its name.
+/// Bytes of an object's record without its name.
 pub(crate) const OBJECT_BYTES: usize = 1 + 8 + 3 + 4 + 8 + REFERENCE_BYTES + 5 * 8 + 2;
 /// Bytes of a container's record.
 pub(crate) const SLOT_BYTES: usize = 1 + 4 + 2 + 2 + 2 + 8;
@@ -28,14 +28,14 @@ const REFERENCE_BYTES: usize = 20 + 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// A volume or image: chunks of one size, that can be overwritten.
+    /// A volume or image: chunks of a fixed size that can be overwritten.
     Volume,
-    /// A backup stream: chunks as its content defines them, written once.
+    /// A backup stream: content-defined chunks, written once.
     Stream,
 }
 
 impl Kind {
-    /// One lower-case phrase.
+    /// The kind with its article, in lower case.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -49,11 +49,11 @@ impl Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Root {
     pub(crate) reference: Reference,
-    /// Levels of the tree, 1 at least.
+    /// The number of levels of the tree; at least 1.
     pub(crate) levels: u8,
 }
 
-/// An object, as it stands in the journal.
+/// An object as in the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ObjectRecord {
     pub(crate) id: u64,
@@ -66,16 +66,16 @@ pub(crate) struct ObjectRecord {
     pub(crate) created: u64,
     pub(crate) token: u64,
     pub(crate) imported_bytes: u64,
-    /// The number of the recipe, which rises with each recipe that is written: it contains all chunk records logged
-    /// before.
+    /// The number of the recipe, which increases with each recipe that is written. The recipe contains all chunk
+    /// records logged before.
     pub(crate) recipe: u64,
-    /// The time of its last change, in nanoseconds since 1970.
+    /// The time of the last change, in nanoseconds since 1970.
     pub(crate) modified_ns: u64,
     pub(crate) name: String,
 }
 
 impl ObjectRecord {
-    /// Bytes of its record.
+    /// Bytes of the record in the journal.
     pub(crate) fn journal_bytes(&self) -> usize {
         OBJECT_BYTES + self.name.len()
     }
@@ -88,13 +88,13 @@ pub(crate) enum SlotState {
     Free = 0,
     Open = 1,
     Sealed = 2,
-    /// Sealed, and being emptied: the index may name places of its chunks that the journal does not know yet.
+    /// Sealed, and being emptied: the index may have places of its chunks that the journal does not have yet.
     Leaving = 3,
-    /// Free, with its storage kept: recipes and the collector find room there even if there is none elsewhere.
+    /// Free, with its storage reserved: recipes and the collector find room there even if there is none elsewhere.
     Reserved = 4,
 }
 
-/// A slot, as it stands in the journal.
+/// A slot as in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SlotRecord {
     pub(crate) slot: u32,
@@ -161,7 +161,7 @@ impl Record {
         }
     }
 
-    /// Takes a record off the front of `bytes`.
+    /// Decodes a record from the beginning of `bytes`, and advances `bytes` behind it.
     pub(crate) fn decode(bytes: &mut &[u8]) -> Result<Self, FormatError> {
         let mut fields = Fields { rest: bytes };
         let record = match fields.take(1)?[0] {

@@ -26,13 +26,13 @@ use nitro_units::Fingerprint;
 const MAGIC: [u8; 4] = *b"NCRG";
 pub(crate) const HEADER_BYTES: usize = 48;
 pub(crate) const CHUNK_BYTES: usize = 24;
-/// The most chunks of a region.
+/// The maximum number of chunks of a region.
 pub(crate) const CHUNKS_MAX: usize = 1024;
 
-/// The most bytes of a region before compression.
+/// The maximum number of bytes of a region before compression.
 const RAW_BYTES_MAX: usize = Place::REGION_SECTORS_MAX as usize * SECTOR_BYTES;
 
-/// Whether chunks are clients' data or parts of recipes.
+/// The kind of chunks: data of clients, or recipe blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum ChunkKind {
@@ -57,7 +57,7 @@ pub(crate) struct RegionChunk {
     pub(crate) bytes: u32,
 }
 
-/// A region that is ready to be put anywhere.
+/// A region that can be appended to any container.
 pub(crate) struct Prepared {
     pub(crate) kind: ChunkKind,
     pub(crate) chunks: Vec<RegionChunk>,
@@ -71,7 +71,7 @@ impl Prepared {
         (HEADER_BYTES + self.chunks.len() * CHUNK_BYTES + self.payload.len()).div_ceil(SECTOR_BYTES) as u16
     }
 
-    /// Writes the region. `at` is its first byte on the device.
+    /// Writes the region. `at`: its offset on the device.
     pub(crate) fn encode(&self, out: &mut [u8], first: u16, sequence: u64, seed: u64, at: u64) {
         let table = HEADER_BYTES + self.chunks.len() * CHUNK_BYTES;
         let end = table + self.payload.len();
@@ -102,7 +102,7 @@ fn header_sum(region: &[u8], table: usize, seed: u64, at: u64) -> u64 {
     checksum(&region[..40], seed ^ of_table, at)
 }
 
-/// Gives a region magic and checksums, if it is long enough for what it says; for tests and fuzzing.
+/// Writes magic and checksums into a region, if it is long enough for its contents; for tests and fuzzing.
 pub(crate) fn reseal(region: &mut [u8], seed: u64, at: u64) {
     if region.len() < HEADER_BYTES {
         return;
@@ -120,7 +120,7 @@ pub(crate) fn reseal(region: &mut [u8], seed: u64, at: u64) {
     }
 }
 
-/// The head of a region: all but its payload.
+/// A region without its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RegionHead {
     pub(crate) kind: ChunkKind,
@@ -135,7 +135,7 @@ pub(crate) struct RegionHead {
 }
 
 impl RegionHead {
-    /// Decodes bytes from offset `at` of the device; `None`: no region begins there, or it is damaged.
+    /// Decodes bytes from offset `at` of the device; `None` if no region begins there, or if it is damaged.
     pub(crate) fn decode(bytes: &[u8], seed: u64, at: u64) -> Option<Self> {
         if bytes.len() < HEADER_BYTES || bytes[..4] != MAGIC {
             return None;
@@ -166,12 +166,12 @@ impl RegionHead {
         };
         let sum: u64 = head.chunks.iter().map(|c| u64::from(c.bytes)).sum();
         let fits = table + head.stored_bytes <= usize::from(head.sectors) * SECTOR_BYTES;
-        // Content that does not shrink has to fit, too: more than that no region was made of.
+        // Content that does not compress must fit, too, so no region has more bytes than this.
         let right = sum == u64::from(head.raw_bytes) && head.raw_bytes as usize <= RAW_BYTES_MAX;
         (right && fits && head.sectors <= Place::REGION_SECTORS_MAX).then_some(head)
     }
 
-    /// The chunks' bytes, one after the other, from the region's; `None`: damaged.
+    /// The concatenated chunks, from the bytes of the region; `None` if they are damaged.
     pub(crate) fn payload(&self, region: &Bytes, seed: u64, at: u64) -> Option<Bytes> {
         let table = HEADER_BYTES + self.chunks.len() * CHUNK_BYTES;
         let end = table + self.stored_bytes;

@@ -47,7 +47,8 @@
 //! | 0 | 4 | bytes of the piece |
 //! | 4 | 4 | check |
 //!
-//! A check is the lower half of an XXH3-64 of the piece, seeded with another hash of what the piece is, and with the generation.
+//! A check is the lower half of an XXH3-64 of the piece, seeded with another hash of the piece's identity and with the
+//! generation.
 
 use super::{BLOCK_BYTES, checksum, u32_at, u64_at};
 use crate::Error;
@@ -60,11 +61,11 @@ const VERSION: u32 = 1;
 const SUM_AT: usize = BLOCK_BYTES - 8;
 /// The offsets of the copies of the superblock.
 pub(crate) const COPIES_AT: [u64; 2] = [0, BLOCK_BYTES as u64];
-/// Bytes of a unit's head.
+/// Bytes of a unit's header.
 pub(crate) const HEAD_BYTES: usize = 48;
 /// Bytes of an entry of a unit's table.
 pub(crate) const ENTRY_BYTES: usize = 24;
-/// Bytes before a packed piece.
+/// Bytes of the prefix of a packed piece.
 pub(crate) const PREFIX_BYTES: usize = 8;
 
 /// The identity of the SSD, and its last session.
@@ -93,10 +94,10 @@ impl SsdSuperblock {
         page
     }
 
-    /// From a block that should be one.
+    /// Decodes a block.
     pub(crate) fn decode(page: &[u8]) -> Result<Self, Error> {
         if page.len() != BLOCK_BYTES || page[..8] != MAGIC {
-            return Err(Error::NotAStore("no SSD of a store: it does not begin with the magic of one".to_owned()));
+            return Err(Error::NotAStore("the SSD does not begin with the magic number of a store's SSD".to_owned()));
         }
         if u64_at(page, SUM_AT) != checksum(&page[..SUM_AT], 0, 0) {
             return Err(Error::Damaged { what: "the SSD's superblock fails its checksum".to_owned() });
@@ -116,7 +117,7 @@ impl SsdSuperblock {
     }
 }
 
-/// Gives a superblock magic, version and checksum.
+/// Writes magic, version and checksum into a superblock.
 pub(crate) fn reseal_superblock(page: &mut [u8]) {
     page[..8].copy_from_slice(&MAGIC);
     page[8..12].copy_from_slice(&VERSION.to_le_bytes());
@@ -124,7 +125,7 @@ pub(crate) fn reseal_superblock(page: &mut [u8]) {
     page[SUM_AT..].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// A piece, as a unit's table has it.
+/// A piece as in a unit's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) key: u64,
@@ -135,7 +136,7 @@ pub(crate) struct Entry {
     pub(crate) raw: bool,
 }
 
-/// The head and table of a unit.
+/// The header and the table of a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UnitTable {
     pub(crate) unit: u32,
@@ -145,7 +146,7 @@ pub(crate) struct UnitTable {
 }
 
 impl UnitTable {
-    /// Writes head and table, which begins at `table`, into a unit.
+    /// Writes the header and the table, which begins at `table`, into a unit.
     pub(crate) fn encode(&self, out: &mut [u8], table: usize, filling: u64) {
         let end = table + self.entries.len() * ENTRY_BYTES;
         for (entry, field) in self.entries.iter().zip(out[table..end].chunks_exact_mut(ENTRY_BYTES)) {
@@ -167,7 +168,7 @@ impl UnitTable {
         out[40..48].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// The position and length of the table from a head, if the head belongs to this unit and filling.
+    /// The offset and length of the table from a header; `None` if the header is not of this unit and filling.
     pub(crate) fn place(head: &[u8], (unit, unit_bytes): (u32, u32), filling: u64) -> Option<(usize, usize)> {
         if head.len() < HEAD_BYTES || head[..8] != UNIT_MAGIC || u32_at(head, 8) != unit {
             return None;
@@ -181,12 +182,12 @@ impl UnitTable {
         fits.then_some((table, len))
     }
 
-    /// Generation and version, of a head of which [`place`](Self::place) took the table from.
+    /// The generation and the version in a header for which [`place`](Self::place) returned a table.
     pub(crate) fn of_head(head: &[u8]) -> (u32, u64) {
         (u32_at(head, 12), u64_at(head, 24))
     }
 
-    /// From a head of which [`place`](Self::place) took the table from.
+    /// Decodes a table; [`place`](Self::place) must have returned its position from `head`.
     pub(crate) fn decode(head: &[u8], table: &[u8], filling: u64) -> Option<Self> {
         let unit = u32_at(head, 8);
         if u64_at(head, 32) != checksum(table, filling, unit.into()) {
@@ -204,7 +205,7 @@ impl UnitTable {
     }
 }
 
-/// Gives a unit magic and checksums, as far as it is long enough for what it says; for tests and fuzzing.
+/// Writes magic and checksums into a unit, as far as it is long enough for its contents; for tests and fuzzing.
 pub(crate) fn reseal_unit(bytes: &mut [u8], unit: u32, filling: u64) {
     if bytes.len() < HEAD_BYTES {
         return;

@@ -80,10 +80,10 @@ impl Superblock {
         page
     }
 
-    /// From a block that should be one.
+    /// Decodes a block.
     pub(crate) fn decode(page: &[u8]) -> Result<Self, Error> {
         if page.len() != BLOCK_BYTES || page[..8] != MAGIC {
-            return Err(Error::NotAStore("it does not begin with a store's magic".to_owned()));
+            return Err(Error::NotAStore("the device does not begin with the magic number of a store".to_owned()));
         }
         if u64_at(page, SUM_AT) != checksum(&page[..SUM_AT], 0, 0) {
             return Err(Error::Damaged { what: "the superblock fails its checksum".to_owned() });
@@ -96,7 +96,9 @@ impl Superblock {
             0 => Compression::None,
             1 => Compression::Lz4,
             2 => Compression::Zstd,
-            other => return Err(Error::Damaged { what: format!("the superblock names compression {other}") }),
+            other => {
+                return Err(Error::Damaged { what: format!("the superblock has the unknown compression {other}") });
+            }
         };
         Ok(Self {
             container_bytes: u32_at(page, 12),
@@ -114,7 +116,7 @@ impl Superblock {
         })
     }
 
-    /// Gives a block magic, version and checksum; for tests and fuzzing.
+    /// Writes magic, version and checksum into a block; for tests and fuzzing.
     pub(crate) fn reseal(page: &mut [u8]) {
         page[..8].copy_from_slice(&MAGIC);
         page[8..12].copy_from_slice(&VERSION.to_le_bytes());
@@ -122,15 +124,15 @@ impl Superblock {
         page[SUM_AT..].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// Writes both copies, and makes them durable, one after the other.
+    /// Writes both copies, one after the other, and makes each durable.
     pub(crate) async fn write(&self, device: &impl Device) -> Result<(), Error> {
         Ok(nitro_log::write_both(device, COPIES_AT, &self.encode()).await?)
     }
 
-    /// The first copy that is whole.
+    /// Reads the first valid copy.
     pub(crate) async fn read(device: &impl Device) -> Result<Self, Error> {
         if device.geometry().size_bytes < SUPERBLOCKS_BYTES {
-            return Err(Error::NotAStore("it is too small for one".to_owned()));
+            return Err(Error::NotAStore("the device is too small for a store".to_owned()));
         }
         nitro_log::read_first_whole(device, COPIES_AT, BLOCK_BYTES, Self::decode).await
     }

@@ -6,10 +6,11 @@ use nitro_port::Device;
 use std::sync::Arc;
 
 impl<D: Device> Store<D> {
-    /// Attaches an SSD to the store, and detaches the previous one. The content of the new one is overwritten.
+    /// Attaches an SSD to the store, and detaches the previous one. The content of the new SSD is overwritten.
     ///
     /// # Errors
-    /// [`Error::Setting`] when it is too small or its options cannot be used, or when it fails; the store then goes on as it was.
+    /// [`Error::Setting`] if it is too small or its options are not valid, or an error of the SSD. The store then keeps
+    /// its previous SSD.
     pub async fn attach_ssd(&self, source: SsdSource) -> Result<(), Error> {
         let ssd = Ssd::open(source, &self.superblock, Session::Open).await?;
         if let Some(before) = self.ssd.set(Some(Arc::new(ssd))) {
@@ -18,8 +19,8 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// Detaches the store's SSD; false: it has none. No data are lost. The content of the SSD is not used when it is
-    /// attached again.
+    /// Detaches the store's SSD; returns false if it has none. No data are lost. The content of the SSD is not used
+    /// when it is attached again.
     pub fn detach_ssd(&self) -> bool {
         let before = self.ssd.set(None);
         before.iter().for_each(|ssd| ssd.detach());
@@ -31,7 +32,7 @@ impl<D: Device> Store<D> {
         self.ssd.get().map(|ssd| ssd.stats())
     }
 
-    /// Marks the content of the SSD as valid for the next start, provided that the store does not change before.
+    /// Marks the content of the SSD as valid for the next start, provided that the store does not change before that.
     pub(crate) async fn close_ssd(&self) {
         let Some(ssd) = self.ssd.get().filter(|ssd| !ssd.is_closed()) else { return };
         let session = self.journal.lock().await.session();

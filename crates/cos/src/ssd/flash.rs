@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use nitro_port::{Device, DeviceError, Geometry};
 
-/// A [`Device`] whose type is not known.
+/// A [`Device`] of an erased type.
 pub(crate) trait Flash: Send + Sync + 'static {
     fn geometry(&self) -> Geometry;
     fn read(&self, offset: u64, len: usize) -> LocalBoxFuture<'_, Result<Bytes, DeviceError>>;

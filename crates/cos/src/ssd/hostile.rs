@@ -10,10 +10,10 @@ use nitro_units::{Generation, WeuId};
 
 const UNIT_BYTES: u32 = 512 << 10;
 const EXTENT_BYTES: u32 = 8192;
-/// What is looked at of an input.
+/// The maximum number of bytes of an input that are used.
 const BYTES_MAX: usize = UNIT_BYTES as usize;
 
-/// Takes bytes as a unit: head and table, and what its pieces are. Returns whether they are one.
+/// Parses bytes as a unit: header, table, and pieces. Returns whether they are valid.
 pub(crate) fn take_unit(bytes: &[u8], filling: u64) -> bool {
     let mut bytes = bytes[..bytes.len().min(BYTES_MAX)].to_vec();
     reseal_unit(&mut bytes, 0, filling);

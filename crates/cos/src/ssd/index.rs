@@ -8,9 +8,9 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// What a look-up reads.
+/// Bytes of a page of the index, which look-ups read.
 const PAGE_BYTES: u64 = 4096;
-/// Pages share counts of writes.
+/// The number of counters of writes, which pages share.
 const STRIPES: usize = 4096;
 /// Added when a write begins: increments the number of writes (upper half) and of writes in progress (lower half).
 const BEGUN: u64 = 1 << 32 | 1;
@@ -28,18 +28,18 @@ impl SsdSlot {
         std::mem::replace(&mut self.0.write(), ssd)
     }
 
-    /// The SSD, if it keeps pieces of that kind at present.
+    /// The SSD, if it caches pieces of this kind at present.
     pub(crate) fn keeping(&self, kind: PieceKind) -> Option<Arc<Ssd>> {
         self.get().filter(|ssd| ssd.keeps(kind))
     }
 }
 
-/// A part of the store's device, of which pages are kept on the SSD. A page on the SSD always equals the page on the
+/// A part of the store's device whose pages are cached on the SSD. A page on the SSD always equals the page on the
 /// device: a write first invalidates it on the SSD, and a read that overlaps a write does not cache the page.
 pub(crate) struct IndexDevice<D> {
     inner: SliceDevice<Arc<D>>,
     ssd: Arc<SsdSlot>,
-    /// Writes of pages, see [`BEGUN`].
+    /// Counters of writes of pages, see [`BEGUN`].
     writes: Box<[AtomicU64]>,
 }
 
@@ -52,7 +52,7 @@ impl<D: Device> IndexDevice<D> {
         &self.writes[page as usize % STRIPES]
     }
 
-    /// Records that a range is about to change. A write that is cancelled counts as in progress for ever.
+    /// Records that a range is about to change. A write that is cancelled counts as in progress forever.
     fn begin(&self, offset: u64, len: u64) {
         let pages = offset / PAGE_BYTES..(offset + len).div_ceil(PAGE_BYTES);
         for page in pages.clone() {

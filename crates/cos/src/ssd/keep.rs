@@ -1,4 +1,4 @@
-//! Caching of parts of the store on the SSD, and reading them from there.
+//! Caching of parts of the store on the SSD, and reading them from it.
 
 use super::{Piece, PieceKind, Ssd};
 use crate::Store;
@@ -10,12 +10,12 @@ use futures_util::future::join_all;
 use nitro_port::Device;
 
 impl<D: Device> Store<D> {
-    /// The sequence number of the container that a reference names.
+    /// The sequence number of the container in a reference.
     fn sequence_of(&self, reference: &Reference) -> u64 {
         self.state.lock().slots.get(reference.place.slot).sequence
     }
 
-    /// A block of a recipe, if the SSD has it.
+    /// Reads a recipe block from the SSD; `None` if it is not cached.
     pub(crate) async fn node_on_ssd(&self, reference: &Reference) -> Option<Node> {
         let ssd = self.ssd.keeping(PieceKind::Fmd)?;
         let piece = ssd.chunk(PieceKind::Fmd, reference, self.sequence_of(reference));
@@ -31,8 +31,8 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// The key of a chunk on the SSD. It must be taken before the chunk is read, so that another container that takes
-    /// the place meanwhile has another key.
+    /// The piece of a chunk on the SSD. It must be taken before the chunk is read: if another container takes the place
+    /// meanwhile, its chunks have other keys.
     pub(crate) fn piece(&self, ssd: &Ssd, reference: &Reference) -> Piece {
         ssd.chunk(PieceKind::Data, reference, self.sequence_of(reference))
     }
@@ -48,7 +48,7 @@ impl<D: Device> Store<D> {
             match self.cached_region(reference.place) {
                 Some(region) => {
                     let chunk = region.chunk(reference.place.number, &reference.fingerprint)?;
-                    // RAM will not have it for long.
+                    // The chunk will not stay in RAM for long.
                     ssd.put(piece, &chunk).await;
                     Some(chunk)
                 }
@@ -58,8 +58,8 @@ impl<D: Device> Store<D> {
         join_all(reads).await
     }
 
-    /// Caches a chunk that was read from the disk on the SSD. While the SSD is cold, also caches the chunks that were
-    /// read with it.
+    /// Caches a chunk on the SSD that was read from the disk. While the SSD is cold, also caches the other chunks of
+    /// its region.
     pub(crate) async fn keep_chunk(&self, ssd: &Ssd, piece: &Piece, reference: &Reference, chunk: &Bytes) {
         ssd.put(piece, chunk).await;
         if !ssd.is_cold() {

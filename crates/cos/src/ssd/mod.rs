@@ -1,8 +1,10 @@
-//! A store's own SSD: blocks of recipes (the paper's FMD), pages of the fingerprint index (FPI) and chunks that are read at random,
-//! in write-evict units under the cache manager's rule (Allu et al., USENIX ATC 2018).
+//! The SSD of a store, which caches recipe blocks (FMD in the paper), pages of the fingerprint index (FPI) and chunks
+//! that are read at random. It consists of write-evict units that the cache manager allocates (Allu et al., USENIX ATC
+//! 2018).
 //!
-//! All of it is also on the store's disk. An SSD that is lost, stale, damaged or of another store causes neither wrong
-//! data nor errors: each piece is checked when it is read, and a piece that fails the check is read from the disk.
+//! All pieces are also on the store's disk. An SSD that is lost, out of date, damaged or of another store causes
+//! neither wrong data nor errors: each piece is checked when it is read, and a piece that fails the check is read from
+//! the disk.
 
 mod attach;
 mod flash;
@@ -38,11 +40,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use unit::OpenUnit;
 
-/// Larger pieces are not kept.
+/// The maximum size of a piece.
 const PIECE_BYTES_MAX: usize = 128 << 10;
-/// Units that are being written at once; a piece that would need another unit is not cached.
+/// The maximum number of units that are being written; a piece that would need another one is not cached.
 const SEALED_MAX: usize = 4;
-/// After so many failed or wrong reads an SSD is not used any more.
+/// After this number of failed or wrong reads, the SSD is no longer used.
 const TROUBLES_MAX: u64 = 16;
 
 /// A store's SSD.
@@ -50,13 +52,13 @@ pub(crate) struct Ssd {
     flash: Box<dyn Flash>,
     options: SsdOptions,
     superblock: SsdSuperblock,
-    /// What keys are seeded with.
+    /// The seed of keys.
     keys: u64,
     started: SsdState,
     inner: Mutex<Inner>,
     /// The failure after which it is no longer used.
     failed: OnceLock<String>,
-    /// It was closed, or detached.
+    /// Whether it was closed or detached.
     closed: AtomicBool,
     troubles: AtomicU64,
     tallies: Tallies,
@@ -72,7 +74,7 @@ struct Inner {
     sealed: Vec<(WeuId, Bytes)>,
 }
 
-/// A unit that is to be written.
+/// A unit that has to be written.
 type Sealed = (WeuId, Bytes);
 
 impl Inner {
@@ -106,7 +108,7 @@ impl Inner {
         Some((weu, bytes))
     }
 
-    /// Forgets a unit that was not written: its slot is not used again.
+    /// Removes a unit whose write failed; its slot is not used again.
     fn retire(&mut self, weu: WeuId) {
         self.sealed.retain(|(sealed, _)| *sealed != weu);
         self.manager.begin_retiring(weu);
@@ -130,7 +132,7 @@ impl Drop for Writing<'_> {
 }
 
 impl Ssd {
-    /// Whether it keeps pieces of that kind at present.
+    /// Whether it caches pieces of this kind at present.
     pub(crate) fn keeps(&self, kind: PieceKind) -> bool {
         self.options.keeps(kind) && self.is_used()
     }
@@ -139,17 +141,17 @@ impl Ssd {
         self.failed.get().is_none() && !self.closed.load(Relaxed)
     }
 
-    /// Names a chunk, or a block of a recipe, in a container of that sequence number.
+    /// The piece of a chunk or a recipe block in the container with this sequence number.
     pub(crate) fn chunk(&self, kind: PieceKind, reference: &Reference, sequence: u64) -> Piece {
         Piece::chunk(kind, reference, sequence, self.keys)
     }
 
-    /// Names a page of the fingerprint index.
+    /// The piece of a page of the fingerprint index.
     pub(crate) fn page(&self, number: u64) -> Piece {
         Piece::page(number, self.keys)
     }
 
-    /// A piece, if it is there.
+    /// Reads a piece, if it is cached.
     pub(crate) async fn get(&self, piece: &Piece) -> Option<Bytes> {
         if !self.keeps(piece.kind) {
             return None;
@@ -170,19 +172,19 @@ impl Ssd {
             Some(bytes) => bytes?,
             None => self.read(piece, &location).await?,
         };
-        // It may have been evicted, and the unit filled with others, while it was read.
+        // While it was read, it may have been evicted and its unit filled again.
         if !self.inner.lock().manager.is_current(location.weu, location.generation) {
             return None;
         }
         let checked = checked(piece, &location, &bytes);
         if checked.is_none() {
             self.tallies.damaged.fetch_add(1, Relaxed);
-            self.trouble(piece, "a piece is not what was stored");
+            self.trouble(piece, "a piece failed its check");
         }
         checked
     }
 
-    /// Reads what stands at a location, in whole blocks of the device.
+    /// Reads the bytes at a location, in whole blocks of the device.
     async fn read(&self, piece: &Piece, location: &Location) -> Option<Bytes> {
         let block = self.flash.geometry().block_bytes.max(SECTOR_BYTES as u32);
         let span = location.span();
@@ -205,7 +207,7 @@ impl Ssd {
         }
     }
 
-    /// Handles a piece that could not be read: removes it. After several such failures the SSD is no longer used.
+    /// Handles a failed read of a piece: removes it. After several such failures, the SSD is no longer used.
     fn trouble(&self, piece: &Piece, why: &str) {
         self.inner.lock().manager.invalidate(piece.key);
         if self.troubles.fetch_add(1, Relaxed) + 1 >= TROUBLES_MAX {
@@ -216,16 +218,16 @@ impl Ssd {
     fn fail(&self, why: String) {
         let first = self.failed.set(why).is_ok();
         if let Some(why) = self.failed.get().filter(|_| first) {
-            tracing::warn!("the store's SSD is not used any more, everything is read from the disk: {why}");
+            tracing::warn!("the store's SSD is no longer used, and everything is read from the disk: {why}");
         }
     }
 
-    /// Forgets a piece.
+    /// Removes a piece.
     pub(crate) fn forget(&self, piece: &Piece) {
         self.inner.lock().manager.invalidate(piece.key);
     }
 
-    /// Keeps a piece, unless it is kept already.
+    /// Caches a piece, unless it is cached already.
     pub(crate) async fn put(&self, piece: &Piece, bytes: &[u8]) {
         self.put_if(piece, bytes, || true).await;
     }
@@ -247,7 +249,7 @@ impl Ssd {
         }
     }
 
-    /// Puts a piece into the open unit of its kind; returns a unit that is full.
+    /// Puts a piece into the open unit of its kind. Returns the previous unit if it was full; the caller must write it.
     fn append(&self, inner: &mut Inner, piece: &Piece, bytes: &[u8]) -> Option<Sealed> {
         let is_raw = bytes.len() == self.superblock.extent_bytes as usize;
         let mut sealed = None;
@@ -303,14 +305,14 @@ impl Ssd {
         self.closed.store(true, Relaxed);
     }
 
-    /// Whether less than half of it was filled yet: then chunks beyond the requested ones are cached, too.
+    /// Whether less than half of it is filled: then chunks beyond the requested ones are cached, too.
     pub(crate) fn is_cold(&self) -> bool {
         let stats = self.inner.lock().manager.stats();
         stats.weus_free * 2 > stats.weus
     }
 }
 
-/// A piece's bytes, from what stands at its location; `None`: they are not what was stored.
+/// The data of a piece from the bytes at its location; `None` if the check fails.
 fn checked(piece: &Piece, location: &Location, bytes: &Bytes) -> Option<Bytes> {
     let (data, check) = match location.raw_crc {
         Some(check) => (bytes.clone(), check),

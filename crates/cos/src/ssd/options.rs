@@ -1,4 +1,4 @@
-//! How a store uses its SSD.
+//! Options of a store's SSD.
 
 use crate::Error;
 use crate::format::superblock::Superblock;
@@ -9,27 +9,27 @@ use nitro_cache::class::{ClassPolicy, Classes};
 use nitro_cache::eviction::EvictionKind;
 use nitro_cache::settings::WEU_COUNT_MIN;
 
-/// What a block of a recipe takes.
+/// Bytes of a recipe block, for planning.
 const FMD_PIECE_BYTES: u64 = 16 << 10;
-/// Percent of the SSD that shares may take together: the rest goes to whoever hits most.
+/// The maximum percentage of the SSD that the shares may take together: the rest is for the pieces with the most hits.
 const SHARES_PERCENT_MAX: u8 = 80;
-/// Pieces of a unit at most: each takes a block, but for small blocks of recipes.
+/// The assumed size of a piece for the bound of RAM, in bytes; only small recipe blocks are smaller.
 const PIECES_A_BLOCK_BYTES: u64 = 4096;
 
-/// How a store uses its SSD.
+/// Options of a store's SSD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SsdOptions {
     /// Bytes of a write-evict unit: a power of two from 512 KiB to 8 MiB.
     pub unit_bytes: u32,
-    /// Percent of the SSD below which blocks of recipes are not displaced by others.
+    /// Percent of the SSD below which recipe blocks are not evicted for others.
     pub fmd_percent: u8,
-    /// Percent of the SSD below which chunks are not displaced by others.
+    /// Percent of the SSD below which chunks are not evicted for others.
     pub data_percent: u8,
-    /// Whether blocks of recipes are kept.
+    /// Whether recipe blocks are cached.
     pub fmd: bool,
-    /// Whether pages of the fingerprint index are kept.
+    /// Whether pages of the fingerprint index are cached.
     pub fpi: bool,
-    /// Whether chunks are kept. Behind a cache that keeps them itself they would be there twice.
+    /// Whether chunks are cached. If a cache in front of the store caches them itself, they would be on SSDs twice.
     pub data: bool,
 }
 
@@ -40,13 +40,13 @@ impl Default for SsdOptions {
 }
 
 impl SsdOptions {
-    /// The least SSD in bytes.
+    /// The minimum size of the SSD in bytes.
     #[must_use]
     pub fn bytes_min(&self) -> u64 {
         (WEU_COUNT_MIN + 1) * u64::from(self.unit_bytes)
     }
 
-    /// Units of an SSD of so many bytes; the superblocks take the place of one.
+    /// The number of units of an SSD of `size_bytes`; the superblocks take the space of one unit.
     pub(crate) fn units(&self, size_bytes: u64) -> Result<u32, Error> {
         let refuse = |what, given, why| Err(Error::Setting { what, given, why });
         if !self.unit_bytes.is_power_of_two() || !(512 << 10..=8 << 20).contains(&self.unit_bytes) {
@@ -66,7 +66,7 @@ impl SsdOptions {
         Ok(units.min(1 << 23) as u32)
     }
 
-    /// Whether pieces of that kind are kept.
+    /// Whether pieces of this kind are cached.
     pub(crate) const fn keeps(&self, kind: PieceKind) -> bool {
         match kind {
             PieceKind::Fmd => self.fmd,
@@ -75,13 +75,13 @@ impl SsdOptions {
         }
     }
 
-    /// The cache manager's settings for so many units: units leave least recently used first (Allu et al. 2018), as far as shares
-    /// let them.
+    /// The settings of the cache manager for `units` units. Eviction is in LRU order (Allu et al. 2018), within the
+    /// bounds of the shares.
     pub(crate) fn manager(&self, units: u32, store: &Superblock, seed: u64) -> Settings {
         let cache_bytes = u64::from(units) * u64::from(self.unit_bytes);
         let mut classes = Classes::default();
         let chunk_bytes = u64::from(store.chunk_bytes);
-        // The manager counts pieces: of blocks of recipes there are fewer, or more, in as many bytes.
+        // The manager counts pieces of the chunk size, while recipe blocks have another size.
         let fmd = (u64::from(self.fmd_percent) * chunk_bytes).div_ceil(FMD_PIECE_BYTES).min(90) as u8;
         for (kind, keeps, min_percent) in
             [(PieceKind::Fmd, self.fmd, fmd), (PieceKind::Data, self.data, self.data_percent)]
@@ -102,7 +102,7 @@ impl SsdOptions {
         }
     }
 
-    /// The maximum RAM in bytes that the manager takes.
+    /// The maximum RAM of the manager in bytes.
     pub(crate) fn ram_bytes(settings: &Settings) -> u64 {
         let pieces = u64::from(settings.weu_count()) * u64::from(settings.weu_bytes) / PIECES_A_BLOCK_BYTES;
         settings.index_ram_bytes(pieces, 0) + settings.policy_ram_bytes(0)

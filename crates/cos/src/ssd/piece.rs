@@ -1,4 +1,4 @@
-//! What is kept on an SSD, and how it is named there.
+//! The pieces on an SSD, and their keys.
 
 use crate::format::checksum;
 use crate::place::Reference;
@@ -7,10 +7,10 @@ use nitro_cache::class::Band;
 use nitro_units::{ClassId, ExtentKey};
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
-/// What a piece is; the classes of the cache manager.
+/// The kind of a piece; each kind is a class of the cache manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PieceKind {
-    /// Blocks of recipes: files' metadata.
+    /// Recipe blocks (file metadata).
     Fmd,
     /// Pages of the fingerprint index.
     Fpi,
@@ -21,7 +21,7 @@ pub(crate) enum PieceKind {
 impl PieceKind {
     pub(crate) const ALL: [Self; 3] = [Self::Fmd, Self::Fpi, Self::Data];
 
-    /// Its place among [`ALL`](Self::ALL).
+    /// The index in [`ALL`](Self::ALL).
     pub(crate) const fn index(self) -> usize {
         self as usize
     }
@@ -42,7 +42,7 @@ impl PieceKind {
         Self::ALL.into_iter().find(|kind| kind.class().number() == class)
     }
 
-    /// The open unit that it goes to: each kind fills its own.
+    /// The shelf whose open unit the piece goes to. Each kind fills its own unit.
     pub(crate) const fn shelf(self) -> Shelf {
         let lane = match self {
             Self::Data => Lane::Main,
@@ -52,7 +52,7 @@ impl PieceKind {
     }
 }
 
-/// What a piece is, by two hashes: one names it, the other is mixed into its check.
+/// The identity of a piece, as two hashes: its key, and a seed that is mixed into its check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) kind: PieceKind,
@@ -68,8 +68,9 @@ impl Piece {
         Self { kind, key, class: kind.class(), seed: (hash >> 64) as u64 }
     }
 
-    /// A chunk, or a block of a recipe, at its place in a container of that sequence number. There may be contents of one
-    /// fingerprint that are not the same, and blocks of one fingerprint that have other places: the place tells them apart.
+    /// The piece of a chunk or a recipe block in the container with this sequence number. Different contents may have
+    /// the same fingerprint, and blocks with the same fingerprint may have different places; the place distinguishes
+    /// them.
     pub(crate) fn chunk(kind: PieceKind, reference: &Reference, sequence: u64, keys: u64) -> Self {
         let mut name = [0; 36];
         name[..20].copy_from_slice(&reference.fingerprint.0);
@@ -78,18 +79,18 @@ impl Piece {
         Self::new(kind, &name, keys)
     }
 
-    /// A page of the fingerprint index.
+    /// The piece of a page of the fingerprint index.
     pub(crate) fn page(number: u64, keys: u64) -> Self {
         Self::new(PieceKind::Fpi, &number.to_le_bytes(), keys)
     }
 
-    /// The check of its bytes in a unit of that generation.
+    /// The check of the piece's bytes in a unit with this generation.
     pub(crate) fn check(&self, bytes: &[u8], generation: u32) -> u32 {
         xxh3_64_with_seed(bytes, self.seed ^ u64::from(generation) << 32 ^ bytes.len() as u64) as u32
     }
 }
 
-/// What keys are seeded with: nobody who does not know the store's seed can aim at collisions.
+/// The seed of keys: collisions cannot be produced without knowing the store's seed.
 pub(crate) fn key_seed(store_seed: u64, filling: u64) -> u64 {
     checksum(b"keys of an SSD", store_seed, filling)
 }

@@ -1,4 +1,4 @@
-//! Attaching and closing an SSD: its content is kept only if it belongs to exactly this state of the store.
+//! Attaching and closing an SSD: its content is kept only if it belongs to the current state of the store.
 
 use super::stats::{SsdState, Tallies};
 use super::{Flash, Inner, PieceKind, SEALED_MAX, Ssd, SsdOptions, piece};
@@ -18,17 +18,17 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Units whose heads are read at once.
+/// The number of units whose headers or tables are read concurrently.
 const READ_AT_ONCE: usize = 32;
 
-/// An SSD that a store is to use.
+/// An SSD for a store.
 pub struct SsdSource {
     pub(crate) flash: Box<dyn Flash>,
     pub(crate) options: SsdOptions,
 }
 
 impl SsdSource {
-    /// An SSD, and how to use it. What it holds is overwritten unless it is this store's.
+    /// An SSD with its options. Its content is overwritten unless it belongs to this store.
     pub fn new(device: impl Device, options: SsdOptions) -> Self {
         Self { flash: Box::new(device), options }
     }
@@ -40,17 +40,17 @@ impl std::fmt::Debug for SsdSource {
     }
 }
 
-/// The state of a store that an SSD may belong to.
+/// The state of a store, which the content of an SSD may belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Session {
-    /// The store was closed and not changed since; holds the checksum of its last checkpoint.
+    /// The store was closed and not changed since; with the checksum of its last checkpoint.
     Closed(u64),
     /// The store is in use already.
     Open,
 }
 
 impl Ssd {
-    /// Opens an SSD for a store. What it holds is kept if the store is in the state in which both were closed.
+    /// Opens an SSD for a store. Its content is kept if the store is in the state in which both were closed.
     pub(crate) async fn open(source: SsdSource, store: &Superblock, session: Session) -> Result<Self, Error> {
         let SsdSource { flash, options } = source;
         let units = options.units(flash.geometry().size_bytes)?;
@@ -92,7 +92,7 @@ impl Ssd {
             tallies: Tallies::default(),
             ram_need_bytes,
         };
-        // From here on it is in use: after a crash nothing of it counts.
+        // From here on, the SSD is in use: after a crash, its content is not valid.
         ssd.write_superblock(0).await?;
         if ssd.started == SsdState::Kept {
             ssd.restore().await;
@@ -109,7 +109,7 @@ impl Ssd {
         Ok(())
     }
 
-    /// Enters the content of the units in the manager, newest first. A unit that is not whole counts as empty.
+    /// Enters the content of the units in the manager, newest first. A unit with a damaged table counts as empty.
     async fn restore(&self) {
         let units: Vec<u32> = (0..self.superblock.units).collect();
         let mut heads = Vec::new();
@@ -140,12 +140,12 @@ impl Ssd {
         let filling = self.superblock.filling;
         let Some(table) = UnitTable::place(&head, (unit, self.superblock.unit_bytes), filling) else { return empty };
         let (generation, version) = UnitTable::of_head(&head);
-        // In memory of its own: there may be many.
+        // A copy, because there may be many, and each would keep a whole block in RAM.
         let head = Bytes::copy_from_slice(&head[..crate::format::ssd::HEAD_BYTES]);
         Head { unit, generation: Generation(generation), version, head, table: Some(table) }
     }
 
-    /// The pieces of a unit, if its table is whole and right.
+    /// The pieces of a unit, if its table is valid.
     async fn read_table(&self, head: &Head) -> Option<Vec<RestoredEntry>> {
         let (start, len) = head.table?;
         let from = start / BLOCK_BYTES * BLOCK_BYTES;
@@ -157,7 +157,7 @@ impl Ssd {
         restored(&table, self.superblock.unit_bytes, self.superblock.extent_bytes)
     }
 
-    /// Closes the SSD with the store: its content is used at the next start if the store is then in the state
+    /// Closes the SSD with the store. Its content is used at the next start if the store is then in the state
     /// `session`.
     pub(crate) async fn close(&self, session: u64) {
         self.detach();
@@ -189,13 +189,13 @@ impl Ssd {
     }
 }
 
-/// The head of a unit.
+/// The header of a unit.
 struct Head {
     unit: u32,
     generation: Generation,
     version: u64,
     head: Bytes,
-    /// Where the table stands, and its bytes.
+    /// The offset and length of the table.
     table: Option<(usize, usize)>,
 }
 
@@ -207,10 +207,10 @@ async fn read_superblock(flash: &dyn Flash) -> Result<SsdSuperblock, Error> {
             Err(error) => drop(first.get_or_insert(error)),
         }
     }
-    Err(first.unwrap_or_else(|| Error::NotAStore("no SSD of a store".to_owned())))
+    Err(first.unwrap_or_else(|| Error::NotAStore("the SSD has no superblock of a store's SSD".to_owned())))
 }
 
-/// The reason why the content of an SSD is not used; `None`: it is used.
+/// The reason why the content of an SSD is not used; `None` if it is used.
 fn why_empty(
     found: &SsdSuperblock,
     store: &Superblock,
@@ -222,11 +222,11 @@ fn why_empty(
         return Some("it was the SSD of another store".to_owned());
     }
     if shape != (units, options.unit_bytes, store.chunk_bytes) {
-        return Some("its size is another".to_owned());
+        return Some("its size, or that of its units or the store's chunks, has changed".to_owned());
     }
     match session {
         Session::Open => Some("it was attached while the store was in use".to_owned()),
-        Session::Closed(_) if found.session == 0 => Some("the store was not closed when it was used last".to_owned()),
+        Session::Closed(_) if found.session == 0 => Some("the store was not closed after its last use".to_owned()),
         Session::Closed(session) if found.session == session => None,
         Session::Closed(_) => Some("the store has been used without it".to_owned()),
     }
@@ -238,7 +238,7 @@ fn new_filling(store: &Superblock, before: u64) -> u64 {
     checksum(&[before.to_le_bytes(), now.to_le_bytes()].concat(), store.seed, store.identity)
 }
 
-/// The entries of a table, for the manager; `None`: they are not those of one unit.
+/// The entries of a table for the manager; `None` if they are not valid for a unit.
 pub(crate) fn restored(table: &UnitTable, unit_bytes: u32, extent_bytes: u32) -> Option<Vec<RestoredEntry>> {
     let mut raw_start = unit_bytes;
     let mut packed_end = HEAD_BYTES;
@@ -264,7 +264,7 @@ pub(crate) fn restored(table: &UnitTable, unit_bytes: u32, extent_bytes: u32) ->
             fingerprint: None,
             class: PieceKind::of(class)?.class(),
             version: table.version.saturating_sub(table.entries.len() as u64 - number),
-            // The index goes on to change while the SSD is closed.
+            // The index may change while the SSD is not attached.
             void: PieceKind::of(class) == Some(PieceKind::Fpi),
             doubtful: false,
         })
@@ -272,6 +272,6 @@ pub(crate) fn restored(table: &UnitTable, unit_bytes: u32, extent_bytes: u32) ->
     restored.collect()
 }
 
-/// Maximum size of a packed piece.
+/// The maximum size of a packed piece, in bytes.
 const SPAN_BYTES_MAX: u32 = 200 << 10;
 const _: () = assert!(ENTRY_BYTES <= nitro_cache::weu::layout::ENTRY_BYTES as usize);

@@ -1,4 +1,4 @@
-//! What an SSD holds and did.
+//! Statistics of an SSD.
 
 use super::{Inner, PieceKind, Ssd};
 use serde::Serialize;
@@ -12,12 +12,12 @@ pub enum SsdState {
     Kept,
     /// It was emptied.
     Emptied {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// It failed, and is not used any more.
+    /// It failed, and is no longer used.
     Failed {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -25,40 +25,40 @@ pub enum SsdState {
 /// Statistics of the pieces of one kind on an SSD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct SsdPieces {
-    /// `fmd`: blocks of recipes; `fpi`: pages of the fingerprint index; `data`: chunks.
+    /// `fmd`: recipe blocks; `fpi`: pages of the fingerprint index; `data`: chunks.
     pub kind: &'static str,
-    /// Pieces that can be hit.
+    /// The number of cached pieces.
     pub pieces: u64,
-    /// Look-ups that found one.
+    /// The number of look-ups that found their piece.
     pub hits: u64,
-    /// Look-ups that did not.
+    /// The number of look-ups that did not find their piece.
     pub misses: u64,
-    /// Bytes of pieces that were stored.
+    /// Bytes of the pieces that were stored.
     pub stored_bytes: u64,
 }
 
-/// What an SSD holds and did since it was attached.
+/// Statistics of an SSD since it was attached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SsdStats {
-    /// How it is.
+    /// The state of the SSD.
     pub state: SsdState,
-    /// Bytes of its units.
+    /// Bytes of all units.
     pub size_bytes: u64,
-    /// Units.
+    /// The number of units.
     pub units: u64,
-    /// Units that hold nothing.
+    /// The number of empty units.
     pub units_free: u64,
-    /// Units that were evicted.
+    /// The number of units that were evicted.
     pub units_evicted: u64,
-    /// Bytes that were written to it.
+    /// Bytes written to the SSD.
     pub written_bytes: u64,
-    /// Reads that failed.
+    /// The number of failed reads.
     pub read_errors: u64,
-    /// Pieces that failed their check.
+    /// The number of pieces that failed their check.
     pub damaged: u64,
-    /// RAM in bytes that it takes.
+    /// RAM in use, in bytes.
     pub ram_bytes: u64,
-    /// By kind.
+    /// Statistics by kind of piece.
     pub pieces: [SsdPieces; PieceKind::ALL.len()],
 }
 
@@ -69,7 +69,7 @@ struct Tally {
     stored_bytes: AtomicU64,
 }
 
-/// What an SSD counts.
+/// The counters of an SSD.
 #[derive(Debug, Default)]
 pub(super) struct Tallies {
     kinds: [Tally; PieceKind::ALL.len()],
@@ -91,7 +91,7 @@ impl Tallies {
 }
 
 impl Ssd {
-    /// What it holds and did.
+    /// The statistics of the SSD.
     pub(crate) fn stats(&self) -> SsdStats {
         let inner = self.inner.lock();
         let (stats, by_class) = (inner.manager.stats(), inner.manager.cached_by_class());
@@ -129,12 +129,12 @@ impl Ssd {
         inner.manager.index_ram_bytes() as u64 + units as u64 * u64::from(self.superblock.unit_bytes)
     }
 
-    /// RAM in bytes that it takes at the moment, about.
+    /// The approximate RAM in use, in bytes.
     pub(crate) fn ram_bytes(&self) -> u64 {
         self.ram_bytes_of(&self.inner.lock())
     }
 
-    /// The maximum RAM in bytes that it takes.
+    /// The maximum RAM in bytes.
     pub(crate) const fn ram_need_bytes(&self) -> u64 {
         self.ram_need_bytes
     }

@@ -8,12 +8,12 @@ use nitro_cache::weu::layout::{HEAD_BYTES, UNIT_BYTES};
 use nitro_port::buf::BufMut;
 use nitro_units::{Generation, WeuId};
 
-/// A unit, and what has been put into it so far.
+/// A unit with the pieces that were put into it so far.
 pub(crate) struct OpenUnit {
     pub(crate) weu: WeuId,
     pub(crate) generation: Generation,
     bytes: BufMut,
-    /// Where the packed pieces end.
+    /// The end of the packed pieces, in bytes.
     packed_end: usize,
     entries: Vec<Entry>,
 }
@@ -24,7 +24,7 @@ impl OpenUnit {
         Self { weu, generation, bytes, packed_end: HEAD_BYTES as usize, entries: Vec::new() }
     }
 
-    /// Puts a piece at the place that the manager gave it.
+    /// Puts a piece at the location that the manager assigned.
     pub(crate) fn put(&mut self, location: &Location, piece: &Piece, stored: Stored, (check, data): (u32, &[u8])) {
         let at = location.offset as usize;
         let raw = matches!(stored, Stored::Raw { .. });
@@ -44,7 +44,7 @@ impl OpenUnit {
         self.entries.push(Entry { key, offset, stored_bytes, check, class, raw });
     }
 
-    /// A copy of what stands at a location.
+    /// A copy of the bytes at a location.
     pub(crate) fn read(&self, location: &Location) -> Option<BufMut> {
         let span = location.span();
         self.bytes.get(span.start as usize..span.end as usize).map(BufMut::copy_of)
@@ -54,7 +54,7 @@ impl OpenUnit {
         self.entries.is_empty()
     }
 
-    /// The whole unit, as it is to stand on the SSD.
+    /// The whole unit, with header and table.
     pub(crate) fn finish(mut self, version: u64, filling: u64) -> bytes::Bytes {
         let entries = std::mem::take(&mut self.entries);
         let table = UnitTable { unit: self.weu.0, generation: self.generation.0, version, entries };

@@ -50,12 +50,12 @@ impl Blocking {
     /// Runs `work` on one of the threads. A call that is dropped before its turn is not made.
     ///
     /// # Errors
-    /// When no thread can be started, or `work` panicked.
+    /// No thread can be started, or `work` panicked.
     pub(super) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         let (answer, answered) = oneshot::channel();
         let job = Box::new(move || {
             if !answer.is_canceled() {
-                // Nobody may be waiting any more.
+                // The caller may have been dropped meanwhile.
                 let _ = answer.send(work());
             }
         });
@@ -78,7 +78,7 @@ impl Blocking {
                 state.jobs.pop_back();
                 return Err(error);
             }
-            // The threads that exist take it.
+            // The existing threads will run the job.
             Err(_) => {}
         }
         Ok(())
@@ -107,7 +107,7 @@ fn work(shared: &Shared) {
         let timed_out = shared.pushed.wait_for(&mut state, IDLE_MAX).timed_out();
         state.idle -= 1;
         if timed_out && state.jobs.is_empty() {
-            // Under the lock: a job that comes later finds one thread less.
+            // Under the lock, so that a job that is pushed later sees one thread less.
             state.threads -= 1;
             std::mem::forget(thread);
             return;

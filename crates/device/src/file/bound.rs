@@ -1,5 +1,5 @@
-//! Limits the operations in progress of one device, so that a device that hangs leaves worker threads of the kernel and
-//! of the runtime to others.
+//! Limits the operations in progress of one device, so that a device that hangs does not use up the worker threads of
+//! the kernel and of the runtime.
 
 use event_listener::Event;
 use futures_util::task::AtomicWaker;
@@ -86,7 +86,7 @@ impl Turns {
         Turn { turns: Arc::clone(self), weight }
     }
 
-    /// As [`take`](Self::take), if there is nothing to wait for.
+    /// As [`take`](Self::take), if the turns are available without waiting.
     pub(super) fn take_at_once(self: &Arc<Self>, limit: usize, len: usize) -> Option<Turn> {
         let weight = weight(limit, len);
         self.0.lock().try_take(weight, limit).then(|| Turn { turns: Arc::clone(self), weight })
@@ -99,7 +99,7 @@ impl Turns {
     }
 }
 
-/// Turns for which a request waits.
+/// A request that waits for turns.
 struct Claim<'a> {
     turns: &'a Turns,
     weight: usize,
@@ -145,9 +145,9 @@ impl Drop for Claim<'_> {
 
 #[derive(Debug, Default)]
 struct Flushed {
-    /// Flushes begun.
+    /// The number of flushes begun.
     begun: u64,
-    /// The last flush that ended, of all those up to it.
+    /// The number of the last flush that ended.
     ended: u64,
     /// The last flush that failed.
     failed: Option<(u64, DeviceError)>,
@@ -222,7 +222,7 @@ mod tests {
     use std::pin::pin;
     use std::task::Poll;
 
-    /// Lets others run once.
+    /// Yields to other tasks once.
     async fn pause() {
         let mut paused = false;
         poll_fn(|context| match std::mem::replace(&mut paused, true) {
@@ -272,7 +272,7 @@ mod tests {
         assert!(last.as_mut().now_or_never().is_none());
         drop(gone);
         drop(held);
-        // It has been given its turn, and was not polled since.
+        // The turn was granted, but the future has not been polled since.
         drop(granted);
         assert!(last.now_or_never().is_some());
     }
@@ -288,7 +288,7 @@ mod tests {
         crate::Reactor::new().unwrap().block_on(async {
             let mut first = pin!(flushes.run(flush));
             assert!(first.as_mut().now_or_never().is_none());
-            // The first began before these were asked for, so that it does not count for them.
+            // The first flush began before these were requested, so it does not count for them.
             let mut both = pin!(join(flushes.run(flush), flushes.run(flush)));
             assert!(both.as_mut().now_or_never().is_none());
             let (first, (second, third)) = join(first, both).await;

@@ -1,6 +1,6 @@
 //! Regular files and block devices through io_uring.
 //!
-//! Requests bypass the page cache (`O_DIRECT`) where the file system allows it: the cache in front is ours.
+//! Requests bypass the page cache (`O_DIRECT`) where the file system supports it, because Nitro is a cache itself.
 
 mod blocking;
 mod bound;
@@ -28,7 +28,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a request is repeated that the kernel deferred (`EAGAIN`) or a signal interrupted (`EINTR`).
+/// The maximum number of times that a request is repeated if the kernel deferred it (`EAGAIN`) or a signal interrupted
+/// it (`EINTR`).
 const RETRIES_MAX: u32 = 1000;
 /// Pause before a request is repeated.
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
@@ -52,7 +53,7 @@ pub struct FileDevice {
     medium: Medium,
     direct: bool,
     read_only: bool,
-    /// Reads and writes take threads: see [`waiting`].
+    /// Whether reads and writes take threads: see [`waiting`].
     may_wait: bool,
 }
 
@@ -76,8 +77,8 @@ fn turns_max() -> usize {
     if is_io_uring() { bound::RING_MAX } else { bound::THREADS_MAX }
 }
 
-/// The usable part of a transfer that stopped after `done` of `len` bytes: all of a complete one, otherwise whole
-/// blocks, so that the rest begins at a block. `None`: there is none.
+/// The usable part of a transfer that stopped after `done` of `len` bytes: all of a complete transfer, otherwise whole
+/// blocks, so that the rest begins at a block boundary. `None` if it is empty.
 fn progress(block: usize, done: usize, len: usize) -> Option<usize> {
     let counted = if done == len { done } else { done - done % block };
     (counted > 0).then_some(counted)
@@ -96,7 +97,7 @@ impl FileDevice {
         self.read_only
     }
 
-    /// Its kind.
+    /// The kind of file.
     #[must_use]
     pub fn medium(&self) -> Medium {
         self.medium
@@ -140,7 +141,7 @@ impl FileDevice {
         }
     }
 
-    /// As [`lend_in_turn`](Self::lend_in_turn), if there is nothing to wait for.
+    /// As [`lend_in_turn`](Self::lend_in_turn), if a turn is available without waiting.
     fn lend_at_once(&self, len: usize) -> Option<Lent> {
         Some(Lent::with(&self.fd, self.under_way.turns.take_at_once(turns_max(), len)?))
     }
@@ -161,7 +162,7 @@ impl FileDevice {
         .await?
     }
 
-    /// A read that has to wait for its turn, or takes a thread.
+    /// A read that waits for its turn, or that takes a thread.
     async fn read_waiting(&self, offset: u64, len: usize) -> io::Result<Bytes> {
         if self.may_wait {
             return self.transfer(len, move |fd, step| waiting::read(fd, step, offset, len)).await;
@@ -178,7 +179,7 @@ impl FileDevice {
         loop {
             match result {
                 Ok(read) if done + read == len => return Ok(buf.freeze()),
-                // Nothing more comes of a file that was cut after it was opened.
+                // The end of a file that was truncated after it was opened.
                 Ok(read) => {
                     done += progress(self.step_bytes(), read, len - done).ok_or(io::ErrorKind::UnexpectedEof)?;
                 }
@@ -212,7 +213,7 @@ impl Device for FileDevice {
         async move {
             self.check(Operation::Read, offset, len as u64)?;
             let result = match (!self.may_wait).then(|| self.lend_at_once(len)).flatten() {
-                // Only now: what waits takes no memory.
+                // The buffer is allocated only now: a request that waits takes no memory.
                 Some(lent) => match read_once(lent, offset, BufMut::with_len(len), 0).await {
                     (Ok(read), buf) if read == len => Ok(buf.freeze()),
                     (other, buf) => Box::pin(self.read_on(offset, buf, other)).await,
@@ -294,7 +295,7 @@ impl Device for FileDevice {
     }
 }
 
-/// Requests the rest of a read into `buf` behind `done` bytes, once.
+/// Requests the rest of a read into `buf`, after `done` bytes, once.
 fn read_once(
     lent: Lent,
     offset: u64,

@@ -63,7 +63,7 @@ impl FileOptions {
     /// system.
     pub fn open(&self) -> Result<FileDevice, Error> {
         let fail = |e| Error::from_io(e, "open", self.path.display());
-        // Asked before opening, since opening a FIFO would block.
+        // The kind is checked before opening, because opening a FIFO would block.
         let claim = match FileType::from_raw_mode(stat(&self.path).map_err(fail)?.st_mode) {
             FileType::RegularFile => OFlags::empty(),
             FileType::BlockDevice if self.exclusive && !self.read_only => OFlags::EXCL,
@@ -103,7 +103,7 @@ impl FileOptions {
         let Some(probe) = Probe::new(&fd).map_err(|e| Error::from_io(e, operation, self.path.display()))? else {
             return Err(Error::new(ErrorKind::NotADevice, operation, self.path.display()));
         };
-        // Waiting for readiness means nothing on files, and some of them would answer EAGAIN.
+        // `O_NONBLOCK` has no use on files, and some file systems would return EAGAIN.
         let plain = fcntl_getfl(&fd).map_err(fail)? - OFlags::NONBLOCK;
         fcntl_setfl(&fd, plain).map_err(fail)?;
         if self.exclusive && probe.medium == Medium::File {
@@ -136,7 +136,7 @@ impl FileOptions {
         let locked = patiently(|| retry_on_intr(|| flock(fd, operation)), |e| *e == Errno::WOULDBLOCK);
         match locked {
             Err(Errno::WOULDBLOCK) => Err(Errno::BUSY),
-            // Some network file systems know no locks.
+            // Some network file systems do not support locks.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             result => result,
         }

@@ -34,7 +34,7 @@ impl Probe {
         Ok(Some(Self { medium, size_bytes, stat }))
     }
 
-    /// The block size with which direct I/O works on `fd`; `None` if it does not, or not on the whole of the file.
+    /// The block size with which direct I/O works on `fd`; `None` if it does not work, or not on the whole file.
     pub(super) fn direct_block_bytes(&self, fd: &OwnedFd) -> Option<u32> {
         let known = match self.medium {
             Medium::Block => ioctl_blksszget(fd).ok(),
@@ -44,7 +44,7 @@ impl Probe {
         [first, BUF_ALIGNMENT_BYTES as u32].into_iter().find(|&block| self.direct_works(fd, block))
     }
 
-    /// The block size through the page cache, where only a block device's other requests still need one.
+    /// The block size through the page cache: one byte for a file; a block device's discards still need its block size.
     pub(super) fn buffered_block_bytes(&self, fd: &OwnedFd) -> u32 {
         match self.medium {
             Medium::File => 1,
@@ -56,7 +56,7 @@ impl Probe {
         let usable = block.is_power_of_two() && block as usize <= BUF_ALIGNMENT_BYTES;
         usable && self.size_bytes.is_multiple_of(u64::from(block)) && {
             let mut buf = BufMut::with_len(block as usize);
-            // Only a refusal of the alignment counts; a bad sector at the start is not the probe's business.
+            // Only a refusal of the alignment counts; a bad sector at the beginning does not.
             retry_on_intr(|| pread(fd, &mut buf[..], 0)) != Err(Errno::INVAL)
         }
     }

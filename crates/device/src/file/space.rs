@@ -7,7 +7,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::{Errno, retry_on_intr};
 
-/// Runs in one allocation map; what lies beyond is reported as allocated, which is always safe.
+/// The maximum number of runs in an allocation map; the rest is reported as allocated, which is always safe.
 const RUNS_MAX: usize = 4096;
 
 const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
@@ -53,7 +53,7 @@ pub(super) fn allocation(fd: &OwnedFd, offset: u64, len: u64) -> Vec<Allocation>
     let mut runs = Vec::new();
     let mut at = offset;
     while at < end {
-        // Without the last run's place this could end inside the range.
+        // The last run covers the rest of the range.
         let (until, hole) = if runs.len() + 1 < RUNS_MAX { run_at(fd, at, end) } else { (end, false) };
         runs.push(Allocation { len: until - at, hole });
         at = until;
@@ -61,18 +61,18 @@ pub(super) fn allocation(fd: &OwnedFd, offset: u64, len: u64) -> Vec<Allocation>
     runs
 }
 
-/// Where the run that begins at `at` ends, at most `end`, and whether it is a hole.
+/// The end of the run that begins at `at`, at most `end`, and whether the run is a hole.
 fn run_at(fd: &OwnedFd, at: u64, end: u64) -> (u64, bool) {
     match seek(fd, SeekFrom::Data(at)) {
         // No data from here to the end of the file.
         Err(Errno::NXIO) => (end, true),
         Ok(data) if data > at => (data.min(end), true),
-        // The search for the hole begins inside the run, so it ends past `at` unless the file changes meanwhile.
+        // The search for a hole begins within data, so it ends after `at` unless the file changes meanwhile.
         Ok(_) => match seek(fd, SeekFrom::Hole(at)) {
             Ok(hole) if hole > at => (hole.min(end), false),
             _ => (end, false),
         },
-        // The file system keeps no map.
+        // The file system does not report data and holes.
         Err(_) => (end, false),
     }
 }

@@ -1,8 +1,8 @@
 //! Reads and writes on file systems that may wait for a server: each takes a thread of the device.
 //!
 //! If a file system declares that it does not wait, io_uring begins a request on the thread that submits it. FUSE
-//! declares this (seen on Linux 6.18) and then waits for its server, for a file's attributes or for room in its queue:
-//! a server that hangs would block a reactor, and with it every other device.
+//! declares this (as of Linux 6.18) but does wait for its server, for a file's attributes or for room in its queue. A
+//! server that hangs would thus block a reactor, and with it every other device.
 
 use super::progress;
 use bytes::{Buf, Bytes};
@@ -12,16 +12,17 @@ use rustix::fs::{FsWord, fstatfs};
 use rustix::io::{pread, pwrite, retry_on_intr};
 use std::io;
 
-/// Reads and writes at once of a device that may wait: each takes a thread.
+/// The maximum number of concurrent reads and writes of a device that may wait; each takes a thread.
 pub(super) const THREADS_MAX: usize = 32;
 
-/// File systems on disks of this machine or in its memory (`linux/magic.h`): ext2 to ext4, XFS, Btrfs, F2FS, bcachefs, ZFS, tmpfs,
+/// File systems on local disks or in memory (`linux/magic.h`): ext2 to ext4, XFS, Btrfs, F2FS, bcachefs, ZFS, tmpfs,
+/// ramfs, overlayfs.
 /// ramfs, overlayfs.
 const LOCAL: [FsWord; 9] =
     [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0xCA45_1A4E, 0x2FC1_2FC1, 0x0102_1994, 0x8584_58F6, 0x794C_7630];
 
-/// Whether a file's reads and writes may wait for something other than a disk of this machine: on network file systems,
-/// on FUSE, and on unknown ones.
+/// Whether a file's reads and writes may wait for something other than a local disk: true for network file systems,
+/// FUSE, and unknown file systems.
 pub(super) fn may_wait(fd: &OwnedFd) -> io::Result<bool> {
     Ok(!LOCAL.contains(&retry_on_intr(|| fstatfs(fd))?.f_type))
 }

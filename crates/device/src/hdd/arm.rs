@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// How long other requests wait for a completed request to release the arm.
+/// The time after which other requests release the arm of a completed request that was neither polled nor dropped.
 const RECLAIM_AFTER: Duration = Duration::from_secs(1);
 
 /// Counters of a disk.
@@ -31,9 +31,9 @@ struct Entry {
     ticket: u64,
     request: Request,
     arrived: Duration,
-    /// When it entered the disk's queue.
+    /// The time when it entered the disk's own queue.
     seen: Option<Duration>,
-    /// When the disk completes it; set when it gets the arm.
+    /// The time when the disk completes it; set when it gets the arm.
     done: Option<Duration>,
     waker: Option<Waker>,
 }
@@ -42,12 +42,12 @@ struct Entry {
 struct State {
     /// In the order of arrival.
     queue: Vec<Entry>,
-    /// Whether one of them holds the arm.
+    /// Whether an entry holds the arm.
     held: bool,
     next_ticket: u64,
-    /// When the last request is complete, so that a late wake-up does not delay the next one.
+    /// The time when the last request is complete, so that a late wake-up does not delay the next one.
     free_at: Duration,
-    /// Where the last request ended.
+    /// The end of the last request, in bytes.
     head: u64,
     stats: ArmStats,
     /// The last grant.
@@ -99,7 +99,7 @@ impl Arm {
     async fn granted(&self, ticket: u64) -> Duration {
         poll_fn(|cx| {
             let mut state = self.state.lock();
-            // An entry that is gone was granted and reclaimed, long ago.
+            // The entry is missing if it was granted and reclaimed.
             let Some(entry) = state.queue.iter_mut().find(|e| e.ticket == ticket) else {
                 return Poll::Ready(Duration::ZERO);
             };

@@ -1,10 +1,11 @@
 //! Emulates a hard disk on a fast device.
 //!
-//! Each disk has one arm. A request costs a seek (`track + (full - track) * sqrt(distance / span)`, nothing within a
-//! track), the wait until the platter, whose angle follows from the time, has turned to the request's place, and the
-//! transfer. A request that begins where the last one ended costs only the transfer. Of up to 32 waiting requests, the
-//! arm serves the one that it reaches first, as a disk with NCQ does, but a request that waited too long before all
-//! others. The request to the device inside runs meanwhile; a request ends when both have.
+//! Each disk has one arm. A request takes a seek, a rotation and the transfer. A seek takes `track + (full - track) *
+//! sqrt(distance / span)`, or zero within a track. The rotation lasts until the request's sector is under the head; the
+//! angle of the disk follows from the time. A request that begins where the last one ended takes only the transfer. Of
+//! up to 32 waiting requests, the arm serves the one that it reaches first, as a disk with NCQ does; a request that has
+//! waited too long is served before all others. The request to the inner device runs meanwhile; a request ends when
+//! both have ended.
 //!
 //! The resulting rates of random reads of 8 KiB over the whole disk (tests/device/hdd.rs checks it):
 //!
@@ -13,7 +14,7 @@
 //! | 7200 rpm | 79 a second | 185 a second |
 //! | 15000 rpm | 185 a second | 440 a second |
 //!
-//! Left out: caches beyond that for continued requests, zones of different density, and errors.
+//! Not emulated: caches other than for continued requests, zones of different density, and errors.
 
 mod arm;
 
@@ -43,7 +44,7 @@ pub struct HddStats {
     pub busy: Duration,
 }
 
-/// A device `D` slowed down to the pace of hard disks by the clock `C`.
+/// A device `D` with the latencies of hard disks, by the clock `C`.
 pub struct HddDevice<D, C> {
     inner: D,
     clock: C,
@@ -61,7 +62,7 @@ struct Writes {
 }
 
 impl<D: Device, C: Clock> HddDevice<D, C> {
-    /// Slows `inner` down as `model` says; its `spindles` and `stripe_bytes` are taken as at least 1 and 4096.
+    /// Delays the requests of `inner` by `model`, with at least 1 for `spindles` and 4096 for `stripe_bytes`.
     pub fn new(inner: D, clock: C, model: HddModel) -> Self {
         let spindles = model.spindles.max(1);
         let model = HddModel { spindles, stripe_bytes: model.stripe_bytes.max(4096), ..model };
@@ -71,7 +72,7 @@ impl<D: Device, C: Clock> HddDevice<D, C> {
         Self { inner, clock, model, arms, writes: Mutex::default() }
     }
 
-    /// The device inside.
+    /// The inner device.
     pub fn inner(&self) -> &D {
         &self.inner
     }

@@ -22,19 +22,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Connections that may wait to be accepted.
+/// The maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 128;
-/// Send buffer of an accepted connection in bytes: a batch of replies goes out in one system call.
+/// Send buffer of an accepted connection in bytes: a batch of replies is sent with one system call.
 const SEND_BUFFER_BYTES: usize = 4 << 20;
-/// Receive buffer of an accepted unix connection in bytes. TCP's is left to the kernel, which tunes it.
+/// Receive buffer of an accepted unix connection in bytes. The kernel tunes the buffer of TCP connections itself.
 const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
 
-/// Where to listen.
+/// The address of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListenAddress {
     /// A unix socket's path.
     Unix(PathBuf),
-    /// An IP address and a port; port 0 lets the kernel choose.
+    /// An IP address and a port; with port 0, the kernel chooses the port.
     Tcp(SocketAddr),
 }
 
@@ -47,48 +47,49 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-/// Who may connect to a unix socket.
+/// Permissions to connect to a unix socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
     /// The socket file's permissions.
     pub mode: u32,
-    /// The socket file's group; the process's if none.
+    /// The socket file's group; `None`: the group of the process.
     pub group: Option<u32>,
 }
 
-/// When a TCP connection whose peer is gone without a word is given up. Zero leaves either to the kernel.
+/// The time after which a TCP connection to an unreachable peer is closed. Zero: the kernel's default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpLimits {
-    /// Silence after which the peer is probed; 6 probes that are not answered, 10 s apart, end the connection.
+    /// Idle time after which the peer is probed; the connection is closed after 6 unanswered probes at intervals of 10
+    /// s.
     pub keepalive: Duration,
-    /// How long data that were sent may stay unacknowledged (`TCP_USER_TIMEOUT` of tcp(7)).
+    /// The time that sent data may stay unacknowledged (`TCP_USER_TIMEOUT` of tcp(7)).
     pub user_timeout: Duration,
 }
 
 impl Default for TcpLimits {
-    /// A minute, and two.
+    /// One minute for `keepalive`, two for `user_timeout`.
     fn default() -> Self {
         Self { keepalive: Duration::from_secs(60), user_timeout: Duration::from_secs(120) }
     }
 }
 
-/// Probes of an idle connection, and the pause between them.
+/// The number of probes of an idle connection, and their interval.
 const PROBES: u32 = 6;
 const PROBES_EVERY: Duration = Duration::from_secs(10);
 
-/// Who is at the other end of a connection, as far as limits go.
+/// The peer of a connection, for limits by peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Peer {
-    /// A process of this machine: its user and its number.
+    /// A local process, by its user and number.
     Process {
         /// User ID.
         uid: u32,
         /// Process ID; 0 for a process of another PID namespace.
         pid: i32,
     },
-    /// A host, or, with IPv6, the network of 64 bits that it is in.
+    /// A host; with IPv6, the network of 64 bits that it is in.
     Host(IpAddr),
-    /// It cannot be told.
+    /// The peer is unknown.
     Unknown,
 }
 
@@ -96,18 +97,18 @@ pub enum Peer {
 pub struct Listener {
     socket: Arc<OwnedFd>,
     address: ListenAddress,
-    /// The socket file's device and inode, to be removed with the listener.
+    /// The socket file's device and inode; the file is removed with the listener.
     file: Option<(u64, u64)>,
     tcp: TcpLimits,
 }
 
 impl Listener {
-    /// Listens. A unix socket is open to its owner alone (mode 0600); a socket file that nobody answers on any more is
+    /// Starts to listen. A unix socket is accessible only to its owner (mode 0600), and a stale socket file is
     /// replaced. To be called inside a [`Reactor`](crate::Reactor).
     ///
     /// # Errors
-    /// [`ErrorKind::InUse`] if somebody listens there, [`ErrorKind::Exists`] if a file of another kind is in the way, or
-    /// what the operating system says.
+    /// [`ErrorKind::InUse`] if another socket listens there, [`ErrorKind::Exists`] if the path is a file of another
+    /// kind, or the error of the operating system.
     pub fn bind(address: &ListenAddress) -> Result<Self, Error> {
         let fail = |e: io::Error| Error::from_io(e, "listen on", address);
         let listener = match address {
@@ -128,7 +129,7 @@ impl Listener {
         Ok(listener)
     }
 
-    /// A socket that somebody else has bound, and listens on; its file is not removed with it.
+    /// Adopts a socket that listens already; its file is not removed with it.
     pub(super) fn adopted(socket: OwnedFd, address: ListenAddress) -> io::Result<Self> {
         let listener = Self { socket: Arc::new(socket), address, file: None, tcp: TcpLimits::default() };
         adopt(&listener.socket)?;
@@ -136,37 +137,38 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Where it listens; with the port that the kernel chose.
+    /// The address, with the port that the kernel chose.
     #[must_use]
     pub fn address(&self) -> &ListenAddress {
         &self.address
     }
 
-    /// Gives the connections that are accepted from now on these limits.
+    /// Sets the limits of connections that are accepted from now on.
     #[must_use]
     pub fn with_tcp(mut self, tcp: TcpLimits) -> Self {
         self.tcp = tcp;
         self
     }
 
-    /// Lets others than the owner connect to a unix socket; TCP sockets have no such limit.
+    /// Lets other users connect to a unix socket; TCP sockets have no such permissions.
     ///
     /// # Errors
-    /// What the operating system says: of a group that this user is no member of.
+    /// The error of the operating system, such as for a group of which this user is not a member.
     pub fn open_to(&self, access: Access) -> Result<(), Error> {
         let ListenAddress::Unix(path) = &self.address else { return Ok(()) };
         let group = access.group.map(Gid::from_raw);
-        // First the group: until then, nobody but the owner.
+        // The group is set first: until the mode is changed, only the owner can connect.
         let opened = group.map_or(Ok(()), |group| chownat(CWD, path, None, Some(group), AtFlags::SYMLINK_NOFOLLOW));
         opened
             .and_then(|()| chmod(path, Mode::from_raw_mode(access.mode)))
             .map_err(|e| Error::from_io(e, "let others connect to", &self.address))
     }
 
-    /// Waits for the next connection. A failure concerns one connection, or passes when file descriptors are free again.
+    /// Waits for the next connection. A failure concerns one connection, or lasts until file descriptors are free
+    /// again.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     pub async fn accept(&self) -> io::Result<Accepted> {
         let BufResult(result, op) = submit(Accept::new(Lent::new(&self.socket))).await;
         result?;
@@ -185,13 +187,13 @@ impl Drop for Listener {
         if let (ListenAddress::Unix(path), Some(file)) = (&self.address, self.file)
             && stat(path).is_ok_and(|s| (s.st_dev, s.st_ino) == file)
         {
-            // Left behind, it is removed by the next one who listens here.
+            // If this fails, the next listener on the path removes the file.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// Removes a socket file on which nobody listens.
+/// Removes a stale socket file.
 fn remove_stale(path: &Path, address: &ListenAddress) -> Result<(), Error> {
     let Ok(found) = stat(path) else { return Ok(()) };
     if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
@@ -202,7 +204,7 @@ fn remove_stale(path: &Path, address: &ListenAddress) -> Result<(), Error> {
     let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(fail)?;
     match connect(&probe, &SocketAddrUnix::new(path).map_err(fail)?) {
         Err(Errno::CONNREFUSED) => fs::remove_file(path).map_err(|e| Error::from_io(e, "listen on", address)),
-        // Also EAGAIN: a queue of connections that is full has somebody behind it.
+        // EAGAIN means that the queue of connections is full, so a process listens.
         Ok(()) | Err(Errno::AGAIN) => Err(Error::new(ErrorKind::InUse, "listen on", address)),
         Err(e) => Err(fail(e)),
     }
@@ -210,16 +212,16 @@ fn remove_stale(path: &Path, address: &ListenAddress) -> Result<(), Error> {
 
 fn bind_unix(path: &Path) -> Result<OwnedFd, Errno> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    // Linux makes the socket file with the mode of the socket itself, so it is never open to others, not even briefly.
+    // Linux creates the socket file with the mode of the socket itself, so it is never accessible to others.
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
     listen(&socket, BACKLOG)?;
     Ok(socket)
 }
 
-/// Sets an accepted connection up. The limits are the administrator's, so a refusal does no harm.
+/// Sets the buffers of an accepted connection. The maximum sizes are set by the administrator, so errors are ignored.
 fn tune_unix(socket: &OwnedFd) {
-    // The forced kind goes past net.core.wmem_max, with the privilege for it.
+    // The forced variant exceeds net.core.wmem_max, if the process has the privilege.
     let _ = sockopt::set_socket_send_buffer_size_force(socket, SEND_BUFFER_BYTES)
         .or_else(|_| sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER_BYTES));
     let _ = sockopt::set_socket_recv_buffer_size(socket, RECEIVE_BUFFER_BYTES);
@@ -239,22 +241,22 @@ fn tune_tcp(socket: &OwnedFd, limits: TcpLimits) {
     }
 }
 
-/// An accepted connection that no reactor has yet: it can be sent to the thread that is to serve it.
+/// An accepted connection without a reactor; it can be sent to the thread that is to serve it.
 #[derive(Debug)]
 pub struct Accepted {
     socket: OwnedFd,
 }
 
 impl Accepted {
-    /// Hands the connection to the current thread's reactor.
+    /// Attaches the connection to the current thread's reactor.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     pub fn into_split(self) -> io::Result<(StreamReader, StreamWriter)> {
         stream::split(self.socket)
     }
 
-    /// The peer, as limits know it.
+    /// The peer, for limits by peer.
     #[must_use]
     pub fn peer_identity(&self) -> Peer {
         if let Some(SocketAddr::V6(address)) = self.peer_address()
@@ -270,20 +272,20 @@ impl Accepted {
         }
     }
 
-    /// The address of this machine that the peer connected to; `None`: a unix socket.
+    /// The local address of the connection; `None` for a unix socket.
     #[must_use]
     pub fn local_address(&self) -> Option<SocketAddr> {
         SocketAddr::try_from(getsockname(&self.socket).ok()?).ok()
     }
 
-    /// The peer's address; `None`: it has none.
+    /// The peer's address; `None` if it has none.
     #[must_use]
     pub fn peer_address(&self) -> Option<SocketAddr> {
         let address = rustix::net::getpeername(&self.socket).ok().flatten()?;
         SocketAddr::try_from(address).ok()
     }
 
-    /// The peer, as a log names it: its IP address, or `unix`.
+    /// The peer's name for logs: its IP address and port, or `unix`.
     #[must_use]
     pub fn peer(&self) -> String {
         let unix = || "unix".to_owned();
@@ -301,7 +303,7 @@ impl AsFd for Accepted {
 }
 
 impl From<Accepted> for OwnedFd {
-    /// Gives the socket to another runtime.
+    /// Takes the socket out, for another runtime.
     fn from(accepted: Accepted) -> Self {
         accepted.socket
     }

@@ -14,8 +14,8 @@ use rustix::fd::AsFd;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::io;
 
-/// Sets a socket up for the current thread's reactor: a ring waits by itself and must not be told to give up
-/// (`O_NONBLOCK` would make it answer `EAGAIN`), polling needs just that.
+/// Prepares a socket for the current thread's reactor. A ring waits for readiness itself, and with `O_NONBLOCK` it
+/// would return `EAGAIN` instead; polling needs `O_NONBLOCK`.
 fn adopt(socket: impl AsFd) -> io::Result<()> {
     let polling = Runtime::with_current(|runtime| runtime.driver_type().is_polling());
     let mut flags = fcntl_getfl(&socket)?;

@@ -14,8 +14,9 @@ use std::path::PathBuf;
 /// The first descriptor that a service manager passes (sd_listen_fds(3)).
 const PASSED_FIRST: RawFd = 3;
 
-/// The first `count` sockets that a service manager has passed to this process, each on its own: what is none is an error. To be
-/// called once, by a process to which so many were passed, and inside a [`Reactor`](crate::Reactor).
+/// The first `count` sockets that a service manager passed to this process; for each, an error if it is not a listening
+/// stream socket. To be called once, inside a [`Reactor`](crate::Reactor), by a process to which this number of sockets
+/// was passed.
 pub fn passed(count: usize) -> Vec<Result<Listener, Error>> {
     let end = PASSED_FIRST.saturating_add(i32::try_from(count).unwrap_or(0));
     (PASSED_FIRST..end).map(take_over).collect()
@@ -25,7 +26,7 @@ pub fn passed(count: usize) -> Vec<Result<Listener, Error>> {
 fn take_over(number: RawFd) -> Result<Listener, Error> {
     let fail = |e: io::Error| Error::from_io(e, "listen on", format_args!("descriptor {number}"));
     let invalid = |why: &'static str| fail(io::Error::new(io::ErrorKind::InvalidInput, why));
-    // SAFETY: the descriptor is only looked at; where none has the number, the kernel says so.
+    // SAFETY: the descriptor is only examined; if it does not exist, the kernel returns an error.
     let looked_at = unsafe { BorrowedFd::borrow_raw(number) };
     let is_stream = sockopt::socket_type(looked_at).map_err(|e| fail(e.into()))? == SocketType::STREAM;
     if !is_stream || !sockopt::socket_acceptconn(looked_at).map_err(|e| fail(e.into()))? {

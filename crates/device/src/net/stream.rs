@@ -13,9 +13,9 @@ use rustix::net::Shutdown;
 use std::io;
 use std::sync::Arc;
 
-/// Pieces that one system call takes (`IOV_MAX`).
+/// The maximum number of buffers in one system call (`IOV_MAX`).
 const PIECES_MAX: usize = 1024;
-/// `MSG_WAITALL`: a ring then goes on by itself after a partial send (io_uring_prep_sendmsg(3)).
+/// `MSG_WAITALL`: a ring then continues after a partial send (io_uring_prep_sendmsg(3)).
 const WAIT_ALL: SendFlags = SendFlags::from_bits_retain(0x100);
 
 pub(super) fn split(socket: OwnedFd) -> io::Result<(StreamReader, StreamWriter)> {
@@ -32,10 +32,10 @@ pub struct StreamReader {
 }
 
 impl StreamReader {
-    /// Receives some bytes into `buf[start..]` and says how many; 0 means that the peer will send no more.
+    /// Receives bytes into `buf[start..]` and returns their number; 0 means that the peer will send no more.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     ///
     /// # Panics
     /// If `start` is not before the end of `buf`.
@@ -61,10 +61,10 @@ pub struct StreamWriter {
 }
 
 impl StreamWriter {
-    /// Sends all `pieces`, in order, in as few system calls as possible. The vector comes back empty, for reuse.
+    /// Sends all `pieces`, in order, with as few system calls as possible. Returns the empty vector for reuse.
     ///
     /// # Errors
-    /// What the operating system says; it is then unknown how much was sent.
+    /// The error of the operating system; the number of bytes sent is then unknown.
     pub async fn write_all(&mut self, pieces: Vec<Bytes>) -> (io::Result<()>, Vec<Bytes>) {
         let mut batch = Batch { pieces, next: 0 };
         let mut outcome = Ok(());
@@ -84,10 +84,10 @@ impl StreamWriter {
         (outcome, batch.pieces)
     }
 
-    /// Tells the peer that no more will come; what it sends can still be received.
+    /// Ends the sending direction; the peer's data can still be received.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     pub fn shutdown(&mut self) -> io::Result<()> {
         Ok(rustix::net::shutdown(&self.socket, Shutdown::Write)?)
     }
@@ -95,13 +95,13 @@ impl StreamWriter {
     /// Ends both directions; a pending [`StreamReader::read`] returns 0.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     pub fn shutdown_both(&mut self) -> io::Result<()> {
         Ok(rustix::net::shutdown(&self.socket, Shutdown::Both)?)
     }
 }
 
-/// Pieces of which those before `next`, and a part of that one, have been sent.
+/// Buffers of which those before `next`, and a part of the one at `next`, have been sent.
 struct Batch {
     pieces: Vec<Bytes>,
     next: usize,
@@ -112,7 +112,7 @@ impl Batch {
         self.next == self.pieces.len()
     }
 
-    /// Notes that `sent` more bytes are sent.
+    /// Notes that `sent` more bytes have been sent.
     fn advance(&mut self, mut sent: usize) {
         while let Some(piece) = self.pieces.get_mut(self.next) {
             if sent < piece.len() {

@@ -1,14 +1,15 @@
-//! The buffer of a super table: a hash table in RAM, by partial-key cuckoo hashing.
+//! The buffer of a super table: a hash table in RAM with partial-key cuckoo hashing.
 //!
-//! Buckets have four slots. The other bucket of an entry follows from its tag and the bucket where it is, so that entries
-//! are displaced without a look at their keys.
+//! Buckets have four slots. The other bucket of an entry is computed from its tag and its current bucket, so entries
+//! are displaced without hashing their keys.
 
 use crate::Shape;
 
 const WAYS: usize = 4;
-/// Displacements before the buffer counts as full.
+/// The maximum number of displacements; after them, the buffer counts as full.
 const KICKS_MAX: u32 = 500;
-/// Slots per entry that the buffer must hold, in hundredths: with four-way buckets, cuckoo hashing fails above 95 %.
+/// Slots for each entry that the buffer must hold, in hundredths: with four-way buckets, cuckoo hashing fails above 95
+/// %.
 const SLOTS_PERCENT: usize = 106;
 
 const OCCUPIED: u16 = 1 << 15;
@@ -27,16 +28,16 @@ pub(super) struct Entry<'a> {
 pub(super) struct Buffer {
     shape: Shape,
     buckets: u32,
-    /// What a slot holds, and the tag of its entry.
+    /// The flags of each slot, and the tag of its entry.
     meta: Box<[u16]>,
     entries: Box<[u8]>,
     len: usize,
     len_max: usize,
-    /// Chooses whom to displace.
+    /// The state of a generator that chooses the entries to displace.
     turn: u32,
 }
 
-/// The buffer has no room for a new entry.
+/// The buffer has no room for another entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
@@ -45,7 +46,7 @@ fn slots_for(len_max: usize) -> usize {
 }
 
 impl Buffer {
-    /// RAM of a buffer for so many entries, in bytes.
+    /// RAM of a buffer for `len_max` entries, in bytes.
     pub(super) fn ram_bytes(shape: Shape, len_max: usize) -> u64 {
         (slots_for(len_max) * (shape.entry_bytes() + size_of::<u16>())) as u64
     }
@@ -72,7 +73,7 @@ impl Buffer {
         (bucket as u32, (hash >> 32) as u16 & TAG)
     }
 
-    /// The other bucket of a tag; of that, the first is the other.
+    /// The other bucket of a tag; the function is its own inverse.
     fn other(&self, bucket: u32, tag: u16) -> u32 {
         let spread = (u64::from(tag) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         let at = ((spread * u64::from(self.buckets)) >> 32) as u32;
@@ -111,7 +112,7 @@ impl Buffer {
         let entry = &mut self.entries[slot * size..(slot + 1) * size];
         entry[..key.len()].copy_from_slice(key);
         match value {
-            // Of a removed key.
+            // The key was removed.
             [] => entry[key.len()..].fill(0),
             value => entry[key.len()..].copy_from_slice(value),
         }
@@ -122,8 +123,8 @@ impl Buffer {
         (first..first + WAYS).find(|slot| self.meta[*slot] == 0)
     }
 
-    /// Enters a key, or `removed` that it is not there any more, in place of what is known of it. `synced`: it need not
-    /// be made durable any more.
+    /// Inserts a key, or with `removed` its removal, and replaces the key's earlier entry. `synced`: the entry is
+    /// durable already.
     pub(super) fn put(&mut self, hash: u64, key: &[u8], value: &[u8], removed: bool, synced: bool) -> Result<(), Full> {
         let (bucket, tag) = self.place(hash);
         let meta = OCCUPIED | tag | if removed { TOMBSTONE } else { 0 } | if synced { 0 } else { UNSYNCED };
@@ -144,7 +145,8 @@ impl Buffer {
         Ok(())
     }
 
-    /// Displaces entries until a slot of `bucket` is free. Looks for the whole path first, so that a failure changes nothing.
+    /// Displaces entries until a slot of `bucket` is free. Finds the whole path first, so that a failure changes
+    /// nothing.
     fn make_room(&mut self, bucket: u32) -> Option<usize> {
         let mut path = Vec::new();
         let mut at = bucket;
@@ -174,7 +176,7 @@ impl Buffer {
         (0..self.meta.len()).filter(|slot| self.meta[*slot] != 0).map(|slot| self.look(slot))
     }
 
-    /// Hands over what is not durable yet (`all`: everything), and takes it for durable from now on.
+    /// Passes the entries that are not durable yet (with `all`, every entry) to `take`, and marks them as durable.
     pub(super) fn take_unsynced(&mut self, all: bool, mut take: impl FnMut(Entry<'_>)) {
         for slot in 0..self.meta.len() {
             if self.meta[slot] & UNSYNCED != 0 || (all && self.meta[slot] != 0) {
@@ -214,7 +216,7 @@ mod tests {
                 n += 1;
             }
             assert!(buffer.len() * 100 >= len_max * 97, "{} of {len_max}", buffer.len());
-            // What is there may change in a full buffer.
+            // Keys of a full buffer can still be updated.
             for n in (0..n).step_by(3) {
                 put(&mut buffer, n, 9, n % 2 == 0).unwrap();
                 model.insert(n, (9, n % 2 == 0));

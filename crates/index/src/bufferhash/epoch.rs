@@ -1,8 +1,8 @@
-//! Openings of an index. What one opening wrote and a crash tore must never pass for what a later one wrote in its
-//! place, not even when a second crash leaves just those sectors that the first had lost. So each opening has a number
-//! of its own, durable before anything has it.
+//! Openings of an index. After a crash has torn an incarnation, a later opening may write to the same slot, and a
+//! second crash may leave exactly the sectors that the first one lost. The torn incarnation must not become complete in
+//! this way. Therefore each opening has its own number, which is made durable before it is used.
 //!
-//! Two copies, in the pages behind the superblocks; openings write them in turn.
+//! There are two copies, in the pages after the superblocks; openings write them alternately.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -21,11 +21,11 @@ use nitro_port::buf::BufMut;
 /// Bytes of both copies.
 pub(super) const EPOCHS_BYTES: u64 = 2 * PAGE_BYTES as u64;
 
-/// One opening.
+/// An opening of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Epoch {
     pub(super) number: u32,
-    /// The sequence number that it gave first.
+    /// The first sequence number that it assigns.
     pub(super) from: u64,
 }
 
@@ -34,19 +34,19 @@ impl Epoch {
         SUPERBLOCKS_BYTES + u64::from(copy) * PAGE_BYTES as u64
     }
 
-    /// Whether an incarnation may have been whole when this epoch began, or was written in it.
+    /// Whether an incarnation was written before this epoch began, or in it.
     pub(super) fn admits(&self, sequence: u64, epoch: u32) -> bool {
         sequence < self.from || epoch == self.number
     }
 
-    /// The one after it.
+    /// The opening after this one.
     pub(super) fn next(&self, from: u64) -> Result<Self, Error> {
         let number = self.number.checked_add(1);
-        let number = number.ok_or_else(|| Error::Damaged("it was opened four thousand million times".to_owned()))?;
+        let number = number.ok_or_else(|| Error::Damaged("it was opened 2^32 times".to_owned()))?;
         Ok(Self { number, from })
     }
 
-    /// Makes it durable, in place of the one before the last.
+    /// Makes the opening durable, in the copy of the opening before the previous one.
     pub(super) async fn write(&self, device: &impl Device, seed: u64) -> Result<(), Error> {
         let offset = Self::offset(self.number % 2);
         let mut page = BufMut::zeroed(PAGE_BYTES);
@@ -57,7 +57,7 @@ impl Epoch {
         Ok(device.flush().await?)
     }
 
-    /// The newest.
+    /// Reads the newest copy.
     pub(super) async fn read(device: &impl Device, seed: u64) -> Result<Self, Error> {
         let mut newest: Option<Self> = None;
         for copy in 0..2 {

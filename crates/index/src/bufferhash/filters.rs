@@ -1,29 +1,30 @@
-//! The Bloom filters of a super table's incarnations, bit-sliced: bit *i* of all filters stands in one row, so that one look
-//! at a row asks all of them.
+//! The Bloom filters of a super table's incarnations, bit-sliced: bit *i* of all filters is in one row, so that one
+//! access to a row tests all filters.
 //!
-//! A row has one column for each incarnation that can be alive. Columns are used in turn: the oldest incarnation's becomes the
-//! newest's (the paper's sliding window), in one pass over the rows that clears and sets it at once.
+//! A row has a column for each incarnation that can be alive. Columns are used in turn: the column of the oldest
+//! incarnation is reused for the newest one (the paper's sliding window), in one pass over the rows that sets or clears
+//! each bit.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const WORD_BITS: u32 = u64::BITS;
 const HASHES_MAX: u32 = 24;
-/// Rows that can be looked at in the time that a page read takes, of the device and the processor.
+/// The number of rows that can be read in the time that a page read takes, of the device and the processor.
 const READ_ROWS: f64 = 200.0;
 
-/// Sizes of the filters.
+/// The sizes of the filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FilterShape {
-    /// Bits of a filter: rows.
+    /// Bits of a filter, which is the number of rows.
     pub(super) rows: u32,
-    /// Filters; a multiple of eight.
+    /// The number of filters; a multiple of eight.
     pub(super) columns: u32,
-    /// Bits that an entry sets.
+    /// The number of bits that an entry sets.
     pub(super) hashes: u32,
 }
 
 impl FilterShape {
-    /// The columns that `count` filters take.
+    /// The number of columns for `count` filters.
     pub(super) const fn columns_for(count: u32) -> u32 {
         count.next_multiple_of(8)
     }
@@ -32,14 +33,14 @@ impl FilterShape {
         self.columns as usize / 8
     }
 
-    /// Words that a look at a row takes.
+    /// The number of words that an access to a row reads.
     pub(super) fn row_words(&self) -> usize {
         self.row_bytes().div_ceil(8)
     }
 
-    /// The number of bits to set for so many bits an entry that makes look-ups of absent keys cheapest, where `filters` are
-    /// asked. ln 2 times the bits would make false positives rarest; but fewer leave filters emptier, so that fewer rows,
-    /// which are cache misses, tell that no filter has the key.
+    /// The number of bits to set for each entry, so that look-ups of absent keys in `filters` filters are cheapest. `ln
+    /// 2 × bits_per_entry` minimizes false positives; but with fewer bits, filters are emptier, and fewer rows (each a
+    /// cache miss) have to be read.
     pub(super) fn hashes_for(bits_per_entry: f64, filters: f64) -> u32 {
         let rarest = ((bits_per_entry * std::f64::consts::LN_2).round() as u32).clamp(1, HASHES_MAX);
         let cost = |hashes: u32| {
@@ -50,14 +51,14 @@ impl FilterShape {
         (1..=rarest).min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap_or(rarest)
     }
 
-    /// The share of absent keys that one full filter takes for present.
+    /// The probability that a full filter reports an absent key as present.
     pub(super) fn false_positives(&self, entries: u64) -> f64 {
         let set = 1.0 - (-f64::from(self.hashes) * entries as f64 / f64::from(self.rows)).exp();
         set.powi(self.hashes as i32)
     }
 
     fn words(&self) -> usize {
-        // A row is read in whole words, of which two may have a part.
+        // A row is read in whole words, two of which may belong to other rows in part.
         (self.rows as usize * self.row_bytes()).div_ceil(8) + 2
     }
 
@@ -77,7 +78,7 @@ impl FilterShape {
     }
 }
 
-/// One filter while it is made.
+/// A filter that is being filled.
 pub(super) struct Column {
     shape: FilterShape,
     bits: Vec<u64>,
@@ -95,7 +96,7 @@ impl Column {
     }
 }
 
-/// Which columns may hold a key.
+/// The columns that may hold a key.
 pub(super) struct Columns {
     words: smallvec::SmallVec<[u64; 2]>,
 }
@@ -117,17 +118,17 @@ impl Columns {
     }
 }
 
-/// All filters of a super table. One thread at a time changes them or believes them, the one that has locked the table; but any
-/// may [`warm`](Self::warm) them meanwhile.
+/// All filters of a super table. They are changed and read only under the lock of the table, but [`warm`](Self::warm)
+/// may be called at any time.
 pub(super) struct Filters {
     shape: FilterShape,
-    /// Row by row, packed, the lowest byte first.
+    /// The rows, packed, lowest byte first.
     words: Box<[AtomicU64]>,
 }
 
-/// Rows that are looked at before it is asked whether any column is left: their places in memory are read at once.
+/// The number of rows that are read before the result is checked, so that their memory accesses overlap.
 const ROWS_AT_ONCE: u32 = 5;
-/// Rows that are read ahead: few look-ups go on to further ones.
+/// The number of rows that are prefetched: few look-ups read more.
 const ROWS_WARM: usize = 6;
 
 impl Filters {
@@ -147,8 +148,8 @@ impl Filters {
         low >> shift | high << 1 << (63 - shift)
     }
 
-    /// Reads what a look-up of the key will read. What comes out is of no use; but of many keys, all these places in memory are
-    /// read at once, and none has to wait for another when they are [probed](Self::probe).
+    /// Reads the rows that a look-up of the key will read. The result is not used; but the memory accesses for many
+    /// keys overlap, so that [probing](Self::probe) them afterwards does not wait for each in turn.
     #[inline]
     pub(super) fn warm(&self, hash: u64) -> u64 {
         let rows = self.shape.rows_of(hash).take(ROWS_WARM);
@@ -160,7 +161,7 @@ impl Filters {
     pub(super) fn probe(&self, hash: u64) -> Columns {
         let (row_bytes, width) = (self.shape.row_bytes(), self.shape.row_words());
         let mut words: smallvec::SmallVec<[u64; 2]> = smallvec::smallvec![u64::MAX; width];
-        // Behind the last column another row begins.
+        // The bits after the last column belong to another row.
         if let Some(last) = words.last_mut().filter(|_| !row_bytes.is_multiple_of(8)) {
             *last = !(u64::MAX << (row_bytes % 8 * 8));
         }
@@ -182,14 +183,14 @@ impl Filters {
         Columns { words }
     }
 
-    /// Puts a filter in place of a column's.
+    /// Replaces the filter of a column.
     pub(super) fn set(&self, column: u32, filter: &Column) {
         let row_bytes = self.shape.row_bytes();
         for row in 0..self.shape.rows as usize {
             let bit = filter.bits[row / WORD_BITS as usize] >> (row % WORD_BITS as usize) & 1;
             let byte = row * row_bytes + (column / 8) as usize;
             let (word, shift) = (&self.words[byte / 8], byte % 8 * 8 + (column % 8) as usize);
-            // Nobody else writes.
+            // There is only one writer.
             word.store(word.load(Relaxed) & !(1 << shift) | bit << shift, Relaxed);
         }
     }
@@ -215,7 +216,7 @@ mod tests {
                 hashes: FilterShape::hashes_for(bits, count.into()),
             };
             let filters = Filters::new(shape);
-            // Each column is used twice, as when incarnations retire.
+            // Each column is used twice, as when incarnations are discarded.
             for filter in 0..2 * u64::from(count) {
                 let mut column = Column::new(shape);
                 (0..entries).for_each(|n| column.add(hash(filter, n.into())));

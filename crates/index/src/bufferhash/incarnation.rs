@@ -1,4 +1,4 @@
-//! An incarnation: what a buffer held when it was full, ordered by hash and packed into pages.
+//! An incarnation: the content of a full buffer, ordered by hash and packed into pages.
 
 use super::buffer::{Buffer, Entry};
 use super::filters::{Column, FilterShape};
@@ -10,11 +10,11 @@ use bytes::Bytes;
 use nitro_port::buf::BufMut;
 use std::ops::RangeInclusive;
 
-/// Where keys are in an incarnation: the order of the first key of each page.
+/// The order of the first key of each page, by which the pages of a key are found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fences(Box<[u32]>);
 
-/// What orders the entries of a super table: the bits of the hash behind those that chose the super table.
+/// The order of a key in its super table: the 32 bits of its hash after those that chose the super table.
 pub(super) fn order_of(hash: u128, super_bits: u32) -> u32 {
     ((hash >> 64) as u64).checked_shl(super_bits).unwrap_or(0).wrapping_shr(32) as u32
 }
@@ -24,7 +24,7 @@ impl Fences {
         Self(firsts.into_iter().collect())
     }
 
-    /// The pages that may hold a key of that order: one, but for keys of one order on both sides of a border.
+    /// The pages that may hold a key of this order: one, or two if a page begins with a key of the same order.
     pub(super) fn pages(&self, order: u32) -> RangeInclusive<usize> {
         let last = self.0.partition_point(|first| *first <= order).max(1) - 1;
         let first = self.0.partition_point(|first| *first < order).max(1) - 1;
@@ -32,32 +32,32 @@ impl Fences {
     }
 }
 
-/// An incarnation of a super table that is on the flash, or on its way there.
+/// An incarnation of a super table that is on the flash, or that is being written.
 #[derive(Debug, Clone)]
 pub(super) struct Incarnation {
     pub(super) sequence: u64,
     pub(super) fences: Fences,
-    /// Entries in it.
+    /// The number of entries.
     pub(super) len: u32,
 }
 
-/// What a buffer is sealed into.
+/// A buffer that was sealed, as it is written to the flash.
 pub(super) struct Sealed {
     pub(super) incarnation: Incarnation,
     pub(super) pages: Bytes,
     pub(super) filter: Column,
-    /// Whether somebody is writing it.
+    /// Whether a task is writing it.
     pub(super) is_written: bool,
 }
 
-/// What an incarnation's headers say of it.
+/// The fields of an incarnation's page headers.
 #[derive(Clone, Copy)]
 pub(super) struct Labels {
     pub(super) sequence: u64,
     pub(super) before: u64,
     pub(super) durable: u64,
     pub(super) super_table: u32,
-    /// It is made while the journal is replayed.
+    /// Whether it is made while the journal is replayed.
     pub(super) replaying: bool,
     pub(super) epoch: u32,
 }
@@ -103,7 +103,7 @@ impl Sealed {
         Self { incarnation, pages: pages.freeze(), filter, is_written: false }
     }
 
-    /// What it holds of a key; found in RAM.
+    /// The entry of a key, from the pages in RAM: its value, and whether it was removed.
     pub(super) fn find(&self, key: &[u8], order: u32, plan: &Plan) -> Option<(Vec<u8>, bool)> {
         let offset = plan.slot_offset(self.incarnation.sequence);
         self.incarnation.fences.pages(order).find_map(|number| {

@@ -1,10 +1,11 @@
-//! The journal: what the buffers held when [`sync`](crate::FlashIndex::sync) was called.
+//! The journal: the content of the buffers at the time of [`sync`](crate::FlashIndex::sync).
 //!
-//! It has two halves. A *generation* begins with everything that the buffers hold, in one half; later batches add what is
-//! new. When a half is full, the next generation begins in the other one: until that is durable, the older one holds.
+//! It has two halves. A *generation* begins with the whole content of the buffers, in one half; later batches add new
+//! entries. When a half is full, the next generation begins in the other one; until that is durable, the older
+//! generation is valid.
 //!
-//! An entry of the journal is out of date once its super table has an incarnation with a sequence number of at least
-//! the one that the page has: that was sealed later, and holds all that the buffer held.
+//! An entry of the journal is out of date once its super table has an incarnation whose sequence number is at least the
+//! one in the entry's page: that incarnation was sealed later and holds everything that was in the buffer.
 
 use super::buffer::Entry;
 use super::epoch::Epoch;
@@ -16,33 +17,33 @@ use crate::{Error, PAGE_BYTES};
 use nitro_port::Device;
 use nitro_port::buf::BufMut;
 
-/// Pages that are written at once.
+/// The number of pages in a write.
 const CHUNK_PAGES: usize = 64;
 
-/// Bits of a generation behind those of the epoch.
+/// The lower bits of a generation, below those of the epoch.
 const GENERATION_BITS: u32 = 30;
 
-/// Where the journal stands.
+/// The position in the journal.
 #[derive(Debug)]
 pub(super) struct Journal {
     half: usize,
-    /// The newest generation of this epoch, whole or not.
+    /// The newest generation of this epoch, complete or not.
     generation: u64,
-    /// Pages of the generation that are durable.
+    /// The number of durable pages of the generation.
     used: u32,
-    /// The generation may be added to.
+    /// Whether entries may be added to the generation.
     is_open: bool,
 }
 
 impl Journal {
-    /// A journal whose newest generation that is whole is in `half`: the next one begins in the other. Generations of
-    /// different epochs never have one number.
+    /// A journal whose newest complete generation is in `half`: the next generation begins in the other half.
+    /// Generations of different epochs have different numbers.
     pub(super) fn new(half: usize, epoch: Epoch) -> Self {
         Self { half, generation: u64::from(epoch.number) << GENERATION_BITS, used: 0, is_open: false }
     }
 }
 
-/// What is written by one call of `sync`.
+/// The pages that one call of `sync` writes.
 struct Batch<'a> {
     plan: &'a Plan,
     half: usize,
@@ -50,15 +51,15 @@ struct Batch<'a> {
     epoch: u32,
     durable: u64,
     durable_pages: u32,
-    /// The page after the last one that was written.
+    /// The number of the page after the last one that was written.
     page: u32,
     chunk: BufMut,
-    /// Entries gathered for the page that is filled.
+    /// The entries of the page that is being filled.
     entries: Vec<u8>,
     removed: Vec<bool>,
-    /// The sequence number that was next when the page was begun.
+    /// The next sequence number at the beginning of the page.
     next: u64,
-    /// Finished pages in the chunk.
+    /// The number of finished pages in the chunk.
     finished: usize,
 }
 
@@ -80,8 +81,9 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The super table that is gathered next was sealed last as `newest`; `next` is the sequence number that is next now.
-    /// Returns whether the page had to be finished.
+    /// Begins the entries of a super table whose last sequence number is `newest`; `next` is the index's next sequence
+    /// number. Finishes the current page if the table was sealed since the page began: its entries would count as out
+    /// of date.
     fn begin_table(&mut self, newest: u64, next: u64) {
         if !self.removed.is_empty() && newest != NONE && newest >= self.next {
             self.finish_page(false);
@@ -103,7 +105,7 @@ impl<'a> Batch<'a> {
     fn finish_page(&mut self, flag: bool) {
         let at = self.finished * PAGE_BYTES;
         if self.chunk.len() < at + PAGE_BYTES {
-            // A super table may be more than a chunk.
+            // The entries of a super table may exceed a chunk.
             let mut longer = BufMut::zeroed(self.chunk.len() * 2);
             longer[..at].copy_from_slice(&self.chunk[..at]);
             self.chunk = longer;
@@ -134,7 +136,7 @@ impl<'a> Batch<'a> {
         self.page as usize + self.finished < self.plan.journal_pages as usize
     }
 
-    /// Hands over the finished pages and where they go.
+    /// Takes the finished pages out; returns their offset, and the chunk.
     fn take_finished(&mut self) -> (u64, BufMut) {
         let chunk = std::mem::replace(&mut self.chunk, BufMut::zeroed(CHUNK_PAGES * PAGE_BYTES));
         let offset = self.plan.journal_offset(self.half) + u64::from(self.page) * PAGE_BYTES as u64;
@@ -155,14 +157,14 @@ impl<D: Device> BufferHash<D> {
             }
             match self.write_batch(&mut journal, begin_anew).await {
                 Ok(true) => return Ok(()),
-                // A half holds twice as much as all buffers: the second time there is room.
+                // A half is larger than all buffers, so there is room in the second attempt.
                 Ok(false) if !begin_anew => begin_anew = true,
                 Ok(false) => {
                     journal.half = 1 - journal.half;
                     return Err(Error::Damaged("its journal is too small".to_owned()));
                 }
                 Err(error) => {
-                    // What was taken for durable is not. The other half still holds what was.
+                    // Entries that were marked as durable are not. The other half still has the valid generation.
                     if begin_anew {
                         journal.half = 1 - journal.half;
                     }
@@ -173,15 +175,16 @@ impl<D: Device> BufferHash<D> {
         }
     }
 
-    /// Pages for everything that the buffers hold, and for those that are not filled up.
+    /// The pages for the content of all buffers, and for pages that are not filled.
     fn pages_of_buffers(&self) -> u32 {
         let entries: usize = self.tables.iter().map(|t| t.lock().buffer.len()).sum();
         (entries / entries_per_page(self.plan.shape) + 2 + self.tables.len() / 8) as u32
     }
 
-    /// Writes what is new in the buffers (`all`: everything), and has it made durable. Returns whether there was room.
+    /// Writes the new entries of the buffers (with `all`, every entry) and makes them durable. Returns whether there
+    /// was room.
     async fn write_batch(&self, journal: &mut Journal, all: bool) -> Result<bool, Error> {
-        // First, so that the batch can tell below where a gap is damage.
+        // The flush comes first: the batch's pages state the sequence number below which incarnations are durable.
         self.flush().await?;
         let durable = self.log.lock().durable;
         let mut batch = Batch::new(&self.plan, journal, durable);
@@ -200,7 +203,7 @@ impl<D: Device> BufferHash<D> {
             }
         }
         if all || !batch.removed.is_empty() || batch.finished > 0 || batch.page > journal.used {
-            // Also if it is empty: the batch ends with a page that says so.
+            // Even if it is empty: the flag of a page marks the end of the batch.
             batch.finish_page(true);
             self.write_pages(&mut batch).await?;
         }
@@ -210,7 +213,7 @@ impl<D: Device> BufferHash<D> {
         Ok(true)
     }
 
-    /// Makes the incarnations that are on the flash durable, if there are new ones.
+    /// Makes the incarnations that were written durable, if there are new ones.
     async fn flush(&self) -> Result<(), Error> {
         let (complete, durable) = {
             let log = self.log.lock();
@@ -231,7 +234,7 @@ impl<D: Device> BufferHash<D> {
         Ok(())
     }
 
-    /// Calls `then` for a super table that has nothing sealed that is not on the flash.
+    /// Calls `then` for a super table once it has no sealed buffer that is not on the flash.
     async fn wait_settled(&self, at: usize, then: impl FnOnce(&mut super::table::SuperTable)) -> Result<(), Error> {
         loop {
             let settled = self.settled.listen();

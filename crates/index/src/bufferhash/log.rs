@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
-/// Owner of a free slot.
+/// The owner of a free slot.
 const FREE: u32 = u32::MAX;
 
-/// What is known of the slots.
+/// The state of the slots.
 pub(super) struct Log {
     next: u64,
-    /// Sequence numbers that were given, and whose incarnations are not on the flash yet.
+    /// The sequence numbers that were assigned, and whose incarnations are not on the flash yet.
     under_way: BTreeSet<u64>,
     /// The super table whose incarnation is in each slot.
     owners: Box<[u32]>,
@@ -26,12 +26,12 @@ impl Log {
         self.owners.len() as u64
     }
 
-    /// The sequence number that is given next.
+    /// The sequence number that is assigned next.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Gives a sequence number, unless its slot is still being written for an earlier one.
+    /// Assigns a sequence number, unless its slot is still being written for an earlier one.
     pub(super) fn give(&mut self) -> Option<u64> {
         let oldest = self.under_way.first().copied().unwrap_or(self.next);
         if self.next - oldest >= self.slots() {
@@ -43,7 +43,7 @@ impl Log {
         Some(sequence)
     }
 
-    /// The incarnation that the given one replaces: its super table and sequence number.
+    /// The incarnation that this one replaces: its super table and sequence number.
     pub(super) fn victim(&mut self, sequence: u64) -> Option<(usize, u64)> {
         let slot = (sequence % self.slots()) as usize;
         let owner = std::mem::replace(&mut self.owners[slot], FREE);
@@ -62,7 +62,7 @@ impl Log {
         self.owners[(sequence % self.slots()) as usize] = super_table as u32;
     }
 
-    /// All incarnations below the returned sequence number are on the flash, though perhaps not durable.
+    /// The sequence number below which all incarnations are on the flash, although perhaps not durable.
     pub(super) fn complete(&self) -> u64 {
         self.under_way.first().copied().unwrap_or(self.next)
     }

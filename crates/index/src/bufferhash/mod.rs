@@ -61,7 +61,7 @@ pub enum Eviction {
 
 #[derive(Default)]
 struct Tally {
-    /// Look-ups that read pages.
+    /// The number of look-ups that read pages.
     flash_hits: AtomicU64,
     flash_misses: AtomicU64,
     hit_reads: AtomicU64,
@@ -83,11 +83,11 @@ pub struct BufferHash<D> {
     epoch: Epoch,
     eviction: Eviction,
     tables: Box<[Mutex<SuperTable>]>,
-    /// Those of the super tables, to be warmed.
+    /// The filters of the super tables, to be prefetched without a lock.
     filters: Box<[Arc<Filters>]>,
     log: Mutex<Log>,
     journal: AsyncMutex<Journal>,
-    /// Signalled when an incarnation is on the flash, or could not be written.
+    /// Notified when an incarnation is on the flash, or could not be written.
     settled: Event,
     tally: Tally,
 }
@@ -96,7 +96,7 @@ impl<D: Device> BufferHash<D> {
     /// Creates an index on `device`. The previous content of the device is lost. `seed` should be random.
     ///
     /// # Errors
-    /// [`Error::Setting`] when the device is too small for `plan`; or when the device fails.
+    /// [`Error::Setting`] if the device is too small for `plan`; or an error of the device.
     pub async fn create(device: D, plan: Plan, eviction: Eviction, seed: u64) -> Result<Self, Error> {
         let plan = Plan { seed, ..plan };
         check_size(&device, &plan)?;
@@ -123,14 +123,15 @@ impl<D: Device> BufferHash<D> {
         }
     }
 
-    /// Opens the index on `device`: it holds all that was made durable. Reads the whole index to rebuild the filters.
+    /// Opens the index on `device`, which holds everything that was made durable. Reads the whole index to rebuild the
+    /// filters.
     ///
     /// # Errors
-    /// [`Error::NotAnIndex`], [`Error::Version`], [`Error::Damaged`], or when the device fails.
+    /// [`Error::NotAnIndex`], [`Error::Version`], [`Error::Damaged`], or an error of the device.
     pub async fn open(device: D, eviction: Eviction) -> Result<Self, Error> {
         let superblock = Superblock::read(&device).await?;
         if superblock.kind != Kind::BufferHash {
-            return Err(Error::NotAnIndex("the device holds one of another kind".to_owned()));
+            return Err(Error::NotAnIndex("the device holds an index of another kind".to_owned()));
         }
         let plan = Plan::restored(superblock.shape, superblock.seed, superblock.settings)?;
         check_size(&device, &plan)?;
@@ -142,7 +143,7 @@ impl<D: Device> BufferHash<D> {
         &self.plan
     }
 
-    /// Entries that [`Eviction::Lru`] and [`Eviction::Priority`] inserted again.
+    /// The number of entries that [`Eviction::Lru`] and [`Eviction::Priority`] inserted again.
     pub fn kept(&self) -> u64 {
         self.tally.kept.load(Ordering::Relaxed)
     }
@@ -157,7 +158,7 @@ impl<D: Device> BufferHash<D> {
         let offset = self.plan.slot_offset(sequence) + (number * PAGE_BYTES) as u64;
         let bytes = self.device.read(offset, PAGE_BYTES).await?;
         let Some(page) = Page::open(&bytes, self.plan.shape, offset, self.plan.seed) else {
-            // A page that is being written over just now is no damage.
+            // A page that is being overwritten is not damaged.
             if self.log.lock().next() <= sequence + u64::from(self.plan.slots) {
                 add(&self.tally.corrupt_pages, 1);
             }
@@ -167,7 +168,7 @@ impl<D: Device> BufferHash<D> {
         Ok((header.number == sequence && !header.in_journal).then(|| find(&page)))
     }
 
-    /// Looks for a key on the flash.
+    /// Searches the flash for a key.
     async fn find_on_flash(&self, key: &[u8], hash: u128, candidates: &[Candidate]) -> Result<Option<Value>, Error> {
         let mut reads = 0;
         let mut found = None;
@@ -181,7 +182,7 @@ impl<D: Device> BufferHash<D> {
                     .await?;
                 match entry {
                     Some(None) => {}
-                    // What older incarnations know may be out of date.
+                    // An older entry of the key may be out of date.
                     None => break 'search,
                     Some(Some((_, true))) => break 'search,
                     Some(Some((value, false))) => {
@@ -203,7 +204,7 @@ impl<D: Device> BufferHash<D> {
         Ok(found)
     }
 
-    /// Inserts an entry of an old incarnation again, if no newer incarnation may hold the key and the buffer has room.
+    /// Inserts an entry of an old incarnation again, if nothing newer may hold the key and the buffer has room.
     fn keep(&self, key: &[u8], value: &[u8], hash: u128, sequence: u64) {
         let mut table = self.tables[self.plan.super_table_of(hash)].lock();
         if !table.may_supersede(key, hash, sequence, &self.plan)
@@ -245,7 +246,7 @@ impl<D: Device> BufferHash<D> {
         }
     }
 
-    /// Seals a full buffer, if a slot can be had.
+    /// Seals a full buffer, if a slot is available.
     fn seal(&self, table: &mut SuperTable, at: usize, replaying: bool) {
         let (sequence, durable) = {
             let mut log = self.log.lock();
@@ -258,7 +259,7 @@ impl<D: Device> BufferHash<D> {
         }
     }
 
-    /// Writes what was sealed; the caller has set `is_written`.
+    /// Writes the sealed buffer; the caller has set `is_written`.
     async fn write_sealed(&self, at: usize) -> Result<(), Error> {
         let writing = Writing { index: self, at };
         let sealed = self.tables[at].lock().sealed.as_ref().map(|s| (s.incarnation.sequence, s.pages.clone()));
@@ -282,7 +283,7 @@ impl<D: Device> BufferHash<D> {
         Ok(())
     }
 
-    /// Inserts again the entries to keep of an incarnation that is discarded.
+    /// Inserts those entries of a discarded incarnation again that `keep` returns true for.
     async fn keep_some(&self, victim: u64, keep: &Arc<Keep>) -> Result<(), Error> {
         let (offset, len) = (self.plan.slot_offset(victim), self.plan.incarnation_bytes() as usize);
         let bytes = self.device.read(offset, len).await?;

@@ -22,28 +22,28 @@ const HEADER_BYTES: usize = 48;
 /// Marks pages of the journal.
 const JOURNAL: u64 = 1 << 63;
 
-/// What stands before a page's entries.
+/// The header of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Of an incarnation its sequence number, of the journal its generation.
+    /// The sequence number of the incarnation, or the generation of the journal.
     pub(super) number: u64,
-    /// Whether it is a page of the journal.
+    /// Whether the page belongs to the journal.
     pub(super) in_journal: bool,
-    /// Every incarnation below was durable.
+    /// The sequence number below which every incarnation was durable.
     pub(super) durable: u64,
-    /// The incarnation before, or the next one.
+    /// The sequence number of the previous incarnation, or, in the journal, the next one.
     pub(super) neighbour: u64,
-    /// Super table, or number of the page.
+    /// The super table, or, in the journal, the number of the page.
     pub(super) place: u32,
-    /// Number of the page, or durable pages.
+    /// The number of the page, or, in the journal, the durable pages of the generation.
     pub(super) pages: u32,
-    /// Journal: a batch ends here. Incarnation: it was made while the journal was replayed.
+    /// Journal: a batch ends with this page. Incarnation: it was made while the journal was replayed.
     pub(super) flag: bool,
-    /// Which opening of the index wrote it.
+    /// The number of the opening that wrote the page.
     pub(super) epoch: u32,
 }
 
-/// Entries that fit into a page.
+/// The number of entries that fit into a page.
 pub(super) const fn entries_per_page(shape: Shape) -> usize {
     let entry = shape.key_bytes as usize + shape.value_bytes as usize;
     let mut count = (PAGE_BYTES - HEADER_BYTES) * 8 / (8 * entry + 1);
@@ -61,7 +61,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// `page` is all zeroes.
+    /// `page` must be all zeroes.
     pub(super) fn new(page: &'a mut [u8], shape: Shape) -> Self {
         debug_assert_eq!(page.len(), PAGE_BYTES);
         Self { page, shape, count: 0 }
@@ -89,7 +89,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// A page that passed its checksum.
+/// A page whose checksum is valid.
 #[derive(Clone, Copy)]
 pub(super) struct Page<'a> {
     page: &'a [u8],
@@ -104,7 +104,7 @@ fn number<const N: usize>(page: &[u8], at: usize) -> [u8; N] {
 }
 
 impl<'a> Page<'a> {
-    /// `None`: the page is not what was written at `offset` by the index of that seed.
+    /// `None` if the page was not written at `offset` by the index with this seed.
     pub(super) fn open(page: &'a [u8], shape: Shape, offset: u64, seed: u64) -> Option<Self> {
         if !is_sealed(page, offset, seed) {
             return None;
@@ -113,7 +113,7 @@ impl<'a> Page<'a> {
         (count <= entries_per_page(shape)).then_some(Self { page, shape, count })
     }
 
-    /// What stands before the entries.
+    /// The header.
     pub(super) fn header(&self) -> Header {
         let first = u64::from_le_bytes(number(self.page, 8));
         Header {
@@ -142,7 +142,7 @@ impl<'a> Page<'a> {
     }
 
     pub(super) fn find(&self, key: &[u8]) -> Option<Entry<'a>> {
-        // Most keys differ in their first bytes: those are compared in one go.
+        // Most keys differ in their first eight bytes, which are compared as one.
         let (first, size) = (number::<8>(key, 0), self.shape.entry_bytes());
         let entries = &self.page[HEADER_BYTES + entries_per_page(self.shape).div_ceil(8)..][..self.count * size];
         let mut at = entries.chunks_exact(size).enumerate().filter(|(_, entry)| entry[..8] == first);

@@ -1,4 +1,4 @@
-//! Sizes of the index: divides a given amount of RAM between buffers and filters.
+//! The sizes of the index: a given amount of RAM is divided between buffers and filters.
 
 use super::buffer::Buffer;
 use super::epoch::EPOCHS_BYTES;
@@ -8,20 +8,21 @@ use crate::superblock::SUPERBLOCKS_BYTES;
 use crate::{Error, Options, PAGE_BYTES, Shape};
 use serde::Serialize;
 
-/// Bytes of an incarnation: an erase block of the paper's SSD, and enough for a sequential write.
+/// Bytes of an incarnation: an erase block of the paper's SSD, and large enough for a sequential write.
 const INCARNATION_BYTES: u64 = 128 << 10;
 const SUPER_BITS_MAX: u32 = 20;
-/// Maximum number of incarnations of a super table. With more, the rows of the filters would be too long for a look-up.
+/// The maximum number of incarnations of a super table. With more, a look-up would take too long for the rows of the
+/// filters.
 const WINDOW_MAX: u32 = 512;
 const FILTER_BITS_MAX: f64 = 32.0;
-/// Cost of one more word in each row of the filters, in page reads: about 20 ns, where a read costs 10 µs.
+/// The cost of one more word in each row of the filters, in page reads: about 20 ns, while a read takes 10 µs.
 const ROW_WORD_READS: f64 = 0.002;
-/// Pages of the journal beside those for everything that the buffers hold, in hundredths of those.
+/// Pages of a half of the journal in addition to those for the content of all buffers, in percent of the latter.
 const JOURNAL_PERCENT: u64 = 200;
-/// RAM of a super table and of an incarnation beside buffer and filter, in bytes.
+/// RAM of a super table without its buffer and filters, and of an incarnation without its filter, in bytes.
 const TABLE_BYTES: u64 = 400;
 const INCARNATION_RAM_BYTES: u64 = 48;
-/// Bytes that are in use only while an incarnation is written, for each thread that writes.
+/// RAM of four incarnations that are being written, in bytes.
 const WRITING_BYTES: u64 = 4 * (INCARNATION_BYTES + (64 << 10));
 
 /// The sizes of an index.
@@ -31,17 +32,17 @@ pub struct Plan {
     pub(super) shape: Shape,
     #[serde(skip)]
     pub(super) seed: u64,
-    /// Super tables; a power of two.
+    /// The number of super tables; a power of two.
     pub super_tables: u32,
     /// Pages of an incarnation.
     pub incarnation_pages: u32,
-    /// Incarnations on the flash.
+    /// The number of incarnations on the flash.
     pub slots: u32,
-    /// The most incarnations of one super table.
+    /// The maximum number of incarnations of one super table.
     pub window: u32,
     /// Bits of an incarnation's Bloom filter.
     pub filter_bits: u32,
-    /// Bits of it that an entry sets.
+    /// Bits that an entry sets in the filter.
     pub filter_hashes: u32,
     /// Pages of each half of the journal.
     pub journal_pages: u32,
@@ -53,14 +54,14 @@ pub struct Plan {
     pub buffers_bytes: u64,
     /// RAM of the filters in bytes.
     pub filters_bytes: u64,
-    /// Number of entries that it holds before the oldest are discarded.
+    /// The number of entries that it holds before the oldest are discarded.
     pub entries: u64,
-    /// Page reads that a look-up of an absent key costs, by the formula of Bloom filters.
+    /// The expected number of page reads of a look-up of an absent key, by the formula of Bloom filters.
     pub reads_per_miss: f64,
 }
 
-/// The total size of buffers that makes look-ups cheapest, in bytes, however much RAM there is beyond it, for Bloom
-/// filters (BufferHash, NSDI 2010, §6.4): `F / (s · ln²2)` bits, about two bits for each entry that the flash holds.
+/// The total size of the buffers, in bytes, with which look-ups are cheapest; the remaining RAM, however much it is, is
+/// for Bloom filters (BufferHash, NSDI 2010, §6.4): `F / (s · ln²2)` bits, about two bits for each entry on the flash.
 #[must_use]
 pub fn best_buffers_bytes(flash_bytes: u64, entry_bytes: u64) -> u64 {
     let entries = flash_bytes as f64 / entry_bytes.max(1) as f64;
@@ -71,7 +72,7 @@ impl Plan {
     /// The sizes with the cheapest look-ups that fit into the RAM.
     ///
     /// # Errors
-    /// [`Error::Setting`] names the least RAM that suffices, or the fewest entries that are worth an index.
+    /// [`Error::Setting`] with the least RAM that suffices, or with the nearest valid number of entries.
     pub fn new(options: &Options) -> Result<Self, Error> {
         let entries = options.entries;
         if !(1..=1 << 40).contains(&entries) {
@@ -87,15 +88,15 @@ impl Plan {
         })
     }
 
-    /// The sizes that fit into the RAM, one for each number of super tables: from few buffers and large filters to the
-    /// opposite. [`new`](Self::new) takes the best of them.
+    /// The sizes that fit into the RAM, one for each number of super tables: from few buffers and large filters to many
+    /// buffers and small filters. [`new`](Self::new) chooses the best of them.
     #[must_use]
     pub fn choices(options: &Options) -> Vec<Self> {
         let with = |bits| Self::with(options.shape, options.entries, bits, options.ram_bytes);
         (0..=SUPER_BITS_MAX).filter_map(with).collect()
     }
 
-    /// What a look-up of an absent key costs, in page reads: longer rows of the filters take time, too.
+    /// The cost of a look-up of an absent key, in page reads; longer rows of the filters take time, too.
     fn cost(&self) -> f64 {
         self.reads_per_miss + ROW_WORD_READS * self.filter_shape().row_words() as f64
     }
@@ -104,15 +105,15 @@ impl Plan {
         u64::from(pages) * entries_per_page(shape) as u64
     }
 
-    /// RAM but for the filters, and what the filters are made for.
+    /// The sizes without the filters. `None` if a super table has too many incarnations.
     fn without_filters(shape: Shape, entries: u64, super_bits: u32) -> Option<Self> {
         let super_tables = 1_u32 << super_bits;
         let pages = (INCARNATION_BYTES / PAGE_BYTES as u64) as u32;
         let per_incarnation = Self::incarnation_entries(shape, pages);
-        // Of incarnations that are being overwritten nothing is held any more.
+        // The incarnations that are being overwritten hold no entries.
         let slots = entries.div_ceil(per_incarnation).max(u64::from(super_tables) * 2) + 2;
         let slots = u32::try_from(slots).ok()?;
-        // Super tables fill at nearly one pace.
+        // Super tables fill at nearly the same rate.
         let window = slots.div_ceil(super_tables) + 2;
         if window > WINDOW_MAX {
             return None;
@@ -140,7 +141,7 @@ impl Plan {
         Some(plan.with_totals())
     }
 
-    /// With what follows from the other sizes.
+    /// Computes the totals from the other sizes.
     fn with_totals(mut self) -> Self {
         let (tables, slots) = (u64::from(self.super_tables), u64::from(self.slots));
         let per_incarnation = self.entries_per_incarnation();
@@ -204,7 +205,7 @@ impl Plan {
         u64::from(self.incarnation_pages) * PAGE_BYTES as u64
     }
 
-    /// Where half of the journal begins.
+    /// The offset of a half of the journal.
     pub(super) fn journal_offset(&self, half: usize) -> u64 {
         SUPERBLOCKS_BYTES + EPOCHS_BYTES + half as u64 * u64::from(self.journal_pages) * PAGE_BYTES as u64
     }
@@ -213,12 +214,12 @@ impl Plan {
         self.journal_offset(2).next_multiple_of(self.incarnation_bytes())
     }
 
-    /// Where the incarnation of a sequence number stands.
+    /// The offset of the incarnation with this sequence number.
     pub(super) fn slot_offset(&self, sequence: u64) -> u64 {
         self.slots_offset() + sequence % u64::from(self.slots) * self.incarnation_bytes()
     }
 
-    /// As the superblock has it.
+    /// The settings in the superblock.
     pub(super) fn settings(&self) -> [u64; 8] {
         [
             self.super_tables.into(),
@@ -232,9 +233,9 @@ impl Plan {
         ]
     }
 
-    /// From a superblock.
+    /// The plan of the settings in a superblock.
     pub(super) fn restored(shape: Shape, seed: u64, settings: [u64; 8]) -> Result<Self, Error> {
-        let damaged = || Error::Damaged("its superblock names sizes that cannot be".to_owned());
+        let damaged = || Error::Damaged("the sizes in its superblock are not valid".to_owned());
         let small = |number: u64, max: u64| u32::try_from(number).ok().filter(|n| *n >= 1 && u64::from(*n) <= max);
         let read = || {
             let super_tables = small(settings[0], 1 << SUPER_BITS_MAX).filter(|n| n.is_power_of_two())?;

@@ -1,8 +1,9 @@
 //! Opening an index, also after a crash.
 //!
 //! Above the incarnations that are known to be durable, incarnations are trusted up to the first gap in their sequence
-//! numbers: those behind the gap were never made durable. Their numbers are given again, in a new epoch. A gap below
-//! the durable limit is damage. Then older incarnations are discarded as far as the lost incarnation may have replaced
+//! numbers; those after the gap were never made durable. Their numbers are assigned again, in a new epoch. A gap below
+//! the durable limit is damage: then older incarnations are discarded as far as the lost incarnation may have replaced
+//! their entries. An entry may be lost, but an overwritten value never returns.
 //! their entries: an entry may be lost, but an overwritten value never returns.
 
 use super::epoch::Epoch;
@@ -21,11 +22,11 @@ use nitro_port::Device;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Slots that are read at once.
+/// The number of slots that are read concurrently.
 const READS: usize = 8;
 const JOURNAL_CHUNK_PAGES: u32 = 64;
 
-/// A whole incarnation.
+/// A complete incarnation.
 struct Found {
     table: u32,
     before: u64,
@@ -33,16 +34,16 @@ struct Found {
     incarnation: Incarnation,
 }
 
-/// What stands in a slot.
+/// The content of a slot.
 #[derive(Default)]
 struct Slot {
     found: Option<Found>,
-    /// Of an incarnation that is not whole: its super table.
+    /// The super tables of incarnations that are not complete, by sequence number.
     partly: BTreeMap<u64, u32>,
     durable: u64,
 }
 
-/// Reads a slot; ignores contents that are impossible.
+/// Reads a slot, and ignores impossible contents.
 fn read_slot(bytes: &[u8], slot: u64, plan: &Plan, epoch: Epoch, filter: &mut Column) -> Slot {
     let mut read = Slot::default();
     let offset = plan.slot_offset(slot);
@@ -88,7 +89,7 @@ fn read_slot(bytes: &[u8], slot: u64, plan: &Plan, epoch: Epoch, filter: &mut Co
     read
 }
 
-/// What all slots hold.
+/// The content of all slots.
 #[derive(Default)]
 struct Slots {
     found: BTreeMap<u64, (u32, u64, bool)>,
@@ -97,13 +98,13 @@ struct Slots {
     scanned_bytes: u64,
 }
 
-/// Which incarnations are trusted.
+/// The incarnations that are trusted.
 struct Verdict {
     /// The next sequence number.
     cut: u64,
     /// The trusted incarnations, with their super tables.
     alive: BTreeMap<u64, u32>,
-    /// Of each super table, the newest that was not made by replaying the journal.
+    /// For each super table: its newest incarnation that was not made by replaying the journal.
     sealed: Vec<u64>,
 }
 
@@ -115,7 +116,7 @@ fn judge(slots: &Slots, plan: &Plan) -> Verdict {
     while slots.found.contains_key(&cut) {
         cut += 1;
     }
-    // Newest first, by super table.
+    // The incarnations of each super table, newest first.
     let mut chains: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
     for (sequence, (table, ..)) in slots.found.range(..cut).rev() {
         chains.entry(*table).or_default().push(*sequence);
@@ -158,7 +159,7 @@ pub(super) async fn open<D: Device>(device: D, plan: Plan, eviction: Eviction) -
         async move { (slot, device.read(plan.slot_offset(slot), plan.incarnation_bytes() as usize).await) }
     };
     let mut slots = Slots::default();
-    // The filters are made at once, as if all were believed; what is not is dropped again.
+    // The filters are built as if all incarnations were trusted; those of the others are dropped afterwards.
     let mut reading = stream::iter((0..u64::from(plan.slots)).map(read)).buffer_unordered(READS);
     while let Some((slot, bytes)) = reading.next().await {
         let mut filter = Column::new(plan.filter_shape());
@@ -190,7 +191,7 @@ pub(super) async fn open<D: Device>(device: D, plan: Plan, eviction: Eviction) -
         settle_table(table, number as u32, &verdict);
     }
     replay(&index, journals, &verdict).await?;
-    // Those of the journal are no new ones.
+    // Replayed entries do not count as insertions.
     index.tables.iter().for_each(|table| table.lock().inserts = 0);
     Ok(index)
 }
@@ -201,23 +202,23 @@ fn settle_table(table: &Mutex<super::table::SuperTable>, number: u32, verdict: &
     table.newest = table.newest_alive();
 }
 
-/// The journal as it was found.
+/// The valid generation of the journal.
 struct Read {
     half: usize,
-    /// Pages up to the end of the last whole batch.
+    /// The number of pages up to the end of the last complete batch.
     pages: u32,
 }
 
-/// The pages of the newest generation in a half. Pages of older generations are remains: a generation is begun in a
-/// half only when the other half holds the valid one.
+/// The newest generation in a half. Pages of older generations are remains: a generation is begun in a half only when
+/// the other half has the valid one.
 #[derive(Default)]
 struct Half {
     generation: Option<u64>,
-    /// All pages so far are of this generation.
+    /// Whether all pages so far belong to this generation.
     whole: bool,
-    /// Pages up to the end of the last whole batch.
+    /// The number of pages up to the end of the last complete batch.
     pages: u32,
-    /// Pages that were durable.
+    /// The number of pages that were durable.
     durable_pages: u32,
 }
 
@@ -241,7 +242,7 @@ impl Half {
     }
 }
 
-/// Finds the valid generation. Returns it, and the sequence number below which everything was durable.
+/// Finds the valid generation. Returns it, and the sequence number below which all incarnations were durable.
 async fn read_journal<D: Device>(index: &BufferHash<D>) -> Result<(Option<Read>, u64), Error> {
     let mut durable = 0;
     let mut halves = [Half::default(), Half::default()];
@@ -263,7 +264,7 @@ async fn read_journal<D: Device>(index: &BufferHash<D>) -> Result<(Option<Read>,
     Ok((whole(newest).map(|_| Read { half: newest, pages }), durable))
 }
 
-/// Calls `each` for the first pages of a half; `None` for one that fails its checksum.
+/// Calls `each` for the first `pages` pages of a half; with `None` for a page that fails its checksum.
 async fn for_pages<D: Device>(
     index: &BufferHash<D>,
     half: usize,
@@ -284,7 +285,7 @@ async fn for_pages<D: Device>(
     Ok(())
 }
 
-/// Inserts the entries that are in the journal and in no incarnation.
+/// Inserts the entries of the journal that are newer than the newest incarnation of their super table.
 async fn replay<D: Device>(index: &BufferHash<D>, read: Option<Read>, verdict: &Verdict) -> Result<(), Error> {
     let Some(Read { half, pages, .. }) = read else { return Ok(()) };
     let plan = &index.plan;

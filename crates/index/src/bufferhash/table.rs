@@ -1,4 +1,4 @@
-//! A super table: its buffer, and its incarnations.
+//! A super table: its buffer, its incarnations and their filters.
 
 use super::buffer::Buffer;
 use super::filters::{Column, Filters};
@@ -10,25 +10,25 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// No incarnation.
+/// The sequence number for "no incarnation".
 pub(super) const NONE: u64 = u64::MAX;
 
-/// Pages that may hold a key.
+/// Pages of an incarnation that may hold a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) sequence: u64,
     pub(super) pages: RangeInclusive<usize>,
-    /// It is among the older half of the incarnations.
+    /// Whether the incarnation is in the older half.
     pub(super) is_old: bool,
 }
 
-/// Result of a search in RAM.
+/// The result of a search in RAM.
 pub(super) enum Probe {
-    /// Its value.
+    /// The value of the key.
     Value(Value),
-    /// It is not there.
+    /// The key is absent.
     Absent,
-    /// It may be in one of these, newest first.
+    /// The key may be in one of these incarnations, newest first.
     OnFlash(SmallVec<[Candidate; 2]>),
 }
 
@@ -39,13 +39,13 @@ pub(super) struct SuperTable {
     pub(super) sealed: Option<Sealed>,
     /// Indexed by column of the filters, so that a look-up accesses only the incarnations that may hold its key.
     alive: Box<[Option<Incarnation>]>,
-    /// Columns of those that are alive, newest first.
+    /// The columns of the alive incarnations, newest first.
     order: VecDeque<u32>,
     filters: Arc<Filters>,
     free: Vec<u32>,
-    /// Of the newest incarnation, also if it is not on the flash yet.
+    /// The sequence number of the newest incarnation, even if it is not on the flash yet.
     pub(super) newest: u64,
-    /// Entries in `alive`.
+    /// The number of entries in `alive`.
     pub(super) entries: u64,
     /// Counters, kept under the lock of this table, so that threads do not contend for shared counters.
     pub(super) inserts: u64,
@@ -71,12 +71,12 @@ impl SuperTable {
         }
     }
 
-    /// The filters, to be warmed without a lock.
+    /// The filters, to be prefetched without a lock.
     pub(super) fn filters(&self) -> Arc<Filters> {
         Arc::clone(&self.filters)
     }
 
-    /// As [`probe`](Self::probe), and counts a look-up.
+    /// As [`probe`](Self::probe); also counts the look-up.
     #[inline]
     pub(super) fn look_up(&mut self, key: &[u8], hash: u128, plan: &Plan) -> Probe {
         let probe = self.probe(key, hash, plan);
@@ -88,7 +88,7 @@ impl SuperTable {
         probe
     }
 
-    /// Searches the buffers and filters in RAM.
+    /// Searches the buffers and the filters in RAM.
     #[inline]
     pub(super) fn probe(&self, key: &[u8], hash: u128, plan: &Plan) -> Probe {
         let known =
@@ -117,17 +117,17 @@ impl SuperTable {
         if candidates.is_empty() { Probe::Absent } else { Probe::OnFlash(candidates) }
     }
 
-    /// Whether something newer than the incarnation of that sequence number may know the key.
+    /// Whether anything newer than the incarnation with this sequence number may hold the key.
     pub(super) fn may_supersede(&self, key: &[u8], hash: u128, sequence: u64, plan: &Plan) -> bool {
         match self.probe(key, hash, plan) {
             Probe::Value(_) => true,
-            // Of a removed key, or of one that the filters do not know.
+            // The key was removed, or the filters exclude it.
             Probe::Absent => self.buffer.find(hash as u64, key).is_some() || self.sealed.is_some(),
             Probe::OnFlash(candidates) => candidates.iter().any(|c| c.sequence > sequence),
         }
     }
 
-    /// Empties the buffer into an incarnation that is to be written. Sets its reference to the previous incarnation.
+    /// Seals the buffer: its entries become an incarnation that is to be written, with a reference to the previous one.
     pub(super) fn seal(&mut self, labels: Labels, plan: &Plan) {
         let labels = Labels { before: self.newest, ..labels };
         self.sealed = Some(Sealed::new(&self.buffer, labels, plan, self.filters.shape()));
@@ -135,20 +135,20 @@ impl SuperTable {
         self.newest = labels.sequence;
     }
 
-    /// Records that the sealed buffer is on the flash.
+    /// The sealed buffer is on the flash: its incarnation becomes alive.
     pub(super) fn settle(&mut self, plan: &Plan) {
         if let Some(sealed) = self.sealed.take() {
             self.adopt(sealed.incarnation, &sealed.filter, plan);
         }
     }
 
-    /// The sequence number of the incarnation that is the so many newest.
+    /// The sequence number of the incarnation of this age; the newest has age 0.
     fn sequence_at(&self, age: usize) -> Option<u64> {
         let column = *self.order.get(age)?;
         self.alive[column as usize].as_ref().map(|i| i.sequence)
     }
 
-    /// Takes an incarnation that is on the flash.
+    /// Adds an incarnation that is on the flash.
     pub(super) fn adopt(&mut self, incarnation: Incarnation, filter: &Column, plan: &Plan) {
         if self.order.len() >= plan.window as usize {
             self.drop_oldest();
@@ -175,7 +175,7 @@ impl SuperTable {
         self.free.push(column);
     }
 
-    /// Discards all incarnations up to that sequence number.
+    /// Discards all incarnations up to this sequence number.
     pub(super) fn retire(&mut self, upto: u64) {
         let oldest = |table: &Self| table.order.len().checked_sub(1).and_then(|age| table.sequence_at(age));
         while oldest(self).is_some_and(|sequence| sequence <= upto) {

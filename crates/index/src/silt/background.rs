@@ -14,7 +14,7 @@ impl<D: Device> Silt<D> {
     /// while it writes the manifest, the index accepts no more writes.
     ///
     /// # Errors
-    /// When the device fails.
+    /// An error of the device.
     pub async fn run_background(&self, clock: &impl Clock) -> Result<(), Error> {
         let pace = Paced { clock, rates: self.rates, tallies: &self.io.tallies, waiting: &self.waiting };
         try_join(self.convert_all(&pace), self.merge_all(&pace)).await?;
@@ -64,16 +64,16 @@ impl<D: Device> Silt<D> {
                 return Ok(());
             }
             drop(stores);
-            // The log before it is not converted yet.
+            // The previous log is not converted yet.
             let _waiting = Waiting::new(&self.waiting);
             self.convert(partition, &Hurried).await?;
         }
     }
 
-    /// Merges until there is room for an entry: merging frees entries that were replaced or removed.
+    /// Merges until there is room for an entry: merges remove entries that were replaced or removed.
     ///
     /// # Errors
-    /// [`Error::Full`] when everything is merged.
+    /// [`Error::Full`] if everything is merged.
     pub(super) async fn reclaim(&self) -> Result<(), Error> {
         let _waiting = Waiting::new(&self.waiting);
         while self.held() >= self.plan.held_max() {
@@ -89,11 +89,11 @@ impl<D: Device> Silt<D> {
         Ok(())
     }
 
-    /// Converts and merges everything, so that all entries are in sorted stores. Afterwards RAM use is minimal, and
-    /// replaced or removed entries use no flash.
+    /// Converts and merges everything, so that all entries are in sorted stores. Afterwards, RAM use is minimal, and
+    /// replaced or removed entries take no flash.
     ///
     /// # Errors
-    /// When the device fails.
+    /// An error of the device.
     pub async fn compact(&self) -> Result<(), Error> {
         let _waiting = Waiting::new(&self.waiting);
         for partition in 0..self.partitions.len() {

@@ -1,27 +1,27 @@
-//! Codes for the sizes of left subtrees (SILT §4.3): of `n` keys whose bits are random, `l` begin with a zero, and `l` is
-//! distributed binomially. Up to [`HUFFMAN_MAX`] keys the code is Huffman's, made from that distribution; above, where it
-//! is close to a normal distribution, it is Rice's, of the distance from the middle.
+//! Codes for the sizes of left subtrees (SILT §4.3): of `n` keys with random bits, `l` begin with a zero, and `l` has a
+//! binomial distribution. Up to [`HUFFMAN_MAX`] keys, a Huffman code of this distribution is used. For more keys, where
+//! the distribution is almost normal, the distance from the middle has a Rice code.
 //!
-//! Codes stand in words of 64 bits, the first bit highest.
+//! Codes are stored in words of 64 bits, the first bit highest.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::LazyLock;
 
-/// The most keys for which there is a Huffman code.
+/// The maximum number of keys with a Huffman code.
 const HUFFMAN_MAX: u32 = 64;
-/// Rarer sizes than this are coded as if they had this probability, so that codes stay short.
+/// The minimum probability of a size for the Huffman code; it limits the length of the codes.
 const PROBABILITY_MIN: f64 = 1.0 / 65536.0;
-/// Codes up to this length are read at once.
+/// Codes up to this length are decoded with one table access.
 const SHORT_BITS: u32 = 7;
-/// So many ones are no quotient of a Rice code: the size stands behind them as it is.
+/// This number of ones is not the quotient of a Rice code: the size follows in 32 bits.
 const ESCAPE: u32 = 16;
 
 /// Writes codes.
 #[derive(Default)]
 pub(super) struct BitWriter {
     words: Vec<u64>,
-    /// Bits written.
+    /// The number of bits written.
     len: usize,
 }
 
@@ -30,7 +30,7 @@ impl BitWriter {
         self.len
     }
 
-    /// Writes the low `count` bits of `bits`: 1 to 63 of them.
+    /// Writes the low `count` bits of `bits`; `count` is from 1 to 63.
     fn write(&mut self, bits: u64, count: u32) {
         let used = (self.len % 64) as u32;
         if used == 0 {
@@ -46,14 +46,14 @@ impl BitWriter {
         self.len += count as usize;
     }
 
-    /// The words, and one more, so that a reader may look 64 bits ahead.
+    /// The words, followed by a zero word, so that a reader can read 64 bits ahead.
     pub(super) fn finish(mut self) -> Box<[u64]> {
         self.words.push(0);
         self.words.into_boxed_slice()
     }
 }
 
-/// Reads codes, from a bit on.
+/// Reads codes, starting at a given bit.
 pub(super) struct BitReader<'a> {
     words: &'a [u64],
     at: usize,
@@ -64,7 +64,7 @@ impl<'a> BitReader<'a> {
         Self { words, at }
     }
 
-    /// The next 64 bits; zeroes behind the end.
+    /// The next 64 bits, with zeroes after the end.
     #[inline]
     fn peek(&self) -> u64 {
         let (word, bit) = (self.at / 64, (self.at % 64) as u32);
@@ -81,29 +81,29 @@ impl<'a> BitReader<'a> {
     }
 }
 
-/// All codes of one length.
+/// The codes of one length.
 struct Row {
     bits: u32,
-    /// The code behind the last of them, its first bit highest; above all that is peeked for the longest codes.
+    /// The last 64-bit word that begins with one of the codes.
     end: u64,
-    /// The first of them, its first bit highest.
+    /// The first code, left-aligned in 64 bits.
     first: u64,
-    /// Where its symbol stands.
+    /// The position of the first code's symbol.
     symbol: usize,
 }
 
 /// A canonical Huffman code.
 struct Huffman {
-    /// Symbol and bits of short codes, by the next bits; no bits for longer ones.
+    /// Symbol and length of each short code, by the next [`SHORT_BITS`] bits; the length is 0 for longer codes.
     short: [(u8, u8); 1 << SHORT_BITS],
     rows: Vec<Row>,
     symbols: Vec<u8>,
-    /// Code and bits of each symbol.
+    /// The code of each symbol, and its length.
     codes: Vec<(u32, u8)>,
 }
 
 impl Huffman {
-    /// For the sizes 0 to `n` of the left of `n` keys.
+    /// The code for the sizes 0 to `n` of the left subtree of `n` keys.
     fn binomial(n: u32) -> Self {
         let mut probability = 0.5f64.powi(n as i32);
         let mut weights = Vec::with_capacity(n as usize + 1);
@@ -126,7 +126,7 @@ impl Huffman {
             if rows.last().is_none_or(|r| r.bits != bits) {
                 rows.push(Row { bits, end: 0, first: next, symbol: at });
             }
-            // The very last code ends where 64 bits do.
+            // The end of the last code wraps to 0.
             next = next.wrapping_add(1 << (64 - bits));
             if let Some(row) = rows.last_mut() {
                 row.end = next.wrapping_sub(1);
@@ -160,7 +160,7 @@ impl Huffman {
     }
 }
 
-/// Bits of each symbol's code by Huffman's algorithm.
+/// The lengths of the symbols' codes by Huffman's algorithm.
 fn lengths(weights: &[u64]) -> Vec<u32> {
     let mut heap: BinaryHeap<Reverse<(u64, usize)>> =
         weights.iter().enumerate().map(|(i, w)| Reverse((*w, i))).collect();
@@ -186,11 +186,11 @@ fn lengths(weights: &[u64]) -> Vec<u32> {
     (0..weights.len()).map(depth).collect()
 }
 
-/// By number of keys.
+/// The codes by number of keys, starting with 1.
 static HUFFMAN: LazyLock<Vec<Huffman>> = LazyLock::new(|| (1..=HUFFMAN_MAX).map(Huffman::binomial).collect());
 
-/// Bits of the remainder in the Rice code for `n` keys: the distance from the middle, twice of which is coded, is
-/// about `0.4 √n` in the mean.
+/// The number of remainder bits in the Rice code for `n` keys. The mean distance from the middle is about `0.4 √n`, and
+/// twice the distance is coded.
 fn remainder_bits(n: u32) -> u32 {
     (u64::from(n) * 5 / 8).ilog2() / 2
 }
@@ -213,7 +213,7 @@ pub(super) fn write(bits: &mut BitWriter, n: u32, left: u32) {
     bits.write((ones << 1) << remainder | folded & ((1 << remainder) - 1), quotient as u32 + 1 + remainder);
 }
 
-/// Reads how many of `n` keys begin with a zero; never more than `n`.
+/// Reads how many of `n` keys begin with a zero; at most `n`.
 #[inline]
 pub(super) fn read(bits: &mut BitReader<'_>, n: u32) -> u32 {
     if n <= HUFFMAN_MAX {

@@ -1,7 +1,7 @@
 //! Conversion (SILT §4.2): a log becomes a hash store.
 //!
-//! The log is read from its start to its end a few times, each time for a range of hashes, which is sorted in RAM. Of the
-//! entries of a key the newest stays.
+//! The log is read several times, each time for a range of hashes, whose entries are sorted in RAM. Of several entries
+//! of a key, the newest is kept.
 
 use super::filter::{Filter, FilterBuilder};
 use super::hashed::Hashed;
@@ -16,14 +16,14 @@ use crate::{Error, PAGE_BYTES};
 use nitro_port::Device;
 use std::sync::Arc;
 
-/// Entries between two moments in which others may go on.
+/// The number of entries between two yields to other tasks.
 const TURN: usize = 2048;
 
-/// Entries of a range of hashes.
+/// The entries of a range of hashes.
 struct Sorter {
     entry_bytes: usize,
     bytes: Vec<u8>,
-    /// Hash, and place in `bytes`, with a one as the lowest bit if the key was removed.
+    /// The hash of each entry and its number in `bytes`; the lowest bit of the latter is 1 if the key was removed.
     order: Vec<(u64, u32)>,
 }
 
@@ -43,20 +43,20 @@ impl Sorter {
     fn sort(&mut self, key_bytes: usize) {
         let mut order = std::mem::take(&mut self.order);
         let key = |place: u32| &self.entry(place)[..key_bytes];
-        // The newest entry of a key first.
+        // The newest entry of a key comes first.
         order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a.1).cmp(key(b.1))).then(b.1.cmp(&a.1)));
         order.dedup_by(|later, first| later.0 == first.0 && key(later.1) == key(first.1));
         self.order = order;
     }
 }
 
-/// The range, of `count`, that a hash belongs to.
+/// The number of the range, of `count`, that contains a hash.
 fn range_of(hash: u64, count: u32) -> u32 {
     ((u128::from(hash) * u128::from(count)) >> 64) as u32
 }
 
 impl<D: Device> Silt<D> {
-    /// Converts the closed log of a partition; false if there is none any more.
+    /// Converts the closed log of a partition; returns false if there is none.
     pub(super) async fn convert(&self, partition: usize, pace: &impl Pace) -> Result<bool, Error> {
         let _role = self.converting.lock().await;
         while self.hash_stores() >= self.plan.hash_stores_max() {

@@ -1,49 +1,49 @@
-//! Partial-key cuckoo hashing (SILT §4.1): slots of a log, found by tags of 15 bits.
+//! Partial-key cuckoo hashing (SILT §4.1): finds slots of a log by tags of 15 bits.
 //!
-//! A key has two buckets of four cells. A cell moves between them by its tag alone, so that no key is read from the flash:
-//! `b' = (h(tag) − b) mod buckets`, which is its own inverse for any number of buckets.
+//! A key has two buckets of four cells. The other bucket of a cell is computed from its tag alone, so no key is read
+//! from the flash: `b' = (h(tag) − b) mod buckets`, which is its own inverse for any number of buckets.
 
 use smallvec::SmallVec;
 
 const WAYS: usize = 4;
 const TAG_BITS: u32 = 15;
-/// Bits of a slot's number; the highest number stands for an empty cell.
+/// Bits of a slot's number; the highest number is reserved for empty cells.
 const SLOT_BITS: u32 = 32 - TAG_BITS;
-/// More slots than this a table cannot number.
+/// The maximum number of slots of a table.
 pub(super) const SLOTS_MAX: u32 = (1 << SLOT_BITS) - 1;
 const EMPTY: u32 = u32::MAX;
-/// Cells that are moved for one that comes, at most.
+/// The maximum number of cells that are moved for an insertion.
 const MOVES_MAX: u32 = 250;
-/// So many cells without a bucket, and the table is full.
+/// A table with this number of cells in its stash is full.
 const STASH_MAX: usize = 4;
-/// Cells in use, at most, of a hundred: more would often find no place.
+/// The maximum percentage of cells in use: above it, insertions would often fail.
 const LOAD_PERCENT: u64 = 92;
 
-/// What the table knows of a key.
+/// The partial key: the bits of a key's hash that the table uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Partial {
     tag: u32,
-    /// 32 random bits that choose the bucket.
+    /// 32 bits that choose the first bucket.
     spread: u32,
 }
 
 impl Partial {
-    /// From 64 random bits.
+    /// The partial key from 64 bits of a key's hash.
     #[must_use]
     pub fn new(low: u64) -> Self {
         Self { tag: low as u32 & ((1 << TAG_BITS) - 1), spread: (low >> 32) as u32 }
     }
 }
 
-/// The table.
+/// A cuckoo hash table.
 pub struct Cuckoo {
     cells: Box<[u32]>,
-    /// Cells that found no place, with their buckets.
+    /// Cells that did not fit into their buckets, with one of these.
     stash: Vec<(u32, u32)>,
     random: u32,
 }
 
-/// Slots that a table names for a key, some perhaps of others.
+/// The slots that a table has for a key; some may be of other keys.
 pub type Slots = SmallVec<[u32; 4]>;
 
 fn scale(random: u32, buckets: u32) -> u32 {
@@ -55,25 +55,25 @@ fn cell(tag: u32, slot: u32) -> u32 {
 }
 
 impl Cuckoo {
-    /// Buckets for `slots`.
+    /// The number of buckets for `slots` slots.
     fn buckets_for(slots: u64) -> usize {
         (slots * 100 / LOAD_PERCENT).div_ceil(WAYS as u64).max(2) as usize
     }
 
-    /// RAM of a table for `slots`.
+    /// RAM of a table for `slots` slots, in bytes.
     #[must_use]
     pub fn ram_bytes_for(slots: u64) -> u64 {
         (Self::buckets_for(slots) * WAYS * size_of::<u32>()) as u64
     }
 
-    /// A table for `slots`.
+    /// A table for `slots` slots.
     #[must_use]
     pub fn new(slots: u32) -> Self {
         let cells = vec![EMPTY; Self::buckets_for(slots.into()) * WAYS].into_boxed_slice();
         Self { cells, stash: Vec::new(), random: 1 }
     }
 
-    /// RAM that it takes.
+    /// RAM in use, in bytes.
     pub(super) fn ram_bytes(&self) -> u64 {
         (size_of_val(&*self.cells) + self.stash.capacity() * size_of::<(u32, u32)>()) as u64
     }
@@ -101,12 +101,13 @@ impl Cuckoo {
         &mut self.cells[bucket as usize * WAYS..][..WAYS]
     }
 
-    /// Whether there is no place for one more.
+    /// Whether there is no room for another cell.
     pub(super) fn is_full(&self) -> bool {
         self.stash.len() >= STASH_MAX
     }
 
-    /// Slots that were entered under `key`'s tag, newest first; of others' too with a probability of `8 × 2⁻¹⁵`.
+    /// The slots that were inserted with `key`'s tag, newest first; they include slots of other keys with a probability
+    /// of `8 × 2⁻¹⁵`.
     #[must_use]
     pub fn find(&self, key: Partial) -> Slots {
         let [first, second] = self.pair(key);
@@ -131,7 +132,7 @@ impl Cuckoo {
         slots
     }
 
-    /// Enters `slot` under `key`.
+    /// Inserts `slot` for `key`.
     pub fn insert(&mut self, key: Partial, slot: u32) {
         debug_assert!(slot < SLOTS_MAX);
         let [first, second] = self.pair(key);
@@ -178,12 +179,12 @@ impl Cuckoo {
         true
     }
 
-    /// Puts `new` in the place of `slot`, which is of the same key; false if it is not there.
+    /// Replaces `slot`, of the same key, by `new`; returns false if it is not in the table.
     pub(super) fn replace(&mut self, key: Partial, slot: u32, new: u32) -> bool {
         self.change(key, slot, cell(key.tag, new))
     }
 
-    /// Forgets a slot.
+    /// Removes a slot; returns false if it is not in the table.
     pub(super) fn remove(&mut self, key: Partial, slot: u32) -> bool {
         self.change(key, slot, EMPTY)
     }

@@ -1,4 +1,4 @@
-//! Reading a run from its first entry to its last, in large pieces.
+//! Reads a run from its first entry to its last, in large pieces.
 
 use super::io::Io;
 use super::run::Run;
@@ -7,16 +7,16 @@ use crate::{Error, PAGE_BYTES};
 use bytes::Bytes;
 use nitro_port::Device;
 
-/// An entry, by place in a cursor's piece.
+/// A position in a run, with the piece of the run around it.
 pub(super) struct Cursor<'a> {
     run: &'a Run,
     seed: u64,
     partition_bits: u32,
     piece_pages: u32,
     piece: Bytes,
-    /// Pages before the piece.
+    /// The number of pages before the piece.
     first: u32,
-    /// The page in the piece; its entries, and which of them is next.
+    /// The page in the piece, the number of its entries, and the index of the current one.
     page: usize,
     entries: usize,
     index: usize,
@@ -33,7 +33,7 @@ pub(super) struct Lost {
 }
 
 impl<'a> Cursor<'a> {
-    /// Before the first entry; [`fill`](Self::fill) comes first.
+    /// A cursor before the first entry; [`fill`](Self::fill) must be called first.
     pub(super) fn new(run: &'a Run, seed: u64, partition_bits: u32, piece_pages: u32) -> Self {
         Self {
             run,
@@ -51,7 +51,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The hash of the entry at which it stands; `None` at the end, or when it has to be filled.
+    /// The hash of the current entry; `None` at the end, or if [`fill`](Self::fill) must be called.
     pub(super) fn hash(&self) -> Option<u64> {
         self.hash
     }
@@ -60,18 +60,18 @@ impl<'a> Cursor<'a> {
         &self.piece[self.page * PAGE_BYTES..][..PAGE_BYTES]
     }
 
-    /// The entry at which it stands; `None` for the value: its key was removed.
+    /// The current entry; its value is `None` if its key was removed.
     pub(super) fn entry(&self) -> (&[u8], Option<&[u8]>) {
         let (key, value) = self.run.layout.entry(self.page(), self.index);
         (key, (!self.run.layout.is_removal(self.page(), self.index)).then_some(value))
     }
 
-    /// Entries before this one, or before the end, that cannot be read.
+    /// The entries before the current one (or before the end) that cannot be read.
     pub(super) fn lost(&self) -> Option<&Lost> {
         self.lost.as_ref()
     }
 
-    /// Goes to the next entry; false: if it is to go on, it has to be filled.
+    /// Moves to the next entry; returns false at the end of a page, where [`fill`](Self::fill) must be called.
     pub(super) fn advance(&mut self) -> bool {
         self.last = self.hash.unwrap_or(self.last);
         self.lost = None;
@@ -91,7 +91,8 @@ impl<'a> Cursor<'a> {
         self.hash = Some(hash << self.partition_bits);
     }
 
-    /// Goes on to an entry on the next page that is whole, or to the end; true if it read from the flash.
+    /// Moves to the first entry of the next page that is not damaged, or to the end; returns whether it read from the
+    /// flash.
     pub(super) async fn fill<D: Device>(&mut self, io: &Io<D>) -> Result<bool, Error> {
         let mut read = false;
         while self.hash.is_none() {

@@ -1,4 +1,4 @@
-//! The filter in RAM of a hash store (SILT §4.2): which hashes it may hold, and where.
+//! The filter of a hash store in RAM (SILT §4.2): it returns the positions at which a hash may be.
 //!
 //! The entries of a hash store are sorted by hash. The hashes are divided into *buckets* of equal width. RAM holds, for
 //! each bucket, the number of entries before it and the next 16 bits of every hash in it. Unlike the paper's filter,
@@ -8,19 +8,19 @@
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// Entries of a bucket, in the mean.
+/// The mean number of entries of a bucket.
 const BUCKET: u64 = 32;
 
 /// The filter of a hash store.
 pub struct Filter {
-    /// Entries before each bucket, and all of them.
+    /// The number of entries before each bucket, and of all.
     starts: Box<[u32]>,
     remainders: Box<[u16]>,
-    /// Between which hashes, both included, entries are lost.
+    /// Ranges of hashes, inclusive at both ends, that contain lost entries.
     gaps: Box<[Range<u64>]>,
 }
 
-/// Makes a [`Filter`] of hashes that come in order.
+/// Builds a [`Filter`] from hashes in ascending order.
 pub struct FilterBuilder {
     buckets: u64,
     starts: Vec<u32>,
@@ -28,7 +28,7 @@ pub struct FilterBuilder {
     gaps: Vec<Range<u64>>,
 }
 
-/// Bucket and remainder.
+/// The bucket and the remainder of a hash.
 fn split(hash: u64, buckets: u64) -> (usize, u16) {
     let product = u128::from(hash) * u128::from(buckets);
     ((product >> 64) as usize, (product >> 48) as u16)
@@ -39,7 +39,7 @@ fn buckets_for(entries: u64) -> u64 {
 }
 
 impl FilterBuilder {
-    /// For about `entries`.
+    /// A builder for about `entries` entries.
     #[must_use]
     pub fn new(entries: u64) -> Self {
         let buckets = buckets_for(entries);
@@ -47,21 +47,21 @@ impl FilterBuilder {
         Self { buckets, starts, remainders: Vec::with_capacity(entries as usize), gaps: Vec::new() }
     }
 
-    /// Adds the next hash; it is not below the one before.
+    /// Adds the next hash, which must not be lower than the previous one.
     pub fn push(&mut self, hash: u64) {
         let (bucket, remainder) = split(hash, self.buckets);
         self.starts.resize((bucket + 1).max(self.starts.len()), self.remainders.len() as u32);
         self.remainders.push(remainder);
     }
 
-    /// Adds `count` entries that cannot be read, between two hashes.
+    /// Adds `count` entries that cannot be read, with hashes in a range.
     pub(super) fn push_lost(&mut self, count: usize, between: Range<u64>) {
-        // They keep the numbers of those behind them right; the gap is asked before they are found.
+        // They are counted, so that later entries keep their ranks; look-ups check the gaps first.
         (0..count).for_each(|_| self.push(between.start));
         self.gaps.push(between);
     }
 
-    /// The filter.
+    /// Completes the filter.
     #[must_use]
     pub fn finish(mut self) -> Filter {
         self.starts.resize(self.buckets as usize + 1, self.remainders.len() as u32);
@@ -74,32 +74,32 @@ impl FilterBuilder {
 }
 
 impl Filter {
-    /// Ranks of entries that may have this hash. An entry with another hash is returned with a probability of about `32
-    /// × 2⁻¹⁶`.
+    /// The ranks of the entries that may have this hash. An entry with another hash is returned with a probability of
+    /// about `32 × 2⁻¹⁶`.
     #[must_use]
     pub fn find(&self, hash: u64) -> SmallVec<[u32; 2]> {
         let (bucket, remainder) = split(hash, self.starts.len() as u64 - 1);
         let (from, to) = (self.starts[bucket], self.starts[bucket + 1]);
         let remainders = &self.remainders[from as usize..to as usize];
-        // Mostly there is none, which a loop without an exit finds fastest.
+        // Usually there is no match, which a loop without an early exit finds fastest.
         if !remainders.iter().fold(false, |found, r| found | (*r == remainder)) {
             return SmallVec::new();
         }
         remainders.iter().zip(from..).filter(|(r, _)| **r == remainder).map(|(_, at)| at).collect()
     }
 
-    /// Whether an entry of this hash may be among those that are lost.
+    /// Whether an entry with this hash may be among the lost ones.
     pub(super) fn may_be_lost(&self, hash: u64) -> bool {
         self.gaps.iter().any(|g| g.start <= hash && hash <= g.end)
     }
 
-    /// RAM that it takes.
+    /// RAM in use, in bytes.
     #[must_use]
     pub fn ram_bytes(&self) -> u64 {
         (size_of_val(&*self.starts) + size_of_val(&*self.remainders) + size_of_val(&*self.gaps)) as u64
     }
 
-    /// RAM of a filter of so many entries.
+    /// RAM of a filter for `entries` entries, in bytes.
     #[must_use]
     pub fn ram_bytes_for(entries: u64) -> u64 {
         2 * entries + 4 * (buckets_for(entries) + 1)

@@ -3,19 +3,19 @@
 use super::cuckoo::Partial;
 use crate::hash::hash_of;
 
-/// A key's hash, divided.
+/// The hash of a key, divided into the parts that the stores use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hashed {
-    /// Its partition.
+    /// The partition of the key.
     pub(super) partition: usize,
-    /// By which its partition is sorted: the hash's upper half without the bits that chose the partition.
+    /// The order in the partition: the upper half of the hash without the bits that chose the partition.
     pub(super) local: u64,
-    /// By which logs find it: from the hash's lower half.
+    /// The partial key for logs, from the lower half of the hash.
     pub(super) partial: Partial,
 }
 
 impl Hashed {
-    /// Of a key, in an index of `1 << partition_bits` partitions.
+    /// The parts of a key's hash in an index with `1 << partition_bits` partitions.
     #[inline]
     pub(super) fn new(key: &[u8], seed: u64, partition_bits: u32) -> Self {
         let hash = hash_of(key, seed);

@@ -14,21 +14,21 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A partition.
+/// A partition with its current stores.
 pub(super) struct Partition(RwLock<Arc<Stores>>);
 
 /// A change of a partition's stores.
 pub(super) enum Change {
-    /// Its closed log is a hash store now, and there is a log for when the active one is full.
+    /// The closed log became a hash store, and there is a new log to follow the active one.
     Converted {
-        /// None if the log was empty.
+        /// `None` if the log had no entries.
         store: Option<Arc<HashStore>>,
         next: Arc<Log>,
     },
-    /// Hash stores, the oldest, and the sorted store are a new sorted store now.
+    /// The oldest hash stores and the sorted store became a new sorted store.
     Merged {
         ids: Vec<u64>,
-        /// None if nothing is left.
+        /// `None` if no entries are left.
         store: Option<Arc<SortedStore>>,
     },
 }
@@ -60,7 +60,8 @@ impl Partition {
         Arc::clone(&self.0.read())
     }
 
-    /// Closes the active log, which is `id`, and goes on with the next; false if that is so already, or there is no next.
+    /// Closes the active log `id` and activates the next one; returns false if `id` is not active any more or there is
+    /// no next log.
     pub(super) fn rotate(&self, id: u64, seed: u64) -> bool {
         let mut stores = self.0.write();
         let Some(next) = stores.next.clone().filter(|_| stores.active.id == id) else { return false };
@@ -96,7 +97,7 @@ fn describe(stores: &Stores) -> PartitionAt {
     }
 }
 
-/// Guard for writing a manifest. If it is dropped before the write ends, the index writes nothing more, since it is
+/// Guards the write of a manifest. If it is dropped before the write ends, the index writes nothing more, because it is
 /// unknown which manifest is valid.
 struct Unsettled<'a, D: Device> {
     silt: &'a Silt<D>,
@@ -144,12 +145,12 @@ impl<D: Device> Silt<D> {
         Log::new(id, segment, Layout::new(PageKind::Log, self.plan.shape), self.plan.segment_pages)
     }
 
-    /// Hash stores of all partitions.
+    /// The number of hash stores of all partitions.
     pub(super) fn hash_stores(&self) -> usize {
         self.partitions.iter().map(|p| p.stores().hashes.len()).sum()
     }
 
-    /// Writes the manifest of a generation, and makes it durable; `changed` is a partition with other stores.
+    /// Writes the manifest of a generation and makes it durable. `changed`: a partition and its new stores.
     pub(super) async fn write_manifest(&self, generation: u64, changed: Option<(usize, &Stores)>) -> Result<(), Error> {
         let partition = |(number, partition): (usize, &Partition)| match changed {
             Some((n, stores)) if n == number => describe(stores),
@@ -166,7 +167,7 @@ impl<D: Device> Silt<D> {
         self.io.flush().await
     }
 
-    /// Changes the stores of a partition. The content of the new ones is already written.
+    /// Changes the stores of a partition. The contents of the new ones must have been written already.
     pub(super) async fn install(&self, partition: usize, change: Change) -> Result<(), Error> {
         let mut generation = self.manifest.lock().await;
         self.io.flush().await?;
@@ -185,7 +186,7 @@ impl<D: Device> Silt<D> {
     }
 }
 
-/// Where the manifest of a generation stands.
+/// The offset of the manifest of a generation.
 pub(super) fn manifest_offset(plan: &Plan, generation: u64) -> u64 {
     let copy_bytes = u64::from(plan.manifest_pages) * PAGE_BYTES as u64;
     crate::superblock::SUPERBLOCKS_BYTES + generation % 2 * copy_bytes

@@ -1,4 +1,4 @@
-//! The flash, with counters and its failure state.
+//! The flash of an index, with counters and the state after a failure.
 
 use crate::hash::seal;
 use crate::{Error, PAGE_BYTES};
@@ -7,7 +7,7 @@ use nitro_port::{Device, DeviceError, ErrorKind, Operation};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// What an index did. Statistics: no order between them is promised.
+/// Counters of an index. Statistics only: they are not ordered with each other.
 #[derive(Default)]
 pub(super) struct Tallies {
     pub(super) inserts: AtomicU64,
@@ -18,9 +18,9 @@ pub(super) struct Tallies {
     pub(super) written_bytes: AtomicU64,
     pub(super) background_read_bytes: AtomicU64,
     pub(super) corrupt_pages: AtomicU64,
-    /// Buffers of conversions and merges in progress.
+    /// The buffers of conversions and merges in progress, in bytes.
     pub(super) buffer_bytes: AtomicI64,
-    /// Look-ups that wait for the flash.
+    /// The number of look-ups that are reading from the flash.
     pub(super) reading: AtomicU32,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Io<D> {
     failed: Mutex<Option<DeviceError>>,
 }
 
-/// Counts a look-up that waits, as long as it does.
+/// Counts a look-up that is reading.
 struct Reading<'a>(&'a AtomicU32);
 
 impl Drop for Reading<'_> {
@@ -42,7 +42,7 @@ impl Drop for Reading<'_> {
     }
 }
 
-/// RAM that is counted as long as this is held.
+/// RAM that is counted while this is held.
 pub(super) struct Buffers<'a> {
     tallies: &'a Tallies,
     bytes: i64,
@@ -59,14 +59,14 @@ impl<D: Device> Io<D> {
         Self { device, seed, tallies: Tallies::default(), failed: Mutex::new(None) }
     }
 
-    /// Counts RAM.
+    /// Counts `bytes` of RAM until the result is dropped.
     pub(super) fn buffers(&self, bytes: usize) -> Buffers<'_> {
         let bytes = bytes as i64;
         self.tallies.buffer_bytes.fetch_add(bytes, Relaxed);
         Buffers { tallies: &self.tallies, bytes }
     }
 
-    /// Fails after a write or flush failed, since the content of the flash is then unknown.
+    /// Returns the error of an earlier failed write or flush, after which the content of the flash is unknown.
     pub(super) fn check(&self) -> Result<(), Error> {
         match &*self.failed.lock() {
             Some(error) => Err(Error::Device(error.clone())),
@@ -76,13 +76,13 @@ impl<D: Device> Io<D> {
 
     fn fail(&self, error: DeviceError) -> Error {
         self.failed.lock().get_or_insert_with(|| {
-            tracing::warn!(%error, "the index's flash failed: nothing more is entered");
+            tracing::warn!(%error, "the index's flash failed: nothing more is written");
             error.clone()
         });
         Error::Device(error)
     }
 
-    /// Refuses all further writes: an operation was cancelled halfway.
+    /// Refuses all further writes, after an operation that was cancelled before its end.
     pub(super) fn give_up(&self) {
         let error = DeviceError::new(ErrorKind::Io, Operation::Write, 0, 0);
         let _ = self.fail(error);
@@ -95,7 +95,7 @@ impl<D: Device> Io<D> {
         Ok(self.device.read(offset, PAGE_BYTES).await?)
     }
 
-    /// Reads pages in the background.
+    /// Reads pages for a background operation.
     pub(super) async fn read_piece(&self, offset: u64, pages: u32) -> Result<Bytes, Error> {
         let len = pages as usize * PAGE_BYTES;
         let piece = self.device.read(offset, len).await?;
@@ -117,7 +117,7 @@ impl<D: Device> Io<D> {
     /// Counts a page that fails its checksum.
     pub(super) fn note_corrupt(&self, offset: u64) {
         self.tallies.corrupt_pages.fetch_add(1, Relaxed);
-        tracing::warn!(offset, "a page of the index fails its checksum; what it held is not there");
+        tracing::warn!(offset, "a page of the index fails its checksum; its entries count as absent");
     }
 
     pub(super) fn seal(&self, page: &mut [u8], offset: u64) {

@@ -1,8 +1,8 @@
-//! The LogStore (SILT §4.1): entries in the order of arrival, found through a cuckoo table in RAM.
+//! The LogStore (SILT §4.1): entries in order of arrival, found through a cuckoo table in RAM.
 //!
-//! A log has one segment. Entries gather in a chunk of a few pages in RAM, which is written when it is full, or before it
-//! is at a sync; pages are never written twice, so that what is durable stays so. Until a chunk is on the flash it is
-//! served from RAM.
+//! A log has one segment. Entries gather in a chunk of a few pages in RAM, which is written when it is full, or earlier
+//! at a sync. Pages are never rewritten, so that durable entries stay durable. Entries are read from RAM until their
+//! chunk is on the flash.
 
 use super::cuckoo::{Cuckoo, Partial, Slots};
 use super::io::Io;
@@ -16,9 +16,10 @@ use nitro_port::buf::BufMut;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
-/// Full chunks that may wait for the flash; then inserts wait.
+/// The maximum number of full chunks that wait to be written; beyond it, inserts wait.
 const QUEUE_MAX: usize = 2;
-/// When so many entries may have the same key, they are read, and the older ones are removed from the table.
+/// If this number of entries may have the same key, they are read, and older entries of the key are removed from the
+/// table.
 const CROWD: usize = 3;
 
 /// A log.
@@ -26,7 +27,7 @@ pub(super) struct Log {
     pub(super) id: u64,
     pub(super) segment: Segment,
     layout: Layout,
-    /// Pages that it may have.
+    /// The maximum number of pages.
     pages_max: u32,
     chunk_pages: u32,
     state: Mutex<State>,
@@ -34,22 +35,22 @@ pub(super) struct Log {
 }
 
 struct State {
-    /// None before the first entry.
+    /// `None` before the first entry.
     table: Option<Cuckoo>,
-    /// Pages that are being filled; the first of them; none if nothing stands in them.
+    /// The pages that are being filled, and the number of the first of them; `None` if they have no entry.
     chunk: Option<BufMut>,
     chunk_first: u32,
-    /// The page that is being filled, and its entries.
+    /// The page that is being filled, and the number of its entries.
     page: u32,
     used: usize,
     queue: VecDeque<Chunk>,
     entries: u64,
     removals: u64,
-    /// Nothing more is entered here.
+    /// Whether no more entries are accepted.
     closed: bool,
 }
 
-/// Pages that wait for the flash, or are on their way.
+/// Pages that wait to be written, or are being written.
 struct Chunk {
     first: u32,
     pages: Bytes,
@@ -59,32 +60,32 @@ struct Chunk {
 /// The content of an entry: a value, or `None` for a removal.
 pub(super) type Entry = Option<Value>;
 
-/// Where in a log a key may be.
+/// The places in a log that may hold a key.
 #[derive(Default)]
 pub(super) struct Places {
-    /// On the flash, newest first.
+    /// Slots on the flash, newest first.
     pub(super) probes: Slots,
-    /// In RAM, and older than all the probes.
+    /// The entry in RAM, which is older than those of all `probes`.
     pub(super) last: Option<Entry>,
 }
 
-/// Result of appending an entry.
+/// The result of appending an entry.
 pub(super) enum Append {
-    /// It is in the log.
+    /// The entry is in the log.
     Done {
-        /// A chunk wants to be written.
+        /// Whether a chunk was filled and has to be written.
         filled: bool,
         /// Slots on the flash that may hold older entries of the key.
         crowd: Slots,
     },
     /// Chunks have to be written first.
     Wait,
-    /// The log takes no more.
+    /// The log accepts no more entries.
     Full,
 }
 
 impl Log {
-    /// An empty log, or one that goes on at page `page`.
+    /// An empty log.
     pub(super) fn new(id: u64, segment: Segment, layout: Layout, pages_max: u32) -> Self {
         let chunk_pages = chunk_pages(pages_max);
         let state = State {
@@ -101,17 +102,17 @@ impl Log {
         Self { id, segment, layout, pages_max, chunk_pages, state: Mutex::new(state), written: Event::new() }
     }
 
-    /// Entries that fit.
+    /// The number of entries that fit into the log.
     fn capacity(&self) -> u32 {
         self.pages_max * self.layout.capacity() as u32
     }
 
-    /// Where a page stands.
+    /// The offset of a page.
     pub(super) fn offset(&self, page: u32) -> u64 {
         self.segment.offset() + u64::from(page) * PAGE_BYTES as u64
     }
 
-    /// Page and index of a slot.
+    /// The page of a slot, and its index in the page.
     pub(super) fn place(&self, slot: u32) -> (u32, usize) {
         let capacity = self.layout.capacity() as u32;
         (slot / capacity, (slot % capacity) as usize)
@@ -121,19 +122,19 @@ impl Log {
         &self.layout
     }
 
-    /// Entries, and how many of them say that their key was removed.
+    /// The number of entries, and how many of them are removals.
     pub(super) fn entries(&self) -> (u64, u64) {
         let state = self.state.lock();
         (state.entries, state.removals)
     }
 
-    /// Pages that were begun.
+    /// The number of pages that were begun.
     pub(super) fn pages(&self) -> u32 {
         let state = self.state.lock();
         state.page + u32::from(state.used > 0)
     }
 
-    /// RAM in use.
+    /// RAM in use, in bytes.
     pub(super) fn ram_bytes(&self) -> u64 {
         let state = self.state.lock();
         let chunks =
@@ -141,13 +142,13 @@ impl Log {
         state.table.as_ref().map_or(0, Cuckoo::ram_bytes) + chunks as u64
     }
 
-    /// RAM that a log needs while it is written to.
+    /// RAM of a log while it is filled, in bytes.
     pub(super) fn ram_bytes_for(entries: u64, pages_max: u32) -> u64 {
         let chunks = (1 + QUEUE_MAX as u64) * u64::from(chunk_pages(pages_max)) * PAGE_BYTES as u64;
         Cuckoo::ram_bytes_for(entries) + chunks
     }
 
-    /// A page that is in RAM.
+    /// The content of a page, if it is in RAM.
     fn resident<'a>(&self, state: &'a State, page: u32) -> Option<&'a [u8]> {
         let bytes = |first: u32| (page - first) as usize * PAGE_BYTES..(page - first + 1) as usize * PAGE_BYTES;
         match &state.chunk {
@@ -156,7 +157,7 @@ impl Log {
         }
     }
 
-    /// Where `key` may be.
+    /// The places that may hold `key`.
     pub(super) fn find(&self, key: &[u8], partial: Partial) -> Places {
         let state = &*self.state.lock();
         let mut places = Places::default();
@@ -176,7 +177,7 @@ impl Log {
         places
     }
 
-    /// Enters `key`; without a value, that it was removed.
+    /// Appends an entry for `key`; without a value, its removal.
     pub(super) fn append(&self, key: &[u8], value: Option<&[u8]>, partial: Partial, seed: u64) -> Append {
         let state = &mut *self.state.lock();
         if state.closed || state.page >= self.pages_max {
@@ -216,7 +217,8 @@ impl Log {
         Append::Done { filled, crowd }
     }
 
-    /// Enters a slot into the table; returns what may be older entries of the key, or `None` if there is no room.
+    /// Inserts a slot into the table; returns the slots that may hold older entries of the key, or `None` if there is
+    /// no room.
     fn enter(&self, state: &State, table: &mut Cuckoo, key: &[u8], partial: Partial, slot: u32) -> Option<Slots> {
         let mut crowd = Slots::new();
         for old in table.find(partial) {
@@ -240,7 +242,7 @@ impl Log {
         Some(crowd)
     }
 
-    /// Forgets a slot that holds an older entry of a key.
+    /// Removes a slot that holds an older entry of a key from the table.
     fn forget(&self, partial: Partial, slot: u32) {
         if let Some(table) = &mut self.state.lock().table {
             table.remove(partial, slot);
@@ -264,7 +266,7 @@ impl Log {
         }
     }
 
-    /// Queues what is in RAM only, even if a page is not full.
+    /// Queues the entries that are in RAM only, even if a page is not full.
     pub(super) fn queue_rest(&self, seed: u64) {
         let state = &mut *self.state.lock();
         if state.used > 0 {
@@ -273,13 +275,13 @@ impl Log {
         self.queue_chunk(state);
     }
 
-    /// Takes no more entries from now on.
+    /// Closes the log: it accepts no more entries.
     pub(super) fn close(&self, seed: u64) {
         self.state.lock().closed = true;
         self.queue_rest(seed);
     }
 
-    /// Writes all queued chunks. Returns when they are on the flash, also if another task wrote them.
+    /// Writes all queued chunks. Returns when they are on the flash, even if another task wrote them.
     pub(super) async fn write_out<D: Device>(&self, io: &Io<D>) -> Result<(), Error> {
         loop {
             listener!(self.written => written);
@@ -304,7 +306,7 @@ impl Log {
         }
     }
 
-    /// Forgets those of `slots`, on the flash, that hold older entries of `key`.
+    /// Removes those of `slots`, on the flash, from the table that hold older entries of `key`.
     pub(super) async fn thin<D: Device>(
         &self,
         io: &Io<D>,
@@ -324,7 +326,8 @@ impl Log {
         Ok(())
     }
 
-    /// Fills the table of a log that was found on the flash: `entries` are newest first, each with its page's number.
+    /// Restores the state of a log that was found on the flash; `entries` are newest first, each with its slot. The log
+    /// continues at page `page`.
     pub(super) fn restore(&self, entries: impl Iterator<Item = (Partial, u32)>, counts: (u64, u64), page: u32) {
         let mut table = Cuckoo::new(self.capacity());
         entries.for_each(|(partial, slot)| table.insert(partial, slot));
@@ -361,8 +364,8 @@ impl Drop for Writing<'_> {
     }
 }
 
-/// Reads all pages of a log in pieces, and hands them to `each`, in order, with their numbers and, if they are whole, their
-/// entries.
+/// Reads the first `pages` pages of a log in pieces and passes them to `each`, in order: the number, the content, and
+/// the number of entries if the page is valid.
 pub(super) async fn scan<D: Device>(
     log: &Log,
     io: &Io<D>,

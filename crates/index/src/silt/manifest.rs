@@ -1,5 +1,6 @@
-//! The manifest: which stores there are, and where. Two copies behind the superblocks, written in turn; the whole one with
-//! the higher generation counts. Nothing that it names is overwritten before the next one is durable.
+//! The manifest: the list of all stores and their locations. Two copies follow the superblocks and are written
+//! alternately; of the valid copies, the one with the higher generation counts. Nothing that it names is overwritten
+//! before the next one is durable.
 //!
 //! Each page of a copy:
 //!
@@ -44,57 +45,57 @@ const HEADER_BYTES: usize = 24;
 /// A log's number and segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogAt {
-    /// Its number.
+    /// The number of the log.
     pub id: u64,
-    /// Its segment.
+    /// The segment of the log.
     pub segment: u32,
 }
 
-/// Where a hash store is.
+/// The location of a hash store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HashAt {
-    /// Its number.
+    /// The number of the store.
     pub id: u64,
-    /// Its segment.
+    /// The segment of the store.
     pub segment: u32,
-    /// Its entries.
+    /// The number of entries.
     pub entries: u32,
 }
 
-/// Where a sorted store is.
+/// The location of a sorted store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SortedAt {
-    /// Its number.
+    /// The number of the store.
     pub id: u64,
-    /// Its entries.
+    /// The number of entries.
     pub entries: u64,
-    /// Its segments.
+    /// The segments of the store.
     pub segments: Vec<u32>,
 }
 
 /// The stores of a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionAt {
-    /// Older and newer.
+    /// The older and the newer log.
     pub logs: [LogAt; 2],
-    /// Newest first.
+    /// The hash stores, newest first.
     pub hashes: Vec<HashAt>,
-    /// None before the first merge.
+    /// `None` if the sorted store has no entries, as before the first merge.
     pub sorted: Option<SortedAt>,
 }
 
-/// What a manifest says.
+/// The content of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    /// One more each time it is written.
+    /// Increased by one at each write.
     pub generation: u64,
     /// The number of the next store.
     pub next_id: u64,
-    /// In order.
+    /// The partitions, in order.
     pub partitions: Vec<PartitionAt>,
 }
 
-/// Pages of a copy, for the most that it may have to say.
+/// The maximum number of pages of a copy.
 pub(super) fn pages_for(plan: &Plan) -> u32 {
     let partitions = plan.partitions as usize * (2 * 12 + 4 + 8 + 12);
     let stores = plan.hash_stores_max() * 16 + plan.segments as usize * 4;
@@ -118,7 +119,7 @@ impl Reader<'_> {
         self.take().map(u64::from_le_bytes)
     }
 
-    /// A number of things of `bytes` each, of which so many must follow.
+    /// A number of items of `bytes` each, if at least as many bytes follow.
     fn count(&mut self, bytes: usize) -> Option<u32> {
         self.u32().filter(|count| *count as usize <= self.0.len() / bytes)
     }
@@ -177,7 +178,7 @@ impl Manifest {
         bytes
     }
 
-    /// The pages of a copy, not sealed yet; only those that are needed.
+    /// The pages of a copy, without checksums; only as many as are needed.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let content = self.content();
@@ -189,14 +190,14 @@ impl Manifest {
         pages
     }
 
-    /// What a copy says that was read at `offset`, if it is whole.
+    /// Decodes a copy that was read at `offset`; `None` if it is not valid.
     #[must_use]
     pub fn decode(pages: &[u8], offset: u64, seed: u64, partitions: u32) -> Option<Self> {
         let mut generation = None;
         let mut content = Vec::new();
         let mut len = CONTENT_BYTES as u64;
         for (page, at) in pages.chunks_exact(PAGE_BYTES).zip((offset..).step_by(PAGE_BYTES)) {
-            // 1. Each page is what was written there, at the same time as the first.
+            // 1. Each page was written at its offset, with the same generation as the first.
             if !is_sealed(page, at, seed) {
                 return None;
             }
@@ -205,19 +206,19 @@ impl Manifest {
                 return None;
             }
             content.extend_from_slice(&page[CONTENT_AT..CONTENT_AT + CONTENT_BYTES]);
-            // 2. There are as many pages as the first says.
+            // 2. There are as many pages as the length in the first page says.
             len = Reader(&content).u64()?;
             if content.len() as u64 >= len {
                 break;
             }
         }
-        // 3. They were written together.
+        // 3. The pages were written together.
         let generation = generation?;
         let mut reader = Reader(content.get(8..usize::try_from(len).ok()?)?);
         if reader.u64()? != xxh3_64_with_seed(reader.0, generation) {
             return None;
         }
-        // 4. The content is what the number of partitions says.
+        // 4. The content has the stated number of partitions, and nothing else.
         let next_id = reader.u64()?;
         let partitions = (0..partitions).map(|_| reader.partition()).collect::<Option<_>>()?;
         reader.0.is_empty().then_some(Self { generation, next_id, partitions })

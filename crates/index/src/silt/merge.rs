@@ -1,6 +1,6 @@
-//! Merges (SILT §4.3): the older hash stores of a partition and its sorted store become a new sorted store. All are
-//! sorted, so each is read once, in parallel, and the result is written once, whatever its size. Removals are dropped
-//! here, as no older store is left.
+//! Merges (SILT §4.3): the oldest hash stores of a partition and its sorted store become a new sorted store. All are
+//! sorted, so each is read once, concurrently, and the result is written once, whatever its size. Removals are dropped
+//! here, because no older store is left.
 
 use super::cursor::Cursor;
 use super::pace::Pace;
@@ -15,10 +15,10 @@ use nitro_port::Device;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Entries between two moments in which others may go on.
+/// The number of entries between two yields to other tasks.
 const TURN: usize = 1024;
 
-/// Which cursor has the lowest entry: of equal keys the newest. Cursors stand newest first.
+/// The cursor with the lowest entry; of equal keys, the newest entry. Cursors are ordered from new to old.
 fn lowest(cursors: &[Cursor<'_>]) -> Option<usize> {
     let mut lowest: Option<(usize, u64)> = None;
     for (at, cursor) in cursors.iter().enumerate() {
@@ -36,7 +36,7 @@ fn lowest(cursors: &[Cursor<'_>]) -> Option<usize> {
 }
 
 impl<D: Device> Silt<D> {
-    /// Merges the partition that has most to merge, unless there are fewer hash stores than `from` in all.
+    /// Merges the partition with the most hash stores, unless there are fewer than `from` hash stores in total.
     pub(super) async fn merge_next(&self, pace: &impl Pace, from: usize) -> Result<bool, Error> {
         let role = self.merging.lock().await;
         if self.hash_stores() < from.max(1) {
@@ -49,7 +49,7 @@ impl<D: Device> Silt<D> {
         Ok(true)
     }
 
-    /// Merges a partition; the caller has the role.
+    /// Merges a partition; the caller holds the lock `merging`.
     async fn merge(&self, partition: usize, pace: &impl Pace) -> Result<(), Error> {
         self.io.check()?;
         let stores = self.partitions[partition].stores();
@@ -87,10 +87,10 @@ impl<D: Device> Silt<D> {
             let mut written = 0;
             let hash = cursors[at].hash().unwrap_or(0);
             let (key, value) = cursors[at].entry();
-            // Where newer entries cannot be read, older ones of the same keys must not take their place.
+            // If newer entries cannot be read, older entries of the same keys must not replace them.
             let is_stale = cursors[..at].iter().any(|c| c.lost().is_some());
             if value.is_some_and(|value| self.keeps(key, value)) && !is_stale {
-                // Only here: a segment without an entry would be one too many.
+                // Only for an entry that is kept, so that no segment is allocated without an entry.
                 writer.make_room(self.held()).await?;
                 trie.push(hash);
                 if writer.push(key, value) {
@@ -101,14 +101,14 @@ impl<D: Device> Silt<D> {
             until_turn -= 1;
             if written > 0 || until_turn == 0 {
                 until_turn = TURN;
-                // What is written was read before, too.
+                // Written bytes were read before, too.
                 pace.turn(2 * written).await;
             }
         }
         Ok(writer.finish().await?.map(|run| (run, trie.finish())))
     }
 
-    /// Goes past an entry, and older ones of its key.
+    /// Moves past an entry, and past older entries of its key.
     async fn pass(&self, cursors: &mut [Cursor<'_>], at: usize, hash: u64) -> Result<(), Error> {
         let (newer, older) = cursors.split_at_mut(at + 1);
         let cursor = &mut newer[at];

@@ -2,18 +2,19 @@
 //!
 //! Keys are divided into *partitions* by their hash. A partition has, from new to old:
 //!
-//! - a *log* ([`cuckoo`]): entries as they come; RAM has a cuckoo table of partial keys, about 4.4 bytes an entry;
-//! - *hash stores* ([`filter`]): logs that were sorted by hash ("conversion"); RAM has 2.13 bytes an entry;
-//! - a *sorted store* ([`trie`]): all that is older, by hash; RAM has entropy-coded tries, whose leaves are pages. When hash
-//!   stores have become too many, those of the partition with the most are merged into it.
+//! - a *log* ([`cuckoo`]): entries in order of arrival; RAM has a cuckoo table of partial keys, about 4.4 bytes for
+//!   each entry;
+//! - *hash stores* ([`filter`]): logs that were sorted by hash ("conversion"); RAM has 2.13 bytes for each entry;
+//! - a *sorted store* ([`trie`]): all older entries, by hash; RAM has entropy-coded tries whose leaves are pages. When
+//!   there are too many hash stores, those of the partition with the most are merged into it.
 //!
-//! A look-up searches them in this order, and reads a page where the structures in RAM say that the key may be. For a
-//! key that is present it reads one page, except for a few keys in a thousand. A removal is an entry, which is dropped
+//! A look-up searches them in this order, and reads a page where the structures in RAM show that the key may be. For a
+//! key that is present, it reads one page, except for a few keys in a thousand. A removal is an entry, which is dropped
 //! when it is merged into the sorted store.
 //!
-//! Conversions and merges are done by [`Silt::run_background`], or, if that does not run, by inserts that find no room.
-//! All stores are of whole *segments* of the flash, named by the [`manifest`]; [`page`] has the format of their pages.
-//! [`Silt::open`] rebuilds the structures in RAM; it reads everything once.
+//! Conversions and merges are done by [`Silt::run_background`] or, if that is not running, by inserts that find no
+//! room. All stores consist of whole *segments* of the flash, which the [`manifest`] lists; [`page`] has the format of
+//! their pages. [`Silt::open`] reads the whole index once to rebuild the structures in RAM.
 
 mod background;
 mod convert;
@@ -64,25 +65,25 @@ pub struct Silt<D> {
     space: Arc<Space>,
     partitions: Box<[Partition]>,
     next_id: AtomicU64,
-    /// Entries in all stores, those that others replace among them.
+    /// The number of entries in all stores, including those that were replaced.
     held: AtomicI64,
-    /// Allows one conversion and one merge at a time, which bounds their buffers.
+    /// Locks for one conversion and one merge at a time, which bounds their buffers.
     converting: AsyncMutex<()>,
     merging: AsyncMutex<()>,
     /// The generation of the manifest on the flash.
     manifest: AsyncMutex<u64>,
-    /// Inserts that wait for room.
+    /// The number of inserts that wait for room.
     waiting: AtomicU32,
-    /// There may be something to convert or to merge.
+    /// Notified when there may be a log to convert or stores to merge.
     work: Event,
     stopped: AtomicBool,
     keep: Option<Arc<Keep>>,
 }
 
-/// Whether an entry is worth keeping: called with key and value.
+/// Returns whether an entry is kept in merges. Called with key and value.
 pub type Keep = dyn Fn(&[u8], &[u8]) -> bool + Send + Sync;
 
-/// Counts an insert that waits, as long as it does.
+/// Counts an insert that waits for room.
 struct Waiting<'a>(&'a AtomicU32);
 
 impl<'a> Waiting<'a> {
@@ -111,7 +112,7 @@ impl<D: Device> Silt<D> {
     /// Creates an index on `device`. The previous content of the device is lost. `seed` should be random.
     ///
     /// # Errors
-    /// [`Error::Setting`] when the device is too small for `plan`; or when the device fails.
+    /// [`Error::Setting`] if the device is too small for `plan`; or an error of the device.
     pub async fn create(device: D, plan: Plan, rates: Rates, seed: u64) -> Result<Self, Error> {
         check_size(&device, &plan)?;
         let space = Space::new(plan.segments_at(), plan.segment_bytes(), plan.segments);
@@ -124,15 +125,15 @@ impl<D: Device> Silt<D> {
         Ok(silt)
     }
 
-    /// Opens the index on `device`: it holds all that was made durable. Reads the whole index to rebuild the structures
-    /// in RAM.
+    /// Opens the index on `device`, which holds everything that was made durable. Reads the whole index to rebuild the
+    /// structures in RAM.
     ///
     /// # Errors
-    /// [`Error::NotAnIndex`], [`Error::Version`], [`Error::Damaged`], or when the device fails.
+    /// [`Error::NotAnIndex`], [`Error::Version`], [`Error::Damaged`], or an error of the device.
     pub async fn open(device: D, rates: Rates) -> Result<Self, Error> {
         let superblock = Superblock::read(&device).await?;
         if superblock.kind != Kind::Silt {
-            return Err(Error::NotAnIndex("the device holds one of another kind".to_owned()));
+            return Err(Error::NotAnIndex("the device holds an index of another kind".to_owned()));
         }
         let plan = Plan::restored(superblock.shape, superblock.settings)?;
         check_size(&device, &plan)?;
@@ -158,8 +159,8 @@ impl<D: Device> Silt<D> {
         }
     }
 
-    /// From now on merges drop the entries for which `keep` returns false. Until they are merged, look-ups may still
-    /// find them.
+    /// Lets merges drop the entries for which `keep` returns false. Until they are merged, look-ups may still find
+    /// them.
     #[must_use]
     pub fn keeping(mut self, keep: Arc<Keep>) -> Self {
         self.keep = Some(keep);
@@ -201,7 +202,7 @@ impl<D: Device> Silt<D> {
         let hashed = Hashed::new(key, self.io.seed, self.plan.partition_bits());
         loop {
             self.io.check()?;
-            // Removals make room.
+            // Removals are accepted in any case: they make room.
             if value.is_some() && self.held() >= self.plan.held_max() {
                 self.reclaim().await?;
             }

@@ -1,4 +1,4 @@
-//! How fast background work goes.
+//! The rate of background work.
 
 use super::io::Tallies;
 use nitro_port::Clock;
@@ -7,13 +7,13 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The rate of conversions and merges: bytes that they read and write in a second. While inserts wait for them, they go
-/// as fast as they can.
+/// The rate of conversions and merges, in bytes that they read and write per second. It is not limited while inserts
+/// wait for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rates {
-    /// While no look-up waits for the flash; `u64::MAX`: no limit.
+    /// The rate while no look-up is reading from the flash; `u64::MAX`: no limit.
     pub idle_bytes_per_second: u64,
-    /// While look-ups wait for the flash.
+    /// The rate while look-ups are reading from the flash.
     pub busy_bytes_per_second: u64,
 }
 
@@ -25,11 +25,11 @@ impl Default for Rates {
 
 /// Yields to other tasks during long work.
 pub(super) trait Pace {
-    /// Called after a few thousand entries, or when a piece was written: `bytes` were read and written since.
+    /// Called after every few thousand entries, or after a write; `bytes` were read and written since the last call.
     fn turn(&self, bytes: u64) -> impl Future<Output = ()>;
 }
 
-/// Pace of work that another task waits for: it yields, but is not rate-limited.
+/// The pace of work that another task waits for: it yields, but is not limited.
 pub(super) struct Hurried;
 
 impl Pace for Hurried {
@@ -38,12 +38,12 @@ impl Pace for Hurried {
     }
 }
 
-/// Work at a bounded rate.
+/// Work at a limited rate.
 pub(super) struct Paced<'a, C> {
     pub(super) clock: &'a C,
     pub(super) rates: Rates,
     pub(super) tallies: &'a Tallies,
-    /// Inserts that wait.
+    /// The number of inserts that wait for room.
     pub(super) waiting: &'a AtomicU32,
 }
 

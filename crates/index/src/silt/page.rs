@@ -21,29 +21,29 @@ const COUNT_AT: usize = 16;
 const KIND_AT: usize = 18;
 const HEADER_BYTES: usize = 24;
 
-/// What kind of store a page belongs to.
+/// The kind of store that a page belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageKind {
     /// Entries in the order of arrival.
     Log = 1,
-    /// Entries by hash, removals among them.
+    /// Entries in order of hash, including removals.
     Hash = 2,
-    /// Entries by hash.
+    /// Entries in order of hash.
     Sorted = 3,
 }
 
-/// How the pages of a kind are laid out.
+/// The layout of the pages of a kind of store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     kind: PageKind,
     shape: Shape,
-    /// Where entries begin.
+    /// The offset of the first entry.
     start: usize,
     capacity: usize,
 }
 
 impl Layout {
-    /// Of pages of `kind`.
+    /// The layout of pages of `kind`.
     #[must_use]
     pub fn new(kind: PageKind, shape: Shape) -> Self {
         let entry = shape.entry_bytes();
@@ -58,7 +58,7 @@ impl Layout {
         Self { kind, shape, start: HEADER_BYTES + removals(capacity), capacity }
     }
 
-    /// Entries that fit into a page.
+    /// The number of entries that fit into a page.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity
@@ -69,29 +69,29 @@ impl Layout {
         at..at + self.shape.entry_bytes()
     }
 
-    /// Key and value of an entry below the capacity.
+    /// Key and value of an entry; `index` must be below the capacity.
     #[must_use]
     pub fn entry<'a>(&self, page: &'a [u8], index: usize) -> (&'a [u8], &'a [u8]) {
         self.shape.split(&page[self.place(index)])
     }
 
-    /// Which of some entries below the capacity is of `key`.
+    /// The index of `key`'s entry among a range of entries, which must be below the capacity.
     pub(super) fn position(&self, page: &[u8], among: Range<usize>, key: &[u8]) -> Option<usize> {
         let size = self.shape.entry_bytes();
         let entries = &page[self.start + among.start * size..self.start + among.end * size];
-        // Most keys differ in their first bytes: those are compared in one go.
+        // Most keys differ in their first eight bytes, which are compared as one.
         let first: [u8; 8] = *key.first_chunk()?;
         let mut entries = entries.chunks_exact(size).zip(among);
         entries.find(|(entry, _)| entry[..8] == first && entry[..key.len()] == *key).map(|(_, at)| at)
     }
 
-    /// Whether an entry says that its key was removed.
+    /// Whether an entry is a removal.
     #[must_use]
     pub fn is_removal(&self, page: &[u8], index: usize) -> bool {
         self.kind != PageKind::Sorted && page[HEADER_BYTES + index / 8] >> (index % 8) & 1 == 1
     }
 
-    /// Writes an entry; the page was zeroed before the first.
+    /// Writes an entry. The page must be zeroed before the first one.
     pub(super) fn put(&self, page: &mut [u8], index: usize, key: &[u8], value: Option<&[u8]>) {
         let place = self.place(index);
         page[place.start..place.start + key.len()].copy_from_slice(key);
@@ -101,7 +101,7 @@ impl Layout {
         }
     }
 
-    /// Completes a page of `count` entries, which is to stand at `offset`.
+    /// Completes a page of `count` entries for `offset`.
     pub(super) fn finish(&self, page: &mut [u8], count: usize, id: u64, offset: u64, seed: u64) {
         page[ID_AT..COUNT_AT].copy_from_slice(&id.to_le_bytes());
         page[COUNT_AT..KIND_AT].copy_from_slice(&(count as u16).to_le_bytes());
@@ -109,12 +109,12 @@ impl Layout {
         seal(page, offset, seed);
     }
 
-    /// Whether a page's head says that it is of store `id`; the page need not be whole.
+    /// Whether the header has the number of store `id`; the page may be torn.
     pub(super) fn is_of(page: &[u8], id: u64) -> bool {
         page[ID_AT..COUNT_AT] == id.to_le_bytes()
     }
 
-    /// The entries of a page that was read at `offset`, if it is a page of store `id`.
+    /// The number of entries of a page that was read at `offset`; `None` if it is not a valid page of store `id`.
     #[must_use]
     pub fn check(&self, page: &[u8], id: u64, offset: u64, seed: u64) -> Option<usize> {
         if !is_sealed(page, offset, seed) || page[ID_AT..COUNT_AT] != id.to_le_bytes() {

@@ -1,4 +1,4 @@
-//! Sizes: of partitions, logs and stores, and the RAM and flash that they need.
+//! The sizes of partitions, logs and stores, and the RAM and flash that they need.
 
 use super::cuckoo::SLOTS_MAX;
 use super::filter::Filter;
@@ -10,26 +10,26 @@ use crate::superblock::SUPERBLOCKS_BYTES;
 use crate::{Error, Options, PAGE_BYTES, Shape};
 use serde::Serialize;
 
-/// Pages of a segment, which is also a log or a hash store.
+/// The bounds of the pages of a segment, which is the size of a log and of a hash store.
 const SEGMENT_PAGES_MAX: u64 = 512;
 const SEGMENT_PAGES_MIN: u64 = 4;
 const PARTITIONS_MAX: u64 = 4096;
-/// Partitions are merged in turn; with fewer the hash stores of all would be merged at once.
+/// Partitions are merged in turn; with few partitions, most hash stores would be merged at once.
 const PARTITIONS_MIN: u64 = 16;
-/// Hash stores of a partition, in the mean.
+/// The mean number of hash stores of a partition.
 const HASH_STORES: f64 = 5.5;
-/// Hash stores beyond the number at which merging begins, while it goes on.
+/// The number of hash stores that may be added while a merge is in progress.
 const HASH_STORES_SLACK: u64 = 2;
-/// Hash stores that are merged at once, at most.
+/// The maximum number of hash stores of a merge.
 pub(super) const MERGED_MAX: usize = 16;
-/// Bytes of a piece of a sorted store that is read or written at once.
+/// Bytes of a read or write of a sorted store.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
-/// Bytes of a piece of a hash store that is read at once.
+/// Bytes of a read of a hash store.
 pub(super) const HASH_PIECE_BYTES: usize = 64 << 10;
-/// Bytes of a log that are sorted at once.
+/// Bytes of a log that are sorted together.
 pub(super) const SORT_BYTES: usize = 512 << 10;
-/// What the entries in hash stores are of all, that is tried: one in so many. The fewer, the less RAM, and the more is
-/// written.
+/// The shares of entries in hash stores that are tried: one in this number. A smaller share takes less RAM and more
+/// writes.
 const SHARES: [f64; 10] = [6.0, 7.0, 8.0, 10.0, 12.0, 16.0, 20.0, 28.0, 40.0, 60.0];
 
 /// The sizes of an index.
@@ -37,23 +37,23 @@ const SHARES: [f64; 10] = [6.0, 7.0, 8.0, 10.0, 12.0, 16.0, 20.0, 28.0, 40.0, 60
 pub struct Plan {
     #[serde(skip)]
     pub(super) shape: Shape,
-    /// Entries that it holds at least before it is full.
+    /// The minimum number of entries before it is full.
     pub entries: u64,
-    /// Partitions; a power of two.
+    /// The number of partitions; a power of two.
     pub partitions: u32,
-    /// Pages of a segment, which is what a log has, or a hash store.
+    /// Pages of a segment, the size of a log and of a hash store.
     pub segment_pages: u32,
-    /// Hash stores of all partitions from which on they are merged.
+    /// The number of hash stores, of all partitions, from which on they are merged.
     pub hash_stores: u32,
-    /// Segments of the flash.
+    /// The number of segments of the flash.
     pub segments: u32,
     /// Pages of each of the two manifests.
     pub manifest_pages: u32,
     /// Flash in bytes.
     pub flash_bytes: u64,
-    /// RAM in bytes: the most that it needs, with buffers.
+    /// The maximum RAM in bytes, including buffers.
     pub ram_bytes: u64,
-    /// Bytes written for each that is entered, from the first entry to the last, by computation.
+    /// The expected number of bytes written for each byte inserted, from the first entry to the last.
     pub write_amplification: f64,
 }
 
@@ -61,7 +61,7 @@ impl Plan {
     /// The sizes that fit into the RAM and need the fewest writes.
     ///
     /// # Errors
-    /// [`Error::Setting`] names the least RAM that suffices, or the most entries that an index can hold.
+    /// [`Error::Setting`] with the least RAM that suffices, or with the nearest valid number of entries.
     pub fn new(options: &Options) -> Result<Self, Error> {
         let entries = options.entries;
         if !(1..=1 << 34).contains(&entries) {
@@ -78,7 +78,7 @@ impl Plan {
         })
     }
 
-    /// With one in `share` of the entries in hash stores.
+    /// The sizes with one in `share` of the entries in hash stores.
     fn with(shape: Shape, entries: u64, share: f64) -> Option<Self> {
         let page = Layout::new(PageKind::Log, shape).capacity() as u64;
         let pages_max = SEGMENT_PAGES_MAX.min(u64::from(SLOTS_MAX - 1) / page);
@@ -108,7 +108,7 @@ impl Plan {
         let per_segment = segment_pages * Layout::new(PageKind::Sorted, shape).capacity() as u64;
         let sorted = plan.held_max().div_ceil(per_segment) + partitions;
         let output = plan.partition_entries_max().div_ceil(per_segment) + 1;
-        // Each partition has two logs; two stores are being made from logs; look-ups may hold a few that are not needed.
+        // Each partition has two logs, two stores are being made from logs, and look-ups may hold a few retired ones.
         let segments = sorted + output + hash_stores + HASH_STORES_SLACK + 2 * partitions + 8;
         plan.segments = u32::try_from(segments).ok()?;
         plan.manifest_pages = pages_for(&plan);
@@ -118,29 +118,30 @@ impl Plan {
         Some(plan)
     }
 
-    /// Entries of a log or a hash store.
+    /// The number of entries of a log or a hash store.
     pub(super) fn log_entries(&self) -> u64 {
         u64::from(self.segment_pages) * Layout::new(PageKind::Log, self.shape).capacity() as u64
     }
 
-    /// Hash stores that there may be: then merging has to come first.
+    /// The maximum number of hash stores: at this number, conversions wait for a merge.
     pub(super) fn hash_stores_max(&self) -> usize {
         self.hash_stores as usize + HASH_STORES_SLACK as usize
     }
 
-    /// Entries that may be in all stores, those that others replace among them: `entries`, and whatever is not merged.
+    /// The maximum number of entries in all stores, replaced ones included: `entries`, and those that are not merged.
     pub(super) fn held_max(&self) -> u64 {
         let newer = self.hash_stores_max() as u64 + 2 * u64::from(self.partitions);
         self.entries + newer * self.log_entries()
     }
 
-    /// Entries of one partition, if keys' hashes are random: eight standard deviations above the mean.
+    /// The maximum number of entries of one partition, if hashes are random: eight standard deviations above the mean,
+    /// and the hash stores of a merge.
     fn partition_entries_max(&self) -> u64 {
         let mean = self.held_max() as f64 / f64::from(self.partitions);
         (mean + 8.0 * mean.sqrt()) as u64 + MERGED_MAX as u64 * self.log_entries()
     }
 
-    /// Where the segments begin.
+    /// The offset of the first segment.
     pub(super) fn segments_at(&self) -> u64 {
         SUPERBLOCKS_BYTES + 2 * u64::from(self.manifest_pages) * PAGE_BYTES as u64
     }
@@ -161,16 +162,16 @@ impl Plan {
         let partitions = u64::from(self.partitions);
         let sorted_page = Layout::new(PageKind::Sorted, self.shape).capacity() as u32;
         let entries = self.entries.div_ceil(partitions);
-        // One is made anew beside the old.
+        // One trie is rebuilt while the old one is in use.
         let tries = (partitions + 1) * Trie::ram_bytes_max(entries, sorted_page);
         let filters = self.hash_stores_max() as u64 * (Filter::ram_bytes_for(self.log_entries()) + 160);
-        // One more is being converted.
+        // One more log is being converted.
         let logs = (partitions + 1) * Log::ram_bytes_for(self.log_entries(), self.segment_pages);
         let small = u64::from(self.segments) * 33 + partitions * 700 + (64 << 10);
         tries + filters + logs + small + self.buffers_bytes()
     }
 
-    /// Buffers of a conversion and a merge.
+    /// The buffers of a conversion and a merge, in bytes.
     fn buffers_bytes(&self) -> u64 {
         let log = self.log_entries() * self.shape.entry_bytes() as u64;
         let sorted = (SORT_BYTES as u64 * 5 / 4).min(log);
@@ -181,8 +182,8 @@ impl Plan {
         (sorted + index + 2 * piece) + (merged * hash_piece + 2 * piece)
     }
 
-    /// Bytes written for each that is entered while the index fills: once to the log, once to a hash store, and to sorted
-    /// stores that grow by `m` entries at a time, `1/2 + n / 2m` times. Partitions in turn have from none to `m`
+    /// Bytes written for each byte inserted while the index fills: once to the log, once to a hash store, and `1/2 + n
+    /// / 2m` times to sorted stores, which grow by `m` entries in each merge. The partitions have between 0 and `m`
     /// entries in hash stores, so `m` is twice the mean.
     fn writes(&self) -> f64 {
         let page =
@@ -193,13 +194,13 @@ impl Plan {
         2.0 * page(PageKind::Log) + page(PageKind::Sorted) * (1.0 + merges) / 2.0
     }
 
-    /// As the superblock has it.
+    /// The settings in the superblock.
     pub(super) fn settings(&self) -> [u64; 8] {
         let sizes = [self.partitions, self.segment_pages, self.hash_stores].map(u64::from);
         [self.entries, sizes[0], sizes[1], sizes[2], 0, 0, 0, 0]
     }
 
-    /// From the superblock.
+    /// The plan of the settings in a superblock.
     pub(super) fn restored(shape: Shape, settings: [u64; 8]) -> Result<Self, Error> {
         let [entries, partitions, segment_pages, hash_stores, ..] = settings;
         let page = Layout::new(PageKind::Log, shape).capacity() as u64;
@@ -210,7 +211,7 @@ impl Plan {
             && segment_pages * page < SLOTS_MAX.into()
             && (2..=1 << 24).contains(&hash_stores);
         let plan = legal.then(|| Self::sized(shape, entries, partitions, segment_pages, hash_stores)).flatten();
-        plan.ok_or_else(|| Error::Damaged("its superblock has sizes that cannot be".to_owned()))
+        plan.ok_or_else(|| Error::Damaged("the sizes in its superblock are not valid".to_owned()))
     }
 
     pub(super) fn partition_bits(&self) -> u32 {

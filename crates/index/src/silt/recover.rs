@@ -1,11 +1,11 @@
 //! Opening an index: everything is read once to rebuild the structures in RAM.
 //!
-//! In a log every page with a valid checksum counts, whatever precedes it: unsynced pages may be lost independently of
-//! each other. The log continues behind the last valid page. Torn pages there are erased first. Otherwise a later torn
-//! write could complete them, and old entries would appear in the place of new ones.
+//! In a log, every page with a valid checksum counts, whatever precedes it, because unsynced pages may be lost
+//! independently of each other. The log continues after the last valid page. Torn pages there are erased first:
+//! otherwise, a later torn write could complete them, and old entries would appear in the place of new ones.
 //!
-//! New stores get numbers far above those in the manifest, so that pages that were written, but whose store was never
-//! entered in the manifest, are not taken for a part of a later store.
+//! New stores get numbers far above those in the manifest. Pages of stores that were never entered in the manifest are
+//! thus not taken for parts of later stores.
 
 use super::cuckoo::Partial;
 use super::cursor::Cursor;
@@ -27,7 +27,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Gap in the numbers: more than the number of stores that are begun between two manifests.
+/// The gap in the numbers: more than the number of stores that are begun between two manifests.
 const ID_GAP: u64 = 1 << 20;
 
 pub(super) async fn open<D: Device>(device: D, plan: Plan, rates: Rates, seed: u64) -> Result<Silt<D>, Error> {
@@ -43,7 +43,8 @@ pub(super) async fn open<D: Device>(device: D, plan: Plan, rates: Rates, seed: u
     .await?;
     let held: u64 = silt.partitions.iter().map(|p| p.stores().entries()).sum();
     silt.held.store(held as i64, Relaxed);
-    let next_id = manifest.next_id.checked_add(ID_GAP).ok_or_else(|| damaged("names no number of a store"))?;
+    let next_id =
+        manifest.next_id.checked_add(ID_GAP).ok_or_else(|| damaged("has no valid number of the next store"))?;
     silt.next_id.store(next_id, Relaxed);
     silt.write_manifest(manifest.generation + 1, None).await?;
     *silt.manifest.lock().await = manifest.generation + 1;
@@ -69,25 +70,27 @@ async fn newest_manifest<D: Device>(device: &D, plan: &Plan, seed: u64) -> Resul
         }
     }
     match (newest, failed) {
-        // One more is to be written.
+        // Another generation has to be written.
         (Some(manifest), _) if manifest.generation < u64::MAX => Ok(manifest),
         (_, Some(error)) => Err(error.into()),
-        _ => Err(damaged("is in neither place")),
+        _ => Err(damaged("has no valid copy")),
     }
 }
 
 impl<D: Device> Silt<D> {
     fn claim(&self, segment: u32) -> Result<Segment, Error> {
-        self.space.claim(segment).ok_or_else(|| damaged(&format!("names segment {segment} twice, or there is none")))
+        self.space
+            .claim(segment)
+            .ok_or_else(|| damaged(&format!("names segment {segment} twice, or the segment does not exist")))
     }
 
-    /// The stores of a partition.
+    /// Restores the stores of a partition.
     async fn restore(&self, at: &PartitionAt) -> Result<Stores, Error> {
         let [older, newer] = at.logs;
         let (older, _) = self.restore_log(older).await?;
         let (newer, newer_pages) = self.restore_log(newer).await?;
         let (older, newer) = (Arc::new(older), Arc::new(newer));
-        // The newer was begun if anything of it is there.
+        // The newer log was begun if any of its pages was found.
         let (active, closed, next) = if newer_pages > 0 {
             older.close(self.io.seed);
             (newer, Some(older), None)
@@ -104,13 +107,13 @@ impl<D: Device> Silt<D> {
         Ok(stores)
     }
 
-    /// A log, and how many of its pages were found.
+    /// Restores a log; also returns how many of its pages were found.
     async fn restore_log(&self, at: LogAt) -> Result<(Log, usize), Error> {
         let log = self.log_at(at.id, self.claim(at.segment)?);
         let (plan, capacity) = (&self.plan, log.layout().capacity() as u32);
         let (bits, key_bytes) = (plan.partition_bits(), usize::from(plan.shape.key_bytes));
         let (mut pages, mut end, mut removals, mut torn) = (0, 0, 0, Vec::new());
-        // Keys in the order in which they came, with their slots.
+        // The keys in order of arrival, with their slots.
         let (mut keys, mut slots) = (Vec::new(), Vec::new());
         log::scan(&log, &self.io, plan.segment_pages, plan.piece_pages(), |number, page, entries| {
             let Some(entries) = entries else {
@@ -141,7 +144,7 @@ impl<D: Device> Silt<D> {
         let segments = segments.iter().map(|s| self.claim(*s)).collect::<Result<Vec<_>, _>>()?;
         let per_segment = u64::from(self.plan.segment_pages) * layout.capacity() as u64;
         if entries.div_ceil(per_segment) != segments.len() as u64 || entries > u32::MAX.into() {
-            return Err(damaged("has a store whose entries do not fill its segments"));
+            return Err(damaged("has a store whose entries do not match its segments"));
         }
         Ok(Run { id, layout, segments, segment_pages: self.plan.segment_pages, entries })
     }
@@ -170,7 +173,7 @@ impl<D: Device> Silt<D> {
         let mut cursor = Cursor::new(&run, self.io.seed, self.plan.partition_bits(), self.plan.piece_pages());
         cursor.fill(&self.io).await?;
         loop {
-            // Lost entries keep the ranks of those behind them right.
+            // Lost entries are counted, so that later ones keep their ranks.
             if let Some(lost) = cursor.lost() {
                 (0..lost.entries).for_each(|_| trie.push(lost.after));
             }

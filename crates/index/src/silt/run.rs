@@ -1,4 +1,5 @@
-//! Runs: entries by hash, in pages one behind the other. Hash stores and sorted stores are runs with different indexes.
+//! Runs: entries in order of hash, in consecutive pages. Hash stores and sorted stores are runs with different
+//! structures in RAM.
 
 use super::io::Io;
 use super::log::Entry;
@@ -10,7 +11,7 @@ use nitro_port::Device;
 use nitro_port::buf::BufMut;
 use std::sync::Arc;
 
-/// Pages of entries by hash.
+/// Pages of entries in order of hash.
 pub(super) struct Run {
     pub(super) id: u64,
     pub(super) layout: Layout,
@@ -19,45 +20,45 @@ pub(super) struct Run {
     pub(super) entries: u64,
 }
 
-/// Result of a look-up in a run.
+/// The result of a look-up in a run.
 pub(super) enum Look {
-    /// The entry of its key.
+    /// The entry of the key.
     Found(Entry),
-    /// Nothing.
+    /// The key is absent.
     Absent,
-    /// A page that cannot be read, where the key may have been.
+    /// The page that may have held the key cannot be read.
     Lost,
 }
 
 impl Run {
-    /// Pages in use.
+    /// The number of pages in use.
     pub(super) fn pages(&self) -> u32 {
         self.entries.div_ceil(self.layout.capacity() as u64) as u32
     }
 
-    /// Entries that a page has.
+    /// The number of entries of a page.
     pub(super) fn entries_of(&self, page: u32) -> usize {
         let capacity = self.layout.capacity() as u64;
         (self.entries - u64::from(page) * capacity).min(capacity) as usize
     }
 
-    /// Where a page stands.
+    /// The offset of a page.
     pub(super) fn offset(&self, page: u32) -> u64 {
         let (segment, within) = (page / self.segment_pages, page % self.segment_pages);
         self.segments[segment as usize].offset() + u64::from(within) * PAGE_BYTES as u64
     }
 
-    /// Pages from `page` on that stand one behind the other.
+    /// The number of pages, from `page` on, that are adjacent on the flash.
     pub(super) fn adjacent(&self, page: u32) -> u32 {
         (self.segment_pages - page % self.segment_pages).min(self.pages() - page)
     }
 
-    /// Whether a page is what was written there.
+    /// Whether a page is as it was written.
     pub(super) fn is_whole(&self, bytes: &[u8], page: u32, seed: u64) -> bool {
         self.layout.check(bytes, self.id, self.offset(page), seed) == Some(self.entries_of(page))
     }
 
-    /// Reads a page and looks for `key` among `count` of its entries.
+    /// Reads a page and searches `count` of its entries, from entry `first` of the run on, for `key`.
     pub(super) async fn look<D: Device>(
         &self,
         io: &Io<D>,
@@ -85,26 +86,26 @@ impl Run {
     }
 }
 
-/// Writes a run, in pieces of many pages.
+/// Writes a run, in pieces of several pages.
 pub(super) struct RunWriter<'a, D> {
     io: &'a Io<D>,
     space: &'a Arc<Space>,
     run: Run,
     piece: Option<BufMut>,
     piece_pages: u32,
-    /// The first page of the piece.
+    /// The number of the first page of the piece.
     first: u32,
-    /// The page that is being filled, and its entries.
+    /// The page that is being filled, and the number of its entries.
     page: u32,
     used: usize,
-    /// A write is in progress.
+    /// Whether a write is in progress.
     writing: bool,
 }
 
 impl<D> Drop for RunWriter<'_, D> {
     fn drop(&mut self) {
         if self.writing {
-            // It was given up, but what was asked of the device may still be done: nobody else may write there.
+            // The future was dropped, but the device may still write: the segments must not be reused.
             std::mem::take(&mut self.run.segments).into_iter().for_each(std::mem::forget);
         }
     }
@@ -123,7 +124,7 @@ impl<'a, D: Device> RunWriter<'a, D> {
         Self { io, space, run, piece: None, piece_pages, first: 0, page: 0, used: 0, writing: false }
     }
 
-    /// Makes room for an entry; `held` are in the index.
+    /// Makes room for an entry. `held`: the number of entries in the index.
     pub(super) async fn make_room(&mut self, held: u64) -> Result<(), Error> {
         if self.piece.is_some() {
             return Ok(());
@@ -138,7 +139,7 @@ impl<'a, D: Device> RunWriter<'a, D> {
         Ok(())
     }
 
-    /// Adds an entry, for which there is room; whether the piece is full then.
+    /// Adds an entry, for which there must be room; returns whether the piece is full.
     pub(super) fn push(&mut self, key: &[u8], value: Option<&[u8]>) -> bool {
         let Some(piece) = &mut self.piece else { return false };
         let at = (self.page - self.first) as usize * PAGE_BYTES;
@@ -158,7 +159,7 @@ impl<'a, D: Device> RunWriter<'a, D> {
         (self.page - self.first) as usize * PAGE_BYTES == piece.len()
     }
 
-    /// Writes the piece; returns its bytes.
+    /// Writes the piece; returns its length in bytes.
     pub(super) async fn write_piece(&mut self) -> Result<u64, Error> {
         let Some(mut piece) = self.piece.take() else { return Ok(0) };
         piece.truncate((self.page - self.first) as usize * PAGE_BYTES);
@@ -173,7 +174,7 @@ impl<'a, D: Device> RunWriter<'a, D> {
         Ok(len)
     }
 
-    /// The run, all written, but not flushed; `None` if it has no entries.
+    /// Writes the rest and returns the run, which is not flushed; `None` if it has no entries.
     pub(super) async fn finish(mut self) -> Result<Option<Run>, Error> {
         if self.used > 0 {
             self.finish_page();

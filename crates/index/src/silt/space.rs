@@ -1,6 +1,6 @@
 //! Allocation of segments of the flash. The holder of a [`Segment`] may read and write it; it becomes free when the
-//! last holder drops it. A store that was merged into another thus stays until the last look-up that began before has
-//! ended.
+//! last holder drops it. Thus a store that was merged into another one stays until the last look-up that began before
+//! has ended.
 
 use crate::Error;
 use event_listener::{Event, listener};
@@ -20,7 +20,7 @@ struct State {
     used: Vec<bool>,
     /// All segments with a lower index are in use.
     first: usize,
-    /// Segments that will be free when look-ups that are in progress have ended.
+    /// The number of segments that become free when the look-ups in progress have ended.
     retired: u32,
 }
 
@@ -38,7 +38,7 @@ impl Space {
         Arc::new(Self { start, segment_bytes, state: Mutex::new(state), freed: Event::new() })
     }
 
-    /// The segment of that number; `None` if it is in use or does not exist.
+    /// Takes the segment with this number; `None` if it is in use or does not exist.
     pub(super) fn claim(self: &Arc<Self>, index: u32) -> Option<Segment> {
         let state = &mut *self.state.lock();
         let used = state.used.get_mut(index as usize)?;
@@ -49,7 +49,7 @@ impl Space {
         Segment { index, space: Arc::clone(self), retired: AtomicBool::new(false) }
     }
 
-    /// A free segment; or whether one will be free soon.
+    /// Takes a free segment; the error is whether one will be free soon.
     fn try_take(self: &Arc<Self>) -> Result<Segment, bool> {
         let state = &mut *self.state.lock();
         match state.used[state.first..].iter().position(|used| !used) {
@@ -63,7 +63,7 @@ impl Space {
         }
     }
 
-    /// A free segment. If only retired segments are left, waits until look-ups release one.
+    /// Takes a free segment. If only retired segments are left, waits until look-ups release one.
     pub(super) async fn take(self: &Arc<Self>, entries: u64) -> Result<Segment, Error> {
         loop {
             listener!(self.freed => freed);
@@ -75,7 +75,7 @@ impl Space {
         }
     }
 
-    /// RAM that it takes.
+    /// RAM in use, in bytes.
     pub(super) fn ram_bytes(&self) -> u64 {
         self.state.lock().used.capacity() as u64
     }
@@ -86,7 +86,7 @@ impl Segment {
         self.index
     }
 
-    /// Where it begins.
+    /// The offset of the segment.
     pub(super) fn offset(&self) -> u64 {
         self.space.start + u64::from(self.index) * self.space.segment_bytes
     }

@@ -1,4 +1,4 @@
-//! The stores of a partition, and how a look-up goes through them.
+//! The stores of a partition, and look-ups in them.
 
 use super::filter::Filter;
 use super::hashed::Hashed;
@@ -11,31 +11,31 @@ use nitro_port::Device;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// A HashStore (SILT §4.2): a log by hash, with a filter.
+/// A HashStore (SILT §4.2): a log, sorted by hash, with a filter.
 pub(super) struct HashStore {
     pub(super) run: Run,
     pub(super) filter: Filter,
 }
 
-/// A SortedStore (SILT §4.3): all older entries by hash, found through tries.
+/// A SortedStore (SILT §4.3): all older entries in order of hash, found through tries.
 pub(super) struct SortedStore {
     pub(super) run: Run,
     pub(super) trie: Trie,
 }
 
-/// The stores of a partition, at one moment. There are always two logs: the active one, and either the one before, which
-/// is to be converted, or the next, which is empty.
+/// The stores of a partition at one moment. There are always two logs: the active one and either the previous one,
+/// which is to be converted, or the next one, which is empty.
 #[derive(Clone)]
 pub(super) struct Stores {
     pub(super) active: Arc<Log>,
     pub(super) closed: Option<Arc<Log>>,
     pub(super) next: Option<Arc<Log>>,
-    /// Newest first.
+    /// Hash stores, newest first.
     pub(super) hashes: Vec<Arc<HashStore>>,
     pub(super) sorted: Option<Arc<SortedStore>>,
 }
 
-/// Where hash stores may have a key: which store, and where in it, if it can be read.
+/// The places in hash stores that may hold a key: the store, and the rank; `None` if the entry cannot be read.
 type Probes = SmallVec<[(u32, Option<u32>); 4]>;
 
 impl SortedStore {
@@ -132,23 +132,23 @@ impl Stores {
         [&self.active].into_iter().chain(&self.closed)
     }
 
-    /// Entries in all stores.
+    /// The number of entries in all stores.
     pub(super) fn entries(&self) -> u64 {
         let hashes: u64 = self.hashes.iter().map(|s| s.run.entries).sum();
         self.log_entries() + hashes + self.sorted.as_ref().map_or(0, |s| s.run.entries)
     }
 
-    /// Entries in logs.
+    /// The number of entries in logs.
     pub(super) fn log_entries(&self) -> u64 {
         self.logs().map(|l| l.entries().0).sum()
     }
 
-    /// Those of them that say that their key was removed.
+    /// The number of removals in logs.
     pub(super) fn log_removals(&self) -> u64 {
         self.logs().map(|l| l.entries().1).sum()
     }
 
-    /// RAM that they take.
+    /// RAM in use, in bytes.
     pub(super) fn ram_bytes(&self) -> u64 {
         let logs: u64 = self.logs().map(|l| l.ram_bytes()).sum();
         let hashes: u64 = self.hashes.iter().map(|s| s.filter.ram_bytes()).sum();

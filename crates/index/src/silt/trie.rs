@@ -9,14 +9,14 @@
 
 use super::codes::{self, BitReader, BitWriter};
 
-/// Bits of a hash; where so many are equal, a leaf may span pages.
+/// The number of bits of a hash: if more equal hashes exist than fit into a page, a leaf spans pages.
 const DEPTH_MAX: u32 = 64;
 /// Minimum number of hashes of a group: small groups are searched faster, large groups need fewer group headers.
 const GROUP_MIN: u64 = 128;
-/// Pages of a group, at least.
+/// The minimum number of pages of a group.
 const GROUP_PAGES: u64 = 2;
 
-/// Where a group begins.
+/// The beginning of a group: the rank of its first hash, and its first bit.
 #[derive(Debug, Clone, Copy)]
 struct Group {
     rank: u32,
@@ -26,14 +26,14 @@ struct Group {
 /// A run of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ranks {
-    /// The first.
+    /// The first rank.
     pub first: u32,
-    /// How many: at least one.
+    /// The number of ranks; at least one.
     pub count: u32,
 }
 
 impl Ranks {
-    /// Whether they all stand on one page.
+    /// Whether all of them are on one page.
     fn on_one_page(self, page_entries: u32) -> bool {
         self.first / page_entries == (self.first + self.count - 1) / page_entries
     }
@@ -47,18 +47,18 @@ pub struct Trie {
     words: Box<[u64]>,
 }
 
-/// Makes a [`Trie`] of hashes that come in order.
+/// Builds a [`Trie`] from hashes in ascending order.
 pub struct TrieBuilder {
     page_entries: u32,
     group_bits: u32,
     groups: Vec<Group>,
     bits: BitWriter,
-    /// Hashes of the group that is being filled.
+    /// The hashes of the group that is being filled.
     group: Vec<u64>,
     ranks: u32,
 }
 
-/// The bits of a group's number, for about `hashes` in all.
+/// The number of bits of a group's number, for about `hashes` hashes.
 fn group_bits(hashes: u64, page_entries: u32) -> u32 {
     let target = (GROUP_PAGES * u64::from(page_entries)).max(GROUP_MIN);
     (hashes / target).max(1).ilog2()
@@ -69,7 +69,7 @@ fn group_of(hash: u64, bits: u32) -> usize {
 }
 
 impl TrieBuilder {
-    /// For about `hashes` of them, `page_entries` to a page.
+    /// A builder for about `hashes` hashes, with `page_entries` on a page.
     #[must_use]
     pub fn new(hashes: u64, page_entries: u32) -> Self {
         let group_bits = group_bits(hashes, page_entries);
@@ -77,7 +77,7 @@ impl TrieBuilder {
         Self { page_entries, group_bits, groups, bits: BitWriter::default(), group: Vec::new(), ranks: 0 }
     }
 
-    /// Adds the next hash; it is not below the one before.
+    /// Adds the next hash, which must not be lower than the previous one.
     pub fn push(&mut self, hash: u64) {
         let group = group_of(hash, self.group_bits);
         while self.groups.len() <= group {
@@ -108,7 +108,7 @@ impl TrieBuilder {
         self.node(ones, Ranks { first: middle, count: ones.len() as u32 }, depth + 1);
     }
 
-    /// The tries.
+    /// Completes the tries.
     #[must_use]
     pub fn finish(mut self) -> Trie {
         while self.groups.len() <= 1 << self.group_bits {
@@ -124,8 +124,8 @@ impl TrieBuilder {
 }
 
 impl Trie {
-    /// The ranks of the entries with this hash, if there are any: all on one page, unless more hashes are equal than
-    /// fit into a page.
+    /// The ranks of the entries that may have this hash; `None` if there are none. They are on one page, unless there
+    /// are more equal hashes than fit into a page.
     #[must_use]
     pub fn find(&self, hash: u64) -> Option<Ranks> {
         let group = group_of(hash, self.group_bits);
@@ -151,7 +151,7 @@ impl Trie {
         Some(ranks)
     }
 
-    /// Reads past a subtree.
+    /// Skips a subtree.
     fn skip(&self, bits: &mut BitReader<'_>, ranks: Ranks, depth: u32) {
         if ranks.count < 2 || depth == DEPTH_MAX || ranks.on_one_page(self.page_entries) {
             return;
@@ -161,16 +161,16 @@ impl Trie {
         self.skip(bits, Ranks { first: ranks.first + left, count: ranks.count - left }, depth + 1);
     }
 
-    /// RAM that it takes.
+    /// RAM in use, in bytes.
     #[must_use]
     pub fn ram_bytes(&self) -> u64 {
         (size_of_val(&*self.groups) + size_of_val(&*self.words)) as u64
     }
 
-    /// The maximum RAM that one of `hashes` takes, up to a random deviation of a few parts in a thousand.
+    /// The maximum RAM of the tries of `hashes` hashes in bytes, up to a random deviation of a few parts in a thousand.
     #[must_use]
     pub fn ram_bytes_max(hashes: u64, page_entries: u32) -> u64 {
-        // Measured by the test below, with a little room.
+        // Measured by the test below, with some reserve.
         let bits = if page_entries == 1 { 3.0 } else { f64::min(3.0, 28.0 / f64::from(page_entries) + 0.02) };
         let groups = (2u64 << group_bits(hashes, page_entries)) * size_of::<Group>() as u64;
         (hashes as f64 * bits / 8.0) as u64 + groups + 64
@@ -187,7 +187,7 @@ mod tests {
         builder.finish()
     }
 
-    /// Every hash is where it is said to be; others get a place where they would be sorted in, or none.
+    /// Every hash has its rank; for another hash, the result is where it would be inserted, or none.
     fn check(trie: &Trie, hashes: &[u64], asked: impl Iterator<Item = u64>) {
         for hash in asked {
             let from = hashes.partition_point(|h| *h < hash) as u32;
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn every_set_of_small_keys_is_found() {
-        // The keys differ in bits at the start, across the group's number, and at the end.
+        // The keys differ in bits at the beginning, across the group's number, and at the end.
         for shift in [60, 30, 0] {
             for set in 0u32..1 << 16 {
                 let hashes: Vec<u64> = (0..16).filter(|k| set >> k & 1 == 1).map(|k| k << shift).collect();
@@ -242,7 +242,7 @@ mod tests {
         }
     }
 
-    /// SILT §4.3 gives 2.5 to 2.9 bits a key for the trie, 0.4 bytes with what finds the groups.
+    /// SILT §4.3 gives 2.5 to 2.9 bits for each key of the trie, and 0.4 bytes including the index of the groups.
     #[test]
     fn a_key_of_its_own_page_takes_what_the_paper_says() {
         let hashes = random(500_000, 3);

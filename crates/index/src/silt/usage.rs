@@ -1,20 +1,20 @@
-//! What the stores hold and need, kind by kind.
+//! The contents and the RAM of the stores, by kind.
 
 use super::Silt;
 use nitro_port::Device;
 
-/// Of the stores of one kind.
+/// The stores of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// How many there are.
+    /// The number of stores.
     pub stores: u64,
-    /// Entries in them, those that newer ones replace among them.
+    /// The number of their entries, replaced ones included.
     pub entries: u64,
-    /// Their RAM in bytes, without buffers that are in use only while something is converted or merged.
+    /// Their RAM in bytes, without the buffers of conversions and merges.
     pub ram_bytes: u64,
 }
 
-/// Of the stores of all partitions, at one moment.
+/// The stores of all partitions at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoreUsage {
     /// Logs.
@@ -26,7 +26,7 @@ pub struct StoreUsage {
 }
 
 impl<D: Device> Silt<D> {
-    /// What the stores hold and need.
+    /// The contents and the RAM of the stores, by kind.
     pub fn usage(&self) -> StoreUsage {
         let mut usage = StoreUsage::default();
         for partition in &self.partitions {

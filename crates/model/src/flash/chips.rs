@@ -1,4 +1,4 @@
-//! The state of the flash: which pages are programmed and valid, whose they are, how worn the blocks are.
+//! The state of the flash: which pages are programmed and valid, their logical pages, and the wear of the blocks.
 
 use crate::flash::divisor::Divisor;
 use crate::flash::ids::NONE;
@@ -10,24 +10,24 @@ const WORD_BITS: u32 = u64::BITS;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Block {
-    /// Pages whose content is still somebody's.
+    /// Valid pages.
     valid: u32,
-    /// The lowest page that can still be programmed.
+    /// The lowest page that can still be programmed: flash is programmed in ascending order.
     next: u32,
     erasures: u32,
 }
 
-/// The flash that every translation layer works on. Free blocks are used in the order in which they were erased, which
-/// spreads the wear among those that are erased at all.
+/// The flash below a translation layer. Free blocks are used in the order in which they were erased, which spreads the
+/// wear among the blocks that are erased at all.
 #[derive(Debug)]
 pub struct Flash {
     geometry: Geometry,
     block_pages: u32,
     by_block_pages: Divisor,
     block_words: u32,
-    /// The logical page that a physical page was programmed for; only of meaning while it is valid.
+    /// The logical page that each physical page was programmed for; meaningful only while the page is valid.
     owners: Vec<u32>,
-    /// A bit for each valid page, in whole words for each block.
+    /// A bit for each page, set while the page is valid; each block has whole words.
     valid: Vec<u64>,
     blocks: Vec<Block>,
     free: VecDeque<BlockId>,
@@ -52,25 +52,25 @@ impl Flash {
         })
     }
 
-    /// Its layout.
+    /// The layout of the flash.
     #[must_use]
     pub const fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// What was done so far.
+    /// The counters since the SSD was made.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// How often a superblock was erased.
+    /// The number of erasures of a superblock.
     #[must_use]
     pub fn erasures(&self, block: BlockId) -> u32 {
         self.blocks[block.index()].erasures
     }
 
-    /// How evenly the blocks are worn.
+    /// The distribution of wear among the blocks.
     #[must_use]
     pub fn wear(&self) -> Wear {
         let erasures = || self.blocks.iter().map(|b| b.erasures);
@@ -82,13 +82,13 @@ impl Flash {
         }
     }
 
-    /// Erased superblocks that nobody uses.
+    /// The number of erased superblocks that are not in use.
     #[must_use]
     pub fn free_blocks(&self) -> u32 {
         self.free.len() as u32
     }
 
-    /// Valid pages of a superblock.
+    /// The number of valid pages of a superblock.
     #[must_use]
     pub fn valid_pages(&self, block: BlockId) -> u32 {
         self.blocks[block.index()].valid
@@ -120,15 +120,15 @@ impl Flash {
         Lpn(self.owners[ppn.0 as usize])
     }
 
-    /// The block that was free for longest.
+    /// Takes the block that was free for longest.
     ///
     /// # Panics
-    /// If none is free: each layer reserves enough of them.
+    /// If no block is free: each layer keeps a reserve.
     pub(crate) fn allocate(&mut self) -> BlockId {
         self.free.pop_front().expect("a translation layer keeps a block free")
     }
 
-    /// Programs a page for the host.
+    /// Programs a page with data of the host.
     pub(crate) fn program<M: Medium>(&mut self, block: BlockId, place: u32, lpn: Lpn, medium: &mut M) -> Ppn {
         self.counters.host_writes += 1;
         let to = self.occupy(block, place, lpn);
@@ -136,7 +136,7 @@ impl Flash {
         to
     }
 
-    /// Programs a page with the content of another, which becomes invalid.
+    /// Programs a page with the content of page `from`, which becomes invalid.
     pub(crate) fn relocate<M: Medium>(&mut self, from: Ppn, block: BlockId, place: u32, medium: &mut M) -> Ppn {
         self.counters.copies += 1;
         let to = self.occupy(block, place, self.owner(from));
@@ -156,7 +156,7 @@ impl Flash {
         ppn
     }
 
-    /// The content of a page is nobody's any more. Returns its block and what is left valid there.
+    /// Marks a page as invalid. Returns its block and the number of pages that are still valid there.
     pub(crate) fn invalidate(&mut self, ppn: Ppn) -> (BlockId, u32) {
         let block = self.block_of(ppn);
         let place = ppn.0 - block.0 * self.block_pages;
@@ -168,7 +168,7 @@ impl Flash {
         (block, state.valid)
     }
 
-    /// The first valid page of a block at `place` or behind it.
+    /// The first valid page of a block at or after `place`.
     pub(crate) fn first_valid(&self, block: BlockId, place: u32) -> Option<u32> {
         if place >= self.block_pages {
             return None;
@@ -185,7 +185,7 @@ impl Flash {
             .map(|(word, index)| index * WORD_BITS + word.trailing_zeros())
     }
 
-    /// Erases a block without anything valid and makes it free.
+    /// Erases a block without valid pages; it is free afterwards.
     pub(crate) fn release<M: Medium>(&mut self, block: BlockId, medium: &mut M) {
         let state = &mut self.blocks[block.index()];
         assert_eq!(state.valid, 0, "a block with valid pages is not erased");

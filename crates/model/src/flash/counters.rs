@@ -1,4 +1,4 @@
-//! What an SSD has done, and what that wore out.
+//! Counters of an SSD's operations, and its wear.
 
 use serde::Serialize;
 
@@ -6,43 +6,43 @@ use serde::Serialize;
 /// sector translation", 2007).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Merges {
-    /// A sequential log block became the data block as it was.
+    /// A complete sequential log block became the data block.
     pub switch: u64,
-    /// A sequential log block became the data block once the pages behind its end were copied to it.
+    /// A sequential log block became the data block after the missing pages at its end were copied to it.
     pub partial: u64,
-    /// The pages of a logical block were collected into a fresh block.
+    /// The pages of a logical block were copied into a fresh block.
     pub full: u64,
 }
 
-/// Totals since the SSD was made. Pages unless said otherwise.
+/// Totals since the SSD was made, in pages unless stated otherwise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
-    /// Read by the host, whether or not anything had been written there.
+    /// Pages read by the host, whether or not they had been written.
     pub host_reads: u64,
-    /// Written by the host; a page written in part counts once.
+    /// Pages written by the host; a partly written page counts once.
     pub host_writes: u64,
-    /// Of those, written in part, so that the rest had to be read first.
+    /// Those of [`host_writes`](Self::host_writes) that were partly written, so that the rest had to be read first.
     pub partial_writes: u64,
-    /// Trimmed by the host, of those that held something.
+    /// Pages with content that the host trimmed.
     pub trims: u64,
-    /// Copied by garbage collection, merges and rewriting.
+    /// Pages copied by garbage collection, merges and rewriting.
     pub copies: u64,
-    /// Erase blocks erased: Nitro's "SSD erasures" (§5.1).
+    /// Erase blocks erased: "SSD erasures" in Nitro (§5.1).
     pub erasures: u64,
-    /// Blocks reclaimed by garbage collection or out of the random log, those without anything valid included.
+    /// Blocks reclaimed by garbage collection or from the random log, including those without valid pages.
     pub collections: u64,
     /// Merges of hybrid mapping.
     pub merges: Merges,
 }
 
 impl Counters {
-    /// Pages programmed into the flash, for the host and for copies.
+    /// Pages programmed, for the host and for copies.
     #[must_use]
     pub const fn flash_programs(&self) -> u64 {
         self.host_writes + self.copies
     }
 
-    /// Pages programmed for each page that the host wrote; 1 before the first.
+    /// Pages programmed for each page that the host wrote; 1 before the host's first write.
     #[must_use]
     pub fn write_amplification(&self) -> f64 {
         if self.host_writes == 0 {
@@ -51,7 +51,7 @@ impl Counters {
         self.flash_programs() as f64 / self.host_writes as f64
     }
 
-    /// What was added since `earlier`, a copy of the same SSD's counters.
+    /// The differences to `earlier`, a copy of the same SSD's counters.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -71,13 +71,13 @@ impl Counters {
     }
 }
 
-/// How evenly the blocks are worn, in erasures.
+/// The distribution of wear among the blocks, in erasures.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Wear {
-    /// Of the least worn block.
+    /// Erasures of the least worn block.
     pub least: u32,
-    /// Of the most worn block.
+    /// Erasures of the most worn block.
     pub most: u32,
-    /// Over all blocks.
+    /// The mean over all blocks.
     pub mean: f64,
 }

@@ -1,14 +1,15 @@
-//! A device that takes as long as a modelled SSD, and wears as that does.
+//! A device with the latencies and the wear of a modelled SSD.
 
 use crate::{Counters, Error, Ftl, Nanos, PageRun, Ssd, Wear};
 use bytes::Bytes;
 use nitro_port::{Allocation, Clock, Device, DeviceError, ErrorKind, Geometry, Operation};
 use parking_lot::Mutex;
 
-/// A device `D`, in RAM say, with the pace and wear of an SSD with the translation layer `F`, by the clock `C`.
+/// A device `D` (in RAM, for instance) with the latencies and the wear of an SSD with translation layer `F`, by the
+/// clock `C`.
 ///
-/// The bytes are where `D` keeps them; the model is told of every request. A request ends when both are done with it. An SSD
-/// without a write cache has written what it acknowledged, so that a flush takes no longer than that of `D`.
+/// `D` stores the bytes, and each request is passed to the model as well. A request ends when both are done. An SSD
+/// without a write cache has programmed the pages of every acknowledged write, so a flush takes as long as that of `D`.
 pub struct SsdDevice<D, C, F> {
     inner: D,
     clock: C,
@@ -17,7 +18,7 @@ pub struct SsdDevice<D, C, F> {
 }
 
 impl<D: Device, C: Clock, F: Ftl> SsdDevice<D, C, F> {
-    /// As large as the smaller of `inner` and `ssd`.
+    /// A device of the size of `inner` or of `ssd`, whichever is smaller.
     #[must_use]
     pub fn new(inner: D, clock: C, ssd: Ssd<F>) -> Self {
         let inside = inner.geometry();
@@ -32,27 +33,27 @@ impl<D: Device, C: Clock, F: Ftl> SsdDevice<D, C, F> {
         Self { inner, clock, geometry, ssd: Mutex::new(ssd) }
     }
 
-    /// The device inside.
+    /// The device that stores the bytes.
     pub const fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// What the SSD has done so far.
+    /// The counters of the SSD.
     pub fn counters(&self) -> Counters {
         *self.ssd.lock().counters()
     }
 
-    /// How evenly its blocks are worn.
+    /// The distribution of wear among the SSD's blocks.
     pub fn wear(&self) -> Wear {
         self.ssd.lock().wear()
     }
 
-    /// The WEU that the SSD would have evicted, in its own pages: [`Ftl::victim`].
+    /// The WEU that the SSD would evict next, in pages of the SSD: [`Ftl::victim`].
     pub fn victim(&self) -> Option<PageRun> {
         self.ssd.lock().victim()
     }
 
-    /// Tells the model of a request that arrives now; returns when it is done.
+    /// Passes a request that arrives now to the model; returns the time at which the request ends.
     fn tell(
         &self,
         (operation, offset, len): (Operation, u64, u64),
@@ -102,7 +103,7 @@ where
         self.inner.flush().await
     }
 
-    /// Trims the pages that lie whole within the range, whether or not the device inside can discard.
+    /// Trims the pages that lie entirely within the range, whether or not the inner device supports discards.
     async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
         let done = self.tell((Operation::Discard, offset, len), |ssd, now| ssd.trim_bytes(now, offset, len))?;
         match self.inner.discard(offset, len).await {

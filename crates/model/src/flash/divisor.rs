@@ -1,7 +1,7 @@
-//! Division by a number that stays the same, without dividing.
+//! Division by a constant divisor as a multiplication.
 
-/// A divisor with its reciprocal (Lemire, Kaser and Kurz, "Faster remainder by direct computation", 2019: exact for 32-bit
-/// numbers).
+/// A divisor with its reciprocal (Lemire, Kaser and Kurz, "Faster remainder by direct computation", 2019): exact for
+/// 32-bit numbers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Divisor {
     divisor: u32,
@@ -10,7 +10,7 @@ pub(crate) struct Divisor {
 }
 
 impl Divisor {
-    /// `divisor` is not 0.
+    /// The divisor must not be 0.
     pub(crate) const fn new(divisor: u32) -> Self {
         Self { divisor, reciprocal: (u64::MAX / divisor as u64).wrapping_add(1) }
     }

@@ -1,32 +1,32 @@
-//! How the flash is laid out.
+//! The layout of the flash.
 
 use crate::Error;
 use serde::Serialize;
 
-/// Physical pages are numbered below this.
+/// The largest number of physical pages.
 const PAGES_MAX: u64 = u32::MAX as u64;
 
-/// Pages, blocks and what lies beside one another.
+/// Pages, blocks, planes and channels.
 ///
-/// Erase blocks are joined into superblocks of `stripe`, one on each of as many planes; consecutive pages of a superblock
-/// lie on consecutive planes ("horizontal super-page striping", Nitro §4). Consecutive planes are on different channels.
-/// With as many erase blocks in a superblock as a WEU has, a WEU is written to all planes at once and leaves whole blocks
+/// `stripe` erase blocks, each on another plane, form a superblock. Consecutive pages of a superblock are on
+/// consecutive planes ("horizontal super-page striping", Nitro §4), and consecutive planes are on different channels.
+/// If a superblock has the size of a WEU, a WEU is written to all planes at once, and its eviction leaves whole blocks
 /// of garbage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Geometry {
-    /// Bytes of a page, the unit of reading and programming.
+    /// Bytes of a page, the unit of reads and programs.
     pub page_bytes: u32,
     /// Pages of an erase block.
     pub pages_per_block: u32,
     /// Erase blocks of a superblock.
     pub stripe: u32,
-    /// Channels, which transfer in parallel.
+    /// The number of channels; they transfer in parallel.
     pub channels: u32,
     /// Dies on each channel.
     pub dies: u32,
-    /// Planes of each die; each reads, programs and erases by itself.
+    /// Planes of each die; each reads, programs and erases independently.
     pub planes: u32,
-    /// Superblocks in all.
+    /// The number of superblocks.
     pub superblocks: u32,
 }
 
@@ -39,10 +39,10 @@ impl Default for Geometry {
 }
 
 impl Geometry {
-    /// Checks every field.
+    /// Checks the bounds of every field.
     ///
     /// # Errors
-    /// [`Error::Setting`] for one outside its bounds, [`Error::TooLarge`] for more than 2³² - 1 physical pages.
+    /// [`Error::Setting`] for a field outside its bounds, [`Error::TooLarge`] for more than 2³² - 1 physical pages.
     pub fn check(&self) -> Result<(), Error> {
         let fields = [
             ("page_bytes", self.page_bytes, 512, 1 << 20),
@@ -83,13 +83,13 @@ impl Geometry {
         self.pages_per_block as u64 * self.page_bytes as u64
     }
 
-    /// Physical pages in all.
+    /// Physical pages of the SSD.
     #[must_use]
     pub const fn physical_pages(&self) -> u32 {
         self.superblocks * self.block_pages()
     }
 
-    /// Bytes of flash in all.
+    /// Bytes of flash of the SSD, its reserve included.
     #[must_use]
     pub const fn physical_bytes(&self) -> u64 {
         self.superblocks as u64 * self.block_bytes()

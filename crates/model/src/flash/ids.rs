@@ -1,21 +1,21 @@
-//! Newtypes for everything the model names or counts.
+//! Newtypes of the model's numbers and counts.
 
 use std::ops::{Add, Range};
 use std::time::Duration;
 
-/// The number that stands for "nothing" in maps of 32-bit numbers.
+/// The value for "none" in maps of 32-bit numbers.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A logical page: a page's number as the host knows it.
+/// The number of a logical page, as the host uses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lpn(pub u32);
 
-/// A physical page: block number × pages per block + the page's place within its block.
+/// The number of a physical page: block number × pages per block + the page's position in its block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ppn(pub u32);
 
-/// A block as a translation layer sees it: a superblock of [`Geometry::stripe`](crate::Geometry::stripe) erase blocks,
-/// written in turn and erased together.
+/// The number of a block as a translation layer sees it: a superblock of [`Geometry::stripe`](crate::Geometry::stripe)
+/// erase blocks that are filled in turn and erased together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub u32);
 
@@ -30,7 +30,7 @@ impl BlockId {
 pub struct PageRun {
     /// The first page.
     pub first: Lpn,
-    /// How many pages.
+    /// The number of pages.
     pub pages: u32,
 }
 
@@ -46,7 +46,7 @@ impl PageRun {
         self.first.0..self.first.0 + self.pages
     }
 
-    /// The run cut at the ends of blocks of `block_pages`: `(block number, places within it)`.
+    /// The run, cut at the boundaries of blocks of `block_pages`: `(block number, positions in it)`.
     pub(crate) fn by_block(self, block_pages: u32) -> impl Iterator<Item = (u32, Range<u32>)> {
         let Range { start, end } = self.range();
         let blocks = if start == end { 0..0 } else { start / block_pages..(end - 1) / block_pages + 1 };
@@ -57,7 +57,7 @@ impl PageRun {
     }
 }
 
-/// Virtual time since an arbitrary fixed moment, or a span of it, in nanoseconds.
+/// Virtual time since an arbitrary fixed moment, or a duration, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize)]
 pub struct Nanos(pub u64);
 
@@ -65,7 +65,7 @@ impl Nanos {
     /// The moment from which time is counted.
     pub const ZERO: Self = Self(0);
 
-    /// A span of `us` microseconds.
+    /// A duration of `us` microseconds.
     #[must_use]
     pub const fn from_us(us: u64) -> Self {
         Self(us * 1000)

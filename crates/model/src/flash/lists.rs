@@ -1,4 +1,4 @@
-//! Items in ordered lists, each in one at most: doubly linked through arrays.
+//! Ordered lists of items, doubly linked through arrays. An item is in at most one list.
 
 use crate::flash::ids::NONE;
 
@@ -15,7 +15,7 @@ struct Ends {
     back: u32,
 }
 
-/// A number of lists over a number of items.
+/// A fixed number of lists over a fixed number of items.
 #[derive(Debug)]
 pub(crate) struct Lists {
     links: Vec<Link>,
@@ -23,7 +23,7 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Empty lists.
+    /// Empty lists, for items 0 to `items` - 1.
     pub(crate) fn new(items: u32, lists: u32) -> Self {
         Self {
             links: vec![Link { before: NONE, behind: NONE, list: NONE }; items as usize],
@@ -36,13 +36,13 @@ impl Lists {
         self.links[item as usize].list != NONE
     }
 
-    /// The item that has been in `list` for longest.
+    /// The item that was added to `list` first.
     pub(crate) fn front(&self, list: u32) -> Option<u32> {
         let front = self.ends[list as usize].front;
         (front != NONE).then_some(front)
     }
 
-    /// Puts `item` at the back of `list`, out of the list in which it is.
+    /// Moves `item` to the back of `list`, from the list that it is in.
     pub(crate) fn push_back(&mut self, list: u32, item: u32) {
         self.remove(item);
         let ends = &mut self.ends[list as usize];
@@ -54,7 +54,7 @@ impl Lists {
         self.links[item as usize] = Link { before: last, behind: NONE, list };
     }
 
-    /// Takes `item` out of its list, if it is in one.
+    /// Removes `item` from its list, if it is in one.
     pub(crate) fn remove(&mut self, item: u32) {
         let Link { before, behind, list } = self.links[item as usize];
         if list == NONE {

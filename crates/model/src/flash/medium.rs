@@ -1,13 +1,13 @@
-//! What a translation layer asks of the flash.
+//! The interface of a translation layer to the flash.
 
 use crate::{BlockId, Lpn, Ppn};
 
-/// Carries out what a translation layer orders, in the order in which it does.
+/// Executes the operations of a translation layer, in the order of the calls.
 ///
-/// The layer keeps to the rules of flash: within a block pages are programmed in ascending order, each at most once between
-/// two erasures; pages may be left out. A block is erased only when no page in it is needed any more.
+/// The layer keeps the rules of flash. Within a block, pages are programmed in ascending order, each at most once
+/// between two erasures; pages may be skipped. A block is erased only when none of its pages are needed any more.
 pub trait Medium {
-    /// Programs a page with what the host wrote to `lpn`.
+    /// Programs a page with the data that the host wrote to `lpn`.
     fn program(&mut self, to: Ppn, lpn: Lpn);
 
     /// Reads the page `from` and programs its content to `to`.
@@ -17,7 +17,7 @@ pub trait Medium {
     fn erase(&mut self, block: BlockId);
 }
 
-/// Nothing happens: for those who want the counters alone.
+/// A medium that does nothing, for callers that need the counters only.
 impl Medium for () {
     fn program(&mut self, _to: Ppn, _lpn: Lpn) {}
     fn copy(&mut self, _from: Ppn, _to: Ppn) {}

@@ -1,4 +1,4 @@
-//! An SSD: its chips, the translation layers above them, wear and time.
+//! A model of an SSD: its flash, its translation layer, its wear and its timing.
 
 mod chips;
 mod counters;

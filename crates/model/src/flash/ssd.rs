@@ -1,10 +1,10 @@
-//! An SSD: a translation layer in virtual time.
+//! An SSD: a translation layer with virtual time.
 
 use crate::flash::timeline::Timeline;
 use crate::{Counters, Error, Flash, Ftl, Geometry, Lpn, Nanos, PageRun, Timing, Wear};
 
-/// A modelled SSD. Requests are given in the order in which they arrive, and may overlap: each is told when it arrives and
-/// answers when it is done. One that is given with an earlier time than the one before it counts as arriving with that.
+/// A modelled SSD. Requests are passed in the order of their arrival and may overlap: each call takes the time of
+/// arrival and returns the time of the end. A time of arrival before that of the previous request counts as the latter.
 #[derive(Debug)]
 pub struct Ssd<F> {
     ftl: F,
@@ -12,7 +12,7 @@ pub struct Ssd<F> {
 }
 
 impl<F: Ftl> Ssd<F> {
-    /// Idle, with what `ftl` holds.
+    /// An idle SSD with the content of `ftl`.
     #[must_use]
     pub fn new(ftl: F, timing: Timing) -> Self {
         let timeline = Timeline::new(*ftl.flash().geometry(), timing);
@@ -31,40 +31,40 @@ impl<F: Ftl> Ssd<F> {
         self.ftl.flash()
     }
 
-    /// How the flash is laid out.
+    /// The layout of the flash.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         self.flash().geometry()
     }
 
-    /// What was done so far.
+    /// The counters since the SSD was made.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         self.flash().counters()
     }
 
-    /// How evenly the blocks are worn.
+    /// The distribution of wear among the blocks.
     #[must_use]
     pub fn wear(&self) -> Wear {
         self.flash().wear()
     }
 
-    /// Bytes that the host may use.
+    /// The number of bytes that the host may use.
     #[must_use]
     pub fn logical_bytes(&self) -> u64 {
         u64::from(self.ftl.logical_pages()) * u64::from(self.geometry().page_bytes)
     }
 
-    /// The WEU that the SSD would have evicted: [`Ftl::victim`].
+    /// The WEU that the SSD would evict next: [`Ftl::victim`].
     #[must_use]
     pub fn victim(&self) -> Option<PageRun> {
         self.ftl.victim()
     }
 
-    /// Writes pages; returns when the last is programmed.
+    /// Writes pages; returns the time when the last page is programmed.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`].
+    /// [`Error::OutOfRange`] if the run extends beyond the last logical page.
     pub fn write(&mut self, arrival: Nanos, run: PageRun) -> Result<Nanos, Error> {
         self.check(run)?;
         self.timeline.begin_write(arrival);
@@ -72,10 +72,10 @@ impl<F: Ftl> Ssd<F> {
         Ok(self.timeline.end())
     }
 
-    /// Reads pages; returns when the host has the last.
+    /// Reads pages; returns the time when the host has the last page.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`].
+    /// [`Error::OutOfRange`] if the run extends beyond the last logical page.
     pub fn read(&mut self, arrival: Nanos, run: PageRun) -> Result<Nanos, Error> {
         self.check(run)?;
         self.timeline.begin_read(arrival);
@@ -89,10 +89,10 @@ impl<F: Ftl> Ssd<F> {
         Ok(self.timeline.end())
     }
 
-    /// Trims pages; returns when the command is done, which erasing is not waited for.
+    /// Trims pages; returns the time when the command ends. The erasures may end later.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`].
+    /// [`Error::OutOfRange`] if the run extends beyond the last logical page.
     pub fn trim(&mut self, arrival: Nanos, run: PageRun) -> Result<Nanos, Error> {
         self.check(run)?;
         self.timeline.begin_write(arrival);
@@ -100,10 +100,11 @@ impl<F: Ftl> Ssd<F> {
         Ok(self.timeline.end())
     }
 
-    /// Writes bytes. The rest of a page that is written in part is read first.
+    /// Writes bytes. The rest of a partly written page is read first. Returns the time when the last page is
+    /// programmed.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`].
+    /// [`Error::OutOfRange`] if the range extends beyond the last logical byte.
     pub fn write_bytes(&mut self, arrival: Nanos, offset: u64, len: u64) -> Result<Nanos, Error> {
         let run = self.covering(offset, len)?;
         self.timeline.begin_write(arrival);
@@ -122,19 +123,19 @@ impl<F: Ftl> Ssd<F> {
         Ok(self.timeline.end())
     }
 
-    /// Reads bytes, in whole pages.
+    /// Reads bytes, in whole pages. Returns the time when the host has the last page.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`].
+    /// [`Error::OutOfRange`] if the range extends beyond the last logical byte.
     pub fn read_bytes(&mut self, arrival: Nanos, offset: u64, len: u64) -> Result<Nanos, Error> {
         let run = self.covering(offset, len)?;
         self.read(arrival, run)
     }
 
-    /// Trims the pages that lie whole within a range of bytes.
+    /// Trims the pages that lie entirely within a range of bytes. Returns the time when the command ends.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`].
+    /// [`Error::OutOfRange`] if the range extends beyond the last logical byte.
     pub fn trim_bytes(&mut self, arrival: Nanos, offset: u64, len: u64) -> Result<Nanos, Error> {
         self.covering(offset, len)?;
         let page_bytes = u64::from(self.geometry().page_bytes);
@@ -148,7 +149,7 @@ impl<F: Ftl> Ssd<F> {
         if first + len > end { Err(Error::OutOfRange { first, len, end }) } else { Ok(()) }
     }
 
-    /// The pages of which a range of bytes has a part.
+    /// The pages that a range of bytes touches.
     fn covering(&self, offset: u64, len: u64) -> Result<PageRun, Error> {
         let end = self.logical_bytes();
         if offset.checked_add(len).is_none_or(|last| last > end) {

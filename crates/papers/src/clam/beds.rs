@@ -1,4 +1,4 @@
-//! The tables that are loaded: BufferHash and a conventional one, on this machine's SSD and on modelled ones.
+//! The tables under load: BufferHash and a conventional hash table, on this machine's SSD and on modelled SSDs.
 
 use super::super::indexes::{
     Conventional, Draws, KeyValue, Layer, Load, Modelled, Scratch, Timed, Watch, failed, load,
@@ -15,25 +15,25 @@ use nitro_model::Counters;
 use nitro_port::Device;
 use std::sync::Arc;
 
-/// Shares of look-ups that are looked at (the paper's table of workloads).
+/// The shares of look-ups that are measured (the paper's table of workloads).
 pub(super) const SHARES: [f64; 3] = [0.0, 0.5, 1.0];
-/// The seed of all indexes: loads are the same from run to run.
+/// The seed of all indexes; the load is the same in every run.
 const SEED: u64 = 0x5EED;
 
-/// What one table did.
+/// The results of one table.
 pub(super) struct Bed {
-    /// What it is called in charts.
+    /// The name in charts.
     pub(super) name: &'static str,
-    /// Each draw looked up, then entered.
+    /// The load in which each drawn key is looked up, then inserted.
     pub(super) pairs: Timed,
-    /// The mean of an operation in microseconds, for each of [`SHARES`].
+    /// The mean time of an operation in microseconds, for each of [`SHARES`].
     pub(super) mixes: [f64; 3],
-    /// What all loads did to a modelled SSD, and how many insertions they had.
+    /// The counters of the modelled SSD over all loads, and the number of insertions.
     pub(super) wear: Option<Counters>,
     pub(super) inserted: u64,
 }
 
-/// All of them.
+/// The results of all tables.
 pub(super) struct Beds {
     pub(super) here: Bed,
     pub(super) here_plain: Bed,
@@ -43,9 +43,9 @@ pub(super) struct Beds {
     pub(super) hybrid_plain: Bed,
 }
 
-/// Sizes of a BufferHash that takes a modelled SSD whole.
+/// The sizes of a BufferHash that fills a modelled SSD.
 pub(super) fn modelled_plan(scale: &Scale) -> Result<Plan, Error> {
-    // 33 bytes an entry, and room for the journal.
+    // An entry takes 33 bytes; a part of the SSD is left for the journal.
     let count = scale.modelled_bytes * 10 / 11 / 33;
     plan(count, count * RAM_BYTES_PER_ENTRY + RAM_BYTES_BESIDE)
 }
@@ -68,12 +68,12 @@ impl Beds {
     }
 }
 
-/// A table that is ready for its loads.
+/// A table that is laid out, before its loads.
 struct Ready<'a, T> {
     name: &'static str,
     table: &'a T,
     draws: Draws,
-    /// The first draw that was not entered yet.
+    /// The first draw that was not inserted yet.
     next: u64,
     operations: u64,
     watch: Watch,
@@ -81,7 +81,7 @@ struct Ready<'a, T> {
 }
 
 impl<T: KeyValue> Ready<'_, T> {
-    /// Does all loads: the pairs first.
+    /// Runs all loads, beginning with pairs of look-up and insertion.
     fn measure(self, reactor: &Reactor) -> Result<Bed, Error> {
         let Self { name, table, draws, next, operations, watch, counters } = self;
         let before = counters();
@@ -114,7 +114,7 @@ fn check(name: &str, timed: Timed) -> Result<Timed, Error> {
     Ok(timed)
 }
 
-/// How many draws fill an index until the oldest of them have given way.
+/// The number of draws after which an index is full and evicts.
 fn until_full(plan: &Plan) -> u64 {
     plan.entries * 11 / 10
 }
@@ -158,12 +158,12 @@ fn modelled(name: &'static str, layer: Layer, scale: &Scale, reactor: &Reactor) 
     reactor.block_on(load(&index, fill, &watch, |n| progress.show(n))).map_err(|e| failed(&e))?;
     progress.end();
     let counters = || Some(ssd.counters());
-    // Few of them write: more are needed to see what that costs.
+    // Few of the operations write: more are needed to measure the cost of writes.
     let operations = scale.modelled_operations * 8;
     Ready { name, table: &index, draws, next: count, operations, watch, counters: &counters }.measure(reactor)
 }
 
-/// A conventional table that holds the share of `draws`' range that look-ups are to find.
+/// A conventional table that holds a share [`HITS`] of the range of `draws`.
 async fn laid_out<D: Device>(device: D, draws: Draws, room: u64) -> Result<Conventional<D>, Error> {
     let held = (draws.range as f64 * HITS) as u64;
     Conventional::create(device, draws.entries, room, 0..held).await.map_err(|e| failed(&e))
@@ -186,19 +186,19 @@ fn real_plain(args: &IndexPaper, scale: &Scale, reactor: &Reactor) -> Result<Bed
     ready.measure(reactor)
 }
 
-/// Draws from a range of which 40 % leave room in a table for what is entered meanwhile.
+/// Draws from a range of which a share [`HITS`] is in the table; the table has room for the insertions of the load.
 fn plain_draws(room: u64) -> Draws {
     Draws { entries: entries(), range: room * 2 }
 }
 
 fn modelled_plain(name: &'static str, layer: Layer, scale: &Scale, reactor: &Reactor) -> Result<Bed, Error> {
-    // Of pages of 127 entries, 70 % in use.
+    // A page has 127 entries, and 70 % of the pages' capacity is used.
     let room = scale.modelled_bytes / 4096 * 127 * 7 / 10;
     let draws = plain_draws(room);
     let ssd = Modelled::new(layer, scale.modelled_bytes)?;
     let table = reactor.block_on(laid_out(Arc::clone(&ssd.device), draws, room))?;
     let watch = Watch::modelled(ssd.clock.clone());
-    // So many pages are written at random before that the log is full and collections go on.
+    // As many pages as the SSD has are written at random first, so that the log is full and merges are under way.
     say(&format!("{name}: written at random"));
     let count = scale.modelled_bytes / 4096;
     let progress = Progress::counting(count, "insertions");

@@ -1,4 +1,4 @@
-//! What evicting otherwise than by age costs.
+//! The cost of eviction policies other than by age.
 
 use super::super::indexes::{Draws, Layer, Modelled, SHAPE, Watch, failed, log_bars};
 use super::{RAM_BYTES_BESIDE, RAM_BYTES_PER_ENTRY, Scale, entries, plan};
@@ -12,24 +12,26 @@ use nitro_index::bufferhash::{BufferHash, Eviction};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Of what the index holds, the part that half of the look-ups ask for.
+/// The hot part of the entries: half of the look-ups are for these.
 const HOT: f64 = 0.1;
 
-/// What one policy came to.
+/// The results of one policy.
 struct Policy {
     name: &'static str,
     hits: f64,
     lookup_us: f64,
     insert_us: f64,
-    /// Entries that were entered anew, bytes written and bytes read behind, for each entry that was missed and entered.
+    /// For each entry that was missed and inserted: entries that eviction inserted again, bytes written, and bytes read
+    /// in the background.
     kept: f64,
     written: f64,
     read_behind: f64,
-    /// For a million of those.
+    /// Erasures for a million of these insertions.
     erasures: f64,
 }
 
-/// What is asked for: half of it from the hot numbers, which are the lowest, the rest from all of the range.
+/// A skewed load: half of the look-ups are for the hot entries, which have the lowest numbers; the others are for the
+/// whole range.
 #[derive(Clone, Copy)]
 struct Skewed {
     hot: u64,
@@ -43,7 +45,7 @@ impl Skewed {
     }
 }
 
-/// What the priority policy keeps: the hot entries.
+/// The priority policy, which keeps the hot entries.
 fn hot_entries(skewed: Skewed) -> Eviction {
     let entries = skewed.draws.entries;
     let keys: HashSet<[u8; 8]> = (0..skewed.hot).filter_map(|n| entries.key(n).first_chunk::<8>().copied()).collect();
@@ -141,7 +143,7 @@ struct Seen {
     hits: u64,
 }
 
-/// Looks entries up, and enters what is missed.
+/// Looks up entries, and inserts those that are missing.
 async fn cache(
     index: &impl FlashIndex,
     skewed: Skewed,

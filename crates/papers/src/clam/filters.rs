@@ -1,4 +1,4 @@
-//! Bloom filters: how often they are wrong by their size, and how RAM is best divided between them and buffers (claim B5).
+//! Bloom filters: their false positives by size, and the best division of RAM between filters and buffers (claim B5).
 
 use super::super::indexes::{SHAPE, failed};
 use super::{RAM_BYTES_BESIDE, RAM_BYTES_PER_ENTRY, Scale, entries};
@@ -12,17 +12,17 @@ use nitro_index::bufferhash::{BufferHash, Eviction, Plan, best_buffers_bytes};
 use nitro_index::{FlashIndex, Options};
 use std::sync::Arc;
 
-/// RAM for each entry that is tried, in bytes.
+/// The sizes of RAM that are tried, in bytes for each entry.
 const RAM_BYTES: [f64; 5] = [1.5, 2.0, 2.5, 3.0, 4.0];
-/// The paper's bound, and its index: 32 GB of entries of 32 bytes with 4 GB of RAM.
+/// The paper's bound, and the entries of its index: 32 GB of entries of 32 bytes, with 4 GB of RAM.
 const FALSE_MAX: f64 = 0.01;
 const PAPER_ENTRIES: u64 = 1 << 30;
-/// 2 GB of filters for those entries.
+/// Bits of filters for each entry: 2 GB for those entries.
 const PAPER_BITS: f64 = 16.0;
-/// Where the numbers of entries that are never entered begin.
+/// Numbers from this one on are never inserted.
 const ABSENT: u64 = 1 << 48;
 
-/// What came of one division of RAM.
+/// The result of one division of RAM.
 struct Tried {
     plan: Plan,
     /// Pages read for each look-up of an absent entry.
@@ -30,7 +30,7 @@ struct Tried {
 }
 
 impl Tried {
-    /// Fills an index in RAM, and looks for what is not there. The device's kind changes nothing of how often it is read.
+    /// Fills an index in RAM, and looks up absent entries. The kind of the device does not change the number of reads.
     fn new(plan: Plan, lookups: u64, reactor: &Reactor) -> Result<Self, Error> {
         let device = Arc::new(RamDevice::new(plan.flash_bytes, 4096));
         let made = reactor.block_on(BufferHash::create(device, plan, Eviction::Fifo, 0x5EED));
@@ -51,7 +51,7 @@ impl Tried {
         Ok(Self { plan, measured: index.counters().miss_reads as f64 / lookups as f64 })
     }
 
-    /// RAM of filters for each entry, in bits.
+    /// Bits of filters for each entry.
     fn filter_bits(&self) -> f64 {
         bits(self.plan.filters_bytes, &self.plan)
     }
@@ -61,8 +61,8 @@ fn bits(bytes: u64, plan: &Plan) -> f64 {
     bytes as f64 * 8.0 / plan.entries as f64
 }
 
-/// What the paper expects (§6.4): pages read for an absent key, with so much RAM for buffers and for filters. With
-/// `buffers` holding entries of their own size, there are flash / buffers incarnations.
+/// The paper's expectation (§6.4): pages read for an absent key, with this RAM for buffers and filters. If the buffers'
+/// RAM is counted in bytes of entries, there are flash / buffers incarnations.
 fn papers_formula(plan: &Plan, buffers_bytes: f64, filters_bytes: f64) -> f64 {
     let flash = plan.entries as f64 * SHAPE.entry_bytes() as f64;
     let bits = filters_bytes * 8.0 / plan.entries as f64;
@@ -75,7 +75,7 @@ pub(super) fn section(scale: &Scale) -> Result<Section, Error> {
     let entries = scale.filter_entries;
     let options = |ram_bytes| Options { shape: SHAPE, entries, ram_bytes };
     let by_size = RAM_BYTES.map(|each| options((each * entries as f64) as u64 + RAM_BYTES_BESIDE));
-    // Too little RAM for so few entries is left out.
+    // Sizes of RAM that are too small for this number of entries are skipped.
     let by_size: Vec<Plan> = by_size.iter().filter_map(|options| Plan::new(options).ok()).collect();
     let by_buffers = Plan::choices(&options(entries * RAM_BYTES_PER_ENTRY + RAM_BYTES_BESIDE));
     let progress = Progress::counting((by_size.len() + by_buffers.len()) as u64, "indexes filled");
@@ -119,7 +119,7 @@ fn lines(title: &str, x_label: &str, lines: Vec<Line>) -> Chart {
 }
 
 fn line(name: &str, tried: &[Tried], x: impl Fn(&Tried) -> f64, y: impl Fn(&Tried) -> f64) -> Line {
-    // Nothing has no place on a logarithmic axis.
+    // A logarithmic axis has no position for 0.
     let points = tried.iter().map(|one| (x(one), y(one))).filter(|point| point.1 > 0.0);
     Line { name: name.to_owned(), points: points.collect() }
 }
@@ -211,12 +211,12 @@ fn verdict(by_size: &[Tried], by_buffers: &[Tried]) -> Verdict {
     )
 }
 
-/// B5: pages read for an absent key with the paper's bits of filters, and with the paper's RAM in all, divided as is best; and the best
-/// buffers over the paper's formula.
+/// B5: pages read for an absent key with the paper's bits of filters; the same with the paper's total RAM, divided in
+/// the best way; and the best size of buffers over that of the paper's formula.
 fn judge(as_theirs: f64, best: f64, factor: f64) -> Holds {
     let few = match () {
         () if as_theirs <= FALSE_MAX * 1.25 => Holds::Holds,
-        // The same RAM, divided otherwise, has fewer.
+        // The same RAM, with another division, has fewer false positives.
         () if best <= FALSE_MAX * 0.75 => Holds::Better,
         () => Holds::DoesNot,
     };

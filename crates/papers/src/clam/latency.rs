@@ -1,18 +1,18 @@
-//! Latencies: their means, their distributions, and by the share of look-ups.
+//! Latencies: means, distributions, and means by the share of look-ups.
 
 use super::super::indexes::log_bars;
 use super::beds::{Bed, Beds, SHARES};
 use crate::load::Latencies;
 use crate::report::{Band, Chart, Holds, Line, Lines, Section, Table, Verdict};
 
-/// The paper's means in microseconds: look-ups, insertions.
+/// The paper's means in microseconds, of look-ups and insertions.
 const BUFFERHASH_US: [f64; 2] = [60.0, 6.0];
 const BERKELEYDB_US: [f64; 2] = [4600.0, 4800.0];
-/// Means in the other run: 16.7K hits, 16.8K misses and 12.2K insertions a second of BerkeleyDB, one at a time; 13.6K hits of RocksDB,
-/// 179K insertions, not synced.
+/// Means in microseconds of a run on a similar machine. BerkeleyDB did 16.7K hits, 16.8K misses and 12.2K insertions
+/// per second, one at a time. RocksDB did 13.6K hits, 340K misses and 179K insertions, which were not synced.
 const BERKELEYDB_PEER_US: [f64; 2] = [1e6 / 16.76e3, 1e6 / 12.2e3];
 const ROCKSDB_PEER_US: [f64; 2] = [0.4 * 1e6 / 13.6e3 + 0.6 * 1e6 / 340e3, 1e6 / 179e3];
-/// By the share of look-ups: the paper's on the Transcend drive.
+/// The paper's means on the Transcend drive, by the share of look-ups.
 const BUFFERHASH_MIX_US: [f64; 3] = [7.0, 90.0, 120.0];
 const BERKELEYDB_MIX_US: [f64; 3] = [18_400.0, 10_300.0, 300.0];
 
@@ -90,22 +90,23 @@ fn means_verdict(beds: &Beds) -> Verdict {
     )
 }
 
-/// B1: look-ups and insertions, in microseconds, and a conventional table's.
+/// B1: the means of look-ups and insertions in microseconds, of BufferHash and of a conventional table.
 fn judge_means(ours: [f64; 2], plain: [f64; 2]) -> Holds {
     let near = |found: [f64; 2], theirs: [f64; 2]| (0..2).all(|n| Band::at(theirs[n]).has(found[n]));
     let order = ours[1] < ours[0] && (0..2).all(|n| ours[n] < plain[n]);
     Holds::of(near(ours, BUFFERHASH_US) && near(plain, BERKELEYDB_US), order)
 }
 
-/// B2: within how many microseconds 99 % of insertions and of look-ups end, a conventional table's, and how many percent of its insertions
-/// and look-ups take over 5 ms, on the SSD where that is most.
+/// B2: the 99th percentiles of insertions and look-ups in microseconds, those of a conventional table, and the
+/// percentage of its insertions and look-ups that take over 5 ms, on the SSD with the highest percentage.
 fn judge_tails(ours: [f64; 2], plain: [f64; 2], slow: [f64; 2]) -> Holds {
     let under = ours[0] <= 100.0 * 1.25 && ours[1] <= 200.0 * 1.25;
     let near = slow.iter().all(|share| Band::at(40.0).has(*share));
     Holds::of(under && near, under && (0..2).all(|n| ours[n] < plain[n]))
 }
 
-/// B3: by the share of look-ups, in microseconds: this SSD's, the modelled one's, and a conventional table's on that.
+/// B3: means in microseconds by the share of look-ups: on this SSD, on the modelled one, and of a conventional table on
+/// the modelled one.
 fn judge_mixes(here: [f64; 3], hybrid: [f64; 3], plain: [f64; 3]) -> Holds {
     let near = |found: [f64; 3], theirs: [f64; 3]| (0..3).all(|n| Band::at(theirs[n]).has(found[n]));
     let rises = |ours: [f64; 3]| ours[0] < ours[1] && ours[1] < ours[2];
@@ -117,16 +118,16 @@ fn judge_mixes(here: [f64; 3], hybrid: [f64; 3], plain: [f64; 3]) -> Holds {
     )
 }
 
-/// Where distributions are told: microseconds, six to a decade, from 0.1 µs to a second.
+/// The points of distributions: microseconds, six points per decade, from 0.1 µs to 1 s.
 fn grid() -> impl Iterator<Item = f64> {
     (-6..=36).map(|step| 10f64.powf(f64::from(step) / 6.0))
 }
 
-/// A line of a distribution: what share of the operations took no longer than so many milliseconds.
+/// A line of a distribution: the share of the operations that took at most a time, in milliseconds.
 fn line(name: &str, latencies: &Latencies) -> Line {
     let all = grid().map(|us| (us / 1000.0, latencies.share_within_us(us)));
     let mut points: Vec<(f64, f64)> = all.skip_while(|point| point.1 == 0.0).collect();
-    // From the last that has none to the first that has all.
+    // The line starts at the last point with a share of 0 and ends at the first point with a share of 1.
     let end = points.iter().position(|point| point.1 == 1.0).map_or(points.len(), |at| at + 1);
     points.truncate(end);
     Line { name: name.to_owned(), points }
@@ -153,7 +154,7 @@ pub(super) fn distributions(beds: &Beds) -> Section {
     let all = [&beds.here, &beds.here_plain, &beds.mapped, &beds.mapped_plain];
     let inserts = all.map(|bed| line(bed.name, &bed.pairs.inserts)).to_vec();
     let lookups = all.map(|bed| line(bed.name, &bed.pairs.lookups)).to_vec();
-    // What the talk tells of them in words and labels.
+    // Points that the talk states, or labels on its charts.
     let insert_points: [&[(f64, f64)]; 2] = [&[(0.1, 0.99)], &[(5.0, 0.6)]];
     let lookup_points: [&[(f64, f64)]; 2] = [&[(0.01, 0.6), (0.2, 0.99)], &[(5.0, 0.6)]];
     let here = &beds.here.pairs;
@@ -241,7 +242,7 @@ mod tests {
     #[test]
     fn the_judges_can_fail() {
         assert_eq!(judge_means(BUFFERHASH_US, BERKELEYDB_US), Holds::Holds);
-        // A faster drive is not the paper's figure, but its order.
+        // The latencies of a faster drive are not the paper's, but have its order.
         assert_eq!(judge_means([35.0, 0.7], [82.5, 165.0]), Holds::InDirection);
         assert_eq!(judge_means([35.0, 0.7], [30.0, 165.0]), Holds::DoesNot);
         assert_eq!(judge_tails([90.0, 190.0], [6000.0, 6000.0], [40.0, 40.0]), Holds::Holds);

@@ -1,5 +1,5 @@
-//! `nitro reproduce clam`: *Cheap and Large CAMs for High Performance Data-Intensive Networked Systems* (Anand et al., NSDI 2010),
-//! measured on `nitro-index`'s BufferHash.
+//! `nitro reproduce clam`: *Cheap and Large CAMs for High Performance Data-Intensive Networked Systems* (Anand et al.,
+//! NSDI 2010), measured on the BufferHash of `nitro-index`.
 
 mod beds;
 mod eviction;
@@ -21,28 +21,29 @@ use std::time::Instant;
 
 /// The share of look-ups that find their key.
 const HITS: f64 = 0.4;
-/// The paper's RAM for each entry: 4 GB for 32 GB of entries of 32 bytes.
+/// The paper's RAM for each entry in bytes: 4 GB for 32 GB of entries of 32 bytes.
 const RAM_BYTES_PER_ENTRY: u64 = 4;
-/// RAM that small indexes need beside that: what is written at a moment.
+/// RAM of small indexes in addition, in bytes: the buffers of writes in progress.
 const RAM_BYTES_BESIDE: u64 = 800 << 10;
 
-/// How much is done.
+/// The amount of work.
 #[derive(Debug, Clone, Copy)]
 struct Scale {
     entries: u64,
     ram_bytes: u64,
-    /// Pairs of a look-up and an insertion on this machine's SSD, and operations of other mixes: BufferHash.
+    /// Operations of BufferHash on this machine's SSD: pairs of look-up and insertion, and operations of the other
+    /// mixes.
     operations: u64,
-    /// The conventional table's entries and operations.
+    /// Entries and operations of the conventional table.
     plain_entries: u64,
     plain_operations: u64,
     /// Bytes of the modelled SSD, and operations on it.
     modelled_bytes: u64,
     modelled_operations: u64,
-    /// Entries and look-ups of absent ones where filters are looked at.
+    /// Entries and absent look-ups of the measurement of filters.
     filter_entries: u64,
     filter_lookups: u64,
-    /// Entries where evictions are looked at.
+    /// Entries of the measurement of eviction.
     eviction_entries: u64,
 }
 
@@ -65,7 +66,7 @@ impl Scale {
         }
     }
 
-    /// Sizes of the index on this machine's SSD.
+    /// The sizes of the index on this machine's SSD.
     fn plan(&self) -> Result<Plan, Error> {
         plan(self.entries, self.ram_bytes)
     }
@@ -79,7 +80,7 @@ fn plan(entries: u64, ram_bytes: u64) -> Result<Plan, Error> {
     Plan::new(&Options { shape: SHAPE, entries, ram_bytes }).map_err(|e| Error::with_sources("--ram", &e))
 }
 
-/// Measures, and writes the report.
+/// Runs all measurements and writes the report.
 pub fn run(args: &ClamPaper) -> Result<(), Error> {
     let begun = Instant::now();
     let common = &args.common;
@@ -121,7 +122,7 @@ pub fn run(args: &ClamPaper) -> Result<(), Error> {
     publish(&report, &common.folder, "clam", common.format)
 }
 
-/// The paper's set-up beside ours.
+/// A table of the paper's set-up and this one.
 fn setup(scale: &Scale) -> Result<Section, Error> {
     let plan = scale.plan()?;
     let size = |bytes: u64| Size(bytes).to_string();

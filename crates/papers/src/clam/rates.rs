@@ -1,15 +1,15 @@
-//! What a dollar buys, and what the flash suffers.
+//! Operations per dollar, and the wear of the flash.
 
 use super::super::indexes::log_bars;
 use super::beds::{Bed, Beds};
 use crate::report::{Holds, Section, Table, Verdict};
 
-/// Operations a second for each dollar: the paper's BufferHash, and hash tables in DRAM.
+/// Operations per second per dollar of the paper's BufferHash.
 const LOOKUPS: f64 = 42.0;
 const INSERTS: f64 = 420.0;
 const DRAM: f64 = 2.5;
 
-/// Look-ups and insertions a second, one at a time.
+/// Look-ups and insertions per second, one at a time.
 fn rates(bed: &Bed) -> [f64; 2] {
     [&bed.pairs.lookups, &bed.pairs.inserts].map(|all| 1e6 / all.mean_us())
 }
@@ -65,7 +65,7 @@ pub(super) fn dollars(beds: &Beds, dollars: f64) -> Section {
     }
 }
 
-/// What insertions do to the modelled SSDs.
+/// The wear that insertions cause on the modelled SSDs.
 pub(super) fn wear(beds: &Beds) -> Section {
     let mut table = Table::new(
         "Of a million insertions, on the modelled SSD",

@@ -1,5 +1,5 @@
-//! A conventional hash table on flash, as CLAM compares itself with: each key has a page, and an insertion reads and writes it
-//! where it is.
+//! A conventional hash table on flash, as in CLAM's comparison: each key has a page, and an insertion reads and
+//! rewrites that page.
 
 use super::timed::KeyValue;
 use crate::load::Entries;
@@ -8,37 +8,37 @@ use nitro_index::{Error, PAGE_BYTES, Value};
 use nitro_port::buf::BufMut;
 use nitro_port::{Device, DeviceError};
 
-/// Bytes of the number of entries at a page's start.
+/// Bytes of the number of entries at the start of a page.
 const COUNT_BYTES: usize = 2;
-/// Entries in use, at most, of a hundred, when the table is made.
+/// The percentage of entries in use, at most, when the table is created.
 const LOAD_PERCENT: u64 = 70;
-/// Bytes that are written at once when the table is made.
+/// Bytes of a write when the table is created.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// The table. What finds no room on its key's page stands on the next.
+/// A hash table in pages. An entry that does not fit on its key's page is stored on the next page with room.
 pub(crate) struct Conventional<D> {
     device: D,
     entries: Entries,
     pages: u64,
 }
 
-/// Where a key is to be looked for.
+/// The result of the search for a key on a page.
 enum Place {
-    /// It is the entry of that number.
+    /// The key is the entry with this number.
     Here(usize),
-    /// There is none, but room for it behind so many.
+    /// The key is absent, and the page has room after this number of entries.
     Room(usize),
-    /// Perhaps on the next page.
+    /// The page is full of other keys: the key may be on the next page.
     Beyond,
 }
 
 impl<D: Device> Conventional<D> {
-    /// Bytes of a table that has room for `count` entries and somewhat more.
+    /// Bytes of a table with room for `count` entries at the initial load.
     pub(crate) fn bytes_for(entries: Entries, count: u64) -> u64 {
         (count * 100 / LOAD_PERCENT).div_ceil(capacity(entries) as u64) * PAGE_BYTES as u64
     }
 
-    /// A table of `count` entries' size that holds the `numbers`, written in sequence.
+    /// Creates a table with the size for `count` entries that holds the entries `numbers`, written in sequence.
     pub(crate) async fn create(
         device: D,
         entries: Entries,
@@ -71,7 +71,7 @@ impl<D: Device> Conventional<D> {
     }
 
     fn page_of(&self, key: &[u8]) -> u64 {
-        // Keys are random.
+        // Keys are random, so their first bytes serve as the hash.
         let hash = key.first_chunk().map_or(0, |first: &[u8; 8]| u64::from_le_bytes(*first));
         ((u128::from(hash) * u128::from(self.pages)) >> 64) as u64
     }
@@ -97,7 +97,7 @@ impl<D: Device> Conventional<D> {
         }
     }
 
-    /// The page on which a key is, or should be.
+    /// The page that holds a key, or that should hold it.
     async fn find(&self, key: &[u8]) -> Result<(u64, Bytes, Place), Error> {
         let mut page = self.page_of(key);
         for _ in 0..self.pages {
@@ -146,7 +146,7 @@ mod tests {
         Reactor::new().unwrap().block_on(async {
             let table = Conventional::create(device, entries, count, 0..count / 2).await.unwrap();
             let mut model: HashMap<u64, u64> = (0..count / 2).map(|n| (n, n)).collect();
-            // More than 70 % of what the pages hold: some overflow.
+            // More than 70 % of the capacity of the pages: some entries overflow.
             for n in count / 4..count * 13 / 10 {
                 table.insert(&entries.key(n), &entries.value(n + 7)).await.unwrap();
                 model.insert(n, n + 7);

@@ -1,4 +1,5 @@
-//! What the evaluations of both hash tables on flash have in common: the file, the modelled SSD, loads, and how reports begin.
+//! Parts that the evaluations of both hash tables on flash share: the file, the modelled SSD, loads, and the beginnings
+//! of reports.
 
 mod conventional;
 mod modelled;
@@ -19,9 +20,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-/// Sizes of a fingerprint and of a place on the SSD.
+/// Sizes of the entries: a fingerprint, and a location on the SSD.
 pub(super) const SHAPE: Shape = Shape { key_bytes: 20, value_bytes: 12 };
-/// Entries without `--entries`.
+/// The number of entries without `--entries`.
 const ENTRIES: u64 = 4_000_000;
 const ENTRIES_QUICK: u64 = 200_000;
 
@@ -34,18 +35,18 @@ impl IndexPaper {
         self.entries.unwrap_or(if self.quick { ENTRIES_QUICK } else { ENTRIES })
     }
 
-    /// Where an index goes.
+    /// The path of the file of an index.
     fn file(&self, name: &str) -> PathBuf {
         self.file.clone().unwrap_or_else(|| self.folder.join(format!("{name}.img")))
     }
 
-    /// How many operations at a time; never more threads than operations.
+    /// A load with `depth` operations at a time; there are never more threads than operations.
     pub(super) fn drive(&self, depth: usize) -> Drive {
         let threads = self.threads.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
         Drive { threads: threads.min(depth), depth }
     }
 
-    /// The command that makes the report again.
+    /// The command that reproduces the report.
     pub(super) fn command(&self, paper: &str) -> String {
         let mut command = format!("nitro reproduce {paper}");
         if self.quick {
@@ -64,15 +65,15 @@ impl IndexPaper {
     }
 }
 
-/// A file that is removed at the end.
+/// A file that is removed on drop.
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// A new file with a device of so many bytes.
+    /// Creates a file, with a device of `bytes`.
     pub(super) fn create(args: &IndexPaper, name: &str, bytes: u64) -> Result<(Self, Arc<FileDevice>), Error> {
         let path = args.file(name);
         let what = || format!("file {}", path.display());
-        // One of an earlier run that was killed is in the way, unless the user named it.
+        // A file left by an earlier run that was killed is replaced, unless the user named it.
         if args.file.is_none() && fs::exists(&path).map_err(|e| Error::new(what(), e))? {
             fs::remove_file(&path).map_err(|e| Error::new(what(), e))?;
         }
@@ -91,12 +92,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Whoever removed it before did the same.
+        // An error means that the file was removed before.
         let _ = fs::remove_file(self.path());
     }
 }
 
-/// Bars on a logarithmic axis.
+/// A bar chart with a logarithmic axis.
 pub(super) fn log_bars(title: &str, y_label: &str, groups: &[&str], bars: Vec<(String, Vec<Option<f64>>)>) -> Chart {
     Chart::Bars(Bars {
         title: title.to_owned(),

@@ -1,4 +1,4 @@
-//! The modelled SSD behind the port of devices, in virtual time.
+//! The modelled SSD as a device, in virtual time.
 
 use super::failed;
 use nitro_console::error::Error;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Time that passes only while somebody sleeps.
+/// A clock whose time advances only by sleeping.
 #[derive(Clone, Default)]
 pub(crate) struct VirtualClock(Arc<AtomicU64>);
 
@@ -25,12 +25,12 @@ impl Clock for VirtualClock {
     }
 }
 
-/// How the SSD maps what it is given.
+/// The translation layer of the SSD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layer {
-    /// By page, as drives with much RAM do: CLAM's Intel drive.
+    /// Page mapping, as in drives with much RAM: CLAM's Intel drive.
     PageMapped,
-    /// By block with a log of pages, as cheap drives did: CLAM's Transcend drive.
+    /// Block mapping with a log of pages, as in cheap drives of the time: CLAM's Transcend drive.
     Hybrid,
 }
 
@@ -42,20 +42,20 @@ impl Layer {
                 victims: VictimPolicy::Greedy,
                 aligned: false,
             }),
-            // A write of an erase block is a sequential one.
+            // A write of an erase block counts as sequential.
             Self::Hybrid => FtlSettings::Hybrid(HybridSettings { long_pages: 32, ..HybridSettings::default() }),
         }
     }
 }
 
-/// A modelled SSD whose bytes are in RAM; one request at a time.
+/// A modelled SSD whose bytes are in RAM; it does one request at a time.
 pub(crate) struct Modelled {
     pub(crate) device: Arc<SsdDevice<RamDevice, VirtualClock, AnyFtl>>,
     pub(crate) clock: VirtualClock,
 }
 
 impl Modelled {
-    /// An SSD that offers `bytes` at least, in pages of 4 KiB and erase blocks of 128 KiB.
+    /// An SSD with at least `bytes` for the host, pages of 4 KiB and erase blocks of 128 KiB.
     pub(crate) fn new(layer: Layer, bytes: u64) -> Result<Self, Error> {
         let settings = layer.settings();
         let pages = Geometry { page_bytes: 4096, pages_per_block: 32, ..Geometry::default() };

@@ -1,4 +1,4 @@
-//! Operations one after the other, each timed.
+//! Operations one at a time, each with its latency.
 
 use super::modelled::VirtualClock;
 use crate::load::{Entries, Latencies, mix};
@@ -6,7 +6,7 @@ use nitro_index::{Error, FlashIndex, Value};
 use nitro_port::Clock;
 use std::time::{Duration, Instant};
 
-/// What can be looked up and entered.
+/// A table with look-ups and insertions.
 pub(crate) trait KeyValue {
     async fn get(&self, key: &[u8]) -> Result<Option<Value>, Error>;
 
@@ -23,10 +23,10 @@ impl<I: FlashIndex> KeyValue for I {
     }
 }
 
-/// Time as operations take it: what the processor needs, and what the device does, be it real or modelled.
+/// Measures the time of operations: processor time, and the time of the real or modelled device.
 pub(crate) struct Watch {
     begun: Instant,
-    /// Of a modelled device, which has done everything at once.
+    /// The clock of a modelled device; its operations take no real time.
     device: Option<VirtualClock>,
 }
 
@@ -43,7 +43,7 @@ impl Watch {
         self.begun.elapsed() + self.device.as_ref().map_or(Duration::ZERO, Clock::now)
     }
 
-    /// Does an operation, and tells how long it took.
+    /// Runs an operation; returns its result and its duration.
     pub(crate) async fn time<T>(&self, operation: impl Future<Output = T>) -> (T, Duration) {
         let begun = self.now();
         let done = operation.await;
@@ -51,7 +51,7 @@ impl Watch {
     }
 }
 
-/// Entries drawn from a range: CLAM's load, whose hit rate is that of what is still held to the range.
+/// Entries drawn from a range, as in CLAM's load: its hit rate is the part of the range that the table still holds.
 #[derive(Clone, Copy)]
 pub(crate) struct Draws {
     pub(crate) entries: Entries,
@@ -59,38 +59,38 @@ pub(crate) struct Draws {
 }
 
 impl Draws {
-    /// A range of which look-ups find a share, in a table that holds the last `held` that were entered.
+    /// The range in which a share of the look-ups is found, in a table that holds the last `held` insertions.
     pub(crate) fn hitting(entries: Entries, held: u64, share: f64) -> Self {
         Self { entries, range: (held as f64 / -(1.0 - share).ln()).round() as u64 }
     }
 
-    /// The number of a draw.
+    /// The entry number of draw `n`.
     pub(crate) fn draw(self, n: u64) -> u64 {
         mix(n.wrapping_add(0x5EED_0000_0000)) % self.range
     }
 }
 
-/// What is done.
+/// A load.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) draws: Draws,
-    /// Operations, or pairs of them.
+    /// The number of operations, or of pairs.
     pub(crate) count: u64,
     /// The number of the first draw.
     pub(crate) first: u64,
-    /// Of the operations, the share that are look-ups; without it each draw is looked up, then entered.
+    /// The share of look-ups among the operations. `None`: each draw is looked up, then inserted.
     pub(crate) lookups: Option<f64>,
 }
 
-/// What came of it.
+/// The results of a load.
 pub(crate) struct Timed {
     pub(crate) lookups: Latencies,
     pub(crate) inserts: Latencies,
-    /// Look-ups, and those that found their key.
+    /// The number of look-ups, and of those that found their key.
     pub(crate) looked: u64,
     pub(crate) hits: u64,
     pub(crate) inserted: u64,
-    /// Values that were another's.
+    /// Look-ups that returned a wrong value.
     pub(crate) wrong: u64,
 }
 
@@ -100,14 +100,14 @@ impl Timed {
         self.hits as f64 / self.looked.max(1) as f64
     }
 
-    /// The mean of all operations in microseconds.
+    /// The mean time of all operations in microseconds.
     pub(crate) fn mean_us(&self) -> f64 {
         let sum = self.lookups.mean_us() * self.looked as f64 + self.inserts.mean_us() * self.inserted as f64;
         sum / (self.looked + self.inserted).max(1) as f64
     }
 }
 
-/// Does it, one operation at a time.
+/// Runs a load, one operation at a time.
 pub(crate) async fn load(table: &impl KeyValue, load: Load, watch: &Watch, show: impl Fn(u64)) -> Result<Timed, Error> {
     let Load { draws, count, first, lookups } = load;
     let entries = draws.entries;

@@ -1,4 +1,4 @@
-//! What an index does behind its users' backs.
+//! The background work of an index.
 
 use nitro_console::error::Error;
 use nitro_device::{CompioClock, ReactorThread, spawn_thread};
@@ -8,12 +8,12 @@ use nitro_index::silt::Silt;
 use nitro_port::Device;
 use std::sync::Arc;
 
-/// An index to be measured.
+/// An index that can be measured.
 pub trait Measured: FlashIndex + Send + Sync + Sized + 'static {
-    /// What it does behind its users' backs, until it is told to stop.
+    /// Runs the background work until [`stop`](Self::stop) is called.
     fn work(&self) -> impl Future<Output = Result<(), nitro_index::Error>>;
 
-    /// Has [`work`](Self::work) end soon.
+    /// Ends [`work`](Self::work) soon.
     fn stop(&self);
 }
 
@@ -35,7 +35,7 @@ impl<D: Device> Measured for Silt<D> {
     }
 }
 
-/// What the index does behind, on a thread of its own.
+/// The background work of an index on its own thread.
 pub struct Behind<I> {
     index: Arc<I>,
     thread: ReactorThread<Result<(), nitro_index::Error>>,
@@ -45,17 +45,17 @@ impl<I: Measured> Behind<I> {
     /// Starts the thread.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// The thread cannot be created.
     pub fn start(index: &Arc<I>) -> Result<Self, Error> {
         let theirs = Arc::clone(index);
         let thread = spawn_thread("behind", move || async move { theirs.work().await });
         Ok(Self { index: Arc::clone(index), thread: thread.map_err(|e| Error::with_sources("threads", &e))? })
     }
 
-    /// Ends the work, and waits for the thread.
+    /// Ends the work and joins the thread.
     ///
     /// # Errors
-    /// What the work failed with.
+    /// The error of the background work.
     pub fn end(self) -> Result<(), Error> {
         self.index.stop();
         let ended = self.thread.join().map_err(|_| Error::new("index", "its background work panicked"))?;

@@ -1,4 +1,4 @@
-//! A benchmark of an index on a file or block device: filled, looked up, and while it is filled.
+//! A benchmark of an index on a file or block device: inserts, look-ups, and look-ups during inserts.
 
 use super::{Behind, Drive, Entries, Measured, Outcome, mix};
 use nitro_console::error::Error;
@@ -18,108 +18,109 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The number whose key's value tells how many entries were in when it was last synced.
+/// The number of the entry whose value is the number of entries inserted before the last sync.
 const PROGRESS: u64 = u64::MAX;
-/// Where the numbers of entries that are never entered begin.
+/// Numbers from this one on are never inserted.
 const ABSENT: u64 = 1 << 48;
-/// Look-ups of absent entries for each of a present one.
+/// Look-ups of absent entries for each look-up of an existing one.
 const MISSES_PER_HIT: u64 = 10;
-/// Absent entries that are looked up at once.
+/// Absent entries that are looked up in one batch.
 const MISSES_AT_ONCE: u64 = 64;
-/// Entries that are entered anew while hits are measured.
+/// Insertions per second while hits are measured.
 const FILLING_INSERTS_PER_SECOND: f64 = 50_000.0;
 
-/// The index's data structure.
+/// The data structure of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Buffers in RAM, Bloom filters, sequential writes; the oldest entries are evicted.
     BufferHash,
-    /// Log, hash and sorted stores; nothing is evicted.
+    /// Log, hash and sorted stores; no entry is evicted.
     Silt,
 }
 
-/// What is measured, and how.
+/// The parameters of a benchmark.
 #[derive(Debug, Clone)]
 pub struct Bench {
     /// The data structure.
     pub kind: Kind,
     /// Sizes of keys and values.
     pub shape: Shape,
-    /// Entries that the index is to hold.
+    /// The number of entries to insert.
     pub entries: u64,
-    /// RAM that the index may use.
+    /// RAM that the index may use, in bytes.
     pub ram_bytes: u64,
-    /// A file, which is created if it does not exist, or a block device.
+    /// A regular file, which is created if it does not exist, or a block device.
     pub file: PathBuf,
-    /// Look-ups of existing entries.
+    /// The number of look-ups of existing entries.
     pub lookups: u64,
-    /// Look-ups in flight.
+    /// The number of look-ups in flight.
     pub depth: usize,
-    /// Threads.
+    /// The number of threads.
     pub threads: usize,
-    /// The index is made durable each time that so many entries have been inserted.
+    /// The index is synced each time that this number of entries has been inserted.
     pub sync_every: u64,
 }
 
-/// What was measured.
+/// The results of a benchmark.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// The data structure.
     pub kind: &'static str,
-    /// Entries that the index was to hold.
+    /// The number of entries that the index was to hold.
     pub entries: u64,
-    /// Entries that were there when the index was opened and were what they should be; null for a new index.
+    /// The number of entries that existed when the index was opened, all with the right value; null for a new index.
     pub verified: Option<u64>,
-    /// Entries entered by this run.
+    /// The number of entries inserted by this run.
     pub inserted: u64,
-    /// By all threads; null: none were missing.
+    /// Insertions per second, of all threads; null if no entry was missing.
     pub inserts_per_second: Option<f64>,
-    /// Half of them took no longer.
+    /// The median latency of insertions.
     pub insert_p50_us: Option<f64>,
-    /// 99 % of them took no longer.
+    /// The 99th percentile of the latency of insertions.
     pub insert_p99_us: Option<f64>,
-    /// The longest.
+    /// The longest latency of insertions.
     pub insert_max_us: Option<f64>,
-    /// Look-ups of existing entries.
+    /// Look-ups of existing entries per second.
     pub hits_per_second: f64,
-    /// Half of them took no longer.
+    /// Their median latency.
     pub hit_p50_us: f64,
-    /// 99 % of them took no longer.
+    /// The 99th percentile of their latency.
     pub hit_p99_us: f64,
-    /// Look-ups of missing entries.
+    /// Look-ups of missing entries per second.
     pub misses_per_second: f64,
-    /// 99 % of them took no longer.
+    /// The 99th percentile of their latency.
     pub miss_p99_us: f64,
-    /// Hits while entries are entered anew, so that what the index does behind goes on; null where others would give way.
+    /// Hits per second while entries are inserted again, so that background work continues; null if this would evict
+    /// others.
     pub filling_hits_per_second: Option<f64>,
-    /// 99 % of them took no longer.
+    /// The 99th percentile of their latency.
     pub filling_hit_p99_us: Option<f64>,
-    /// Reads of the device.
+    /// Reads of the device for each look-up of an existing entry.
     pub reads_per_hit: f64,
-    /// Reads of the device.
+    /// Reads of the device for each look-up of a missing entry.
     pub reads_per_miss: f64,
-    /// Bytes written for each byte entered.
+    /// Bytes written for each byte inserted.
     pub write_amplification: Option<f64>,
-    /// Bytes written for each entry.
+    /// Bytes written for each entry inserted.
     pub written_bytes_per_insert: Option<f64>,
-    /// At the end.
+    /// RAM of the index at the end, in bytes.
     pub ram_bytes: u64,
-    /// At the end.
+    /// The same for each entry.
     pub ram_bytes_per_entry: f64,
-    /// The mean over the second half of the fill.
+    /// RAM for each entry, as the mean over the second half of the fill.
     pub fill_ram_bytes_per_entry: Option<f64>,
-    /// The device's random reads of 4 KiB at the same depth, by the same threads.
+    /// Random reads of 4 KiB per second of the device, at the same depth and with the same threads.
     pub device_reads_per_second: f64,
-    /// Look-ups in flight.
+    /// The number of look-ups in flight.
     pub depth: usize,
-    /// Threads.
+    /// The number of threads.
     pub threads: usize,
 }
 
-/// Runs it. Shows on standard error how far it is.
+/// Runs the benchmark and shows its progress on standard error.
 ///
 /// # Errors
-/// The file cannot be used, holds another index, or does not hold what was entered.
+/// The file cannot be used, holds another index, or does not hold the entries that were inserted.
 pub fn run(args: &Bench) -> Result<Report, Error> {
     if args.shape.value_bytes < 8 {
         return Err(Error::new("--value-bytes", "a value must hold a number of 8 bytes here").or("choose 8 or more"));
@@ -133,7 +134,7 @@ pub fn run(args: &Bench) -> Result<Report, Error> {
             bench(args, "bufferhash", plan.flash_bytes, made, opened)
         }
         Kind::Silt => {
-            // One more, which tells how far an earlier run came.
+            // One entry more, which stores the progress of an earlier run.
             let options = Options { entries: args.entries + 1, ..options };
             let plan = silt::Plan::new(&options).map_err(|e| Error::with_sources("--ram", &e))?;
             let made = |device, seed| Silt::create(device, plan, Rates::default(), seed);
@@ -143,7 +144,7 @@ pub fn run(args: &Bench) -> Result<Report, Error> {
     }
 }
 
-/// A device that holds an index, and whether it does already.
+/// Opens the device of an index; also returns whether it holds an index already.
 fn device(args: &Bench, reactor: &Reactor, flash_bytes: u64) -> Result<(Arc<FileDevice>, bool), Error> {
     let what = format!("--file {}", args.file.display());
     let options = FileOptions::new(&args.file);
@@ -154,7 +155,7 @@ fn device(args: &Bench, reactor: &Reactor, flash_bytes: u64) -> Result<(Arc<File
     let device = Arc::new(options.open().map_err(|e| Error::with_sources(&what, &e))?);
     match reactor.block_on(kind_of(&device)) {
         Ok(_) => Ok((device, true)),
-        // A run that was killed before it had made its index leaves zeroes.
+        // A run that was killed before it created its index leaves zeroes.
         Err(nitro_index::Error::NotAnIndex(_)) if reactor.block_on(is_blank(&device)) => Ok((device, false)),
         Err(error) => {
             Err(Error::with_sources(&what, &error).or("name a file that does not exist yet, or one with an index"))
@@ -240,7 +241,7 @@ where
     })
 }
 
-/// RAM that is looked at from time to time.
+/// The mean of samples of RAM use.
 #[derive(Default)]
 struct RamMean(Cell<(f64, u32)>);
 
@@ -267,7 +268,7 @@ impl<I: Measured> Run<'_, I> {
         Drive { threads: self.args.threads, depth }
     }
 
-    /// How many entries were in at the last sync.
+    /// The number of entries inserted before the last sync.
     fn synced(&self, reactor: &Reactor) -> Result<u64, Error> {
         let found = reactor
             .block_on(self.index.get(&self.entries.key(PROGRESS)))
@@ -276,7 +277,7 @@ impl<I: Measured> Run<'_, I> {
         Ok(number.min(self.args.entries))
     }
 
-    /// Looks up all entries that were synced; fails if any is not what it should be.
+    /// Looks up all entries that were synced; fails if one is missing or has a wrong value.
     fn verify(&self, synced: u64) -> Result<u64, Error> {
         let entries = self.entries;
         let progress = Progress::counting(synced, "entries compared");
@@ -297,7 +298,7 @@ impl<I: Measured> Run<'_, I> {
         Ok(compared.right)
     }
 
-    /// Enters what is missing, making it durable from time to time.
+    /// Inserts the missing entries, with a sync at intervals.
     fn fill(&self, reactor: &Reactor, from: u64, ram: &RamMean) -> Result<Option<Outcome>, Error> {
         let (entries, total) = (self.entries, self.args.entries);
         let progress = Progress::counting(total, "entries entered");
@@ -335,7 +336,7 @@ impl<I: Measured> Run<'_, I> {
         Ok(filled)
     }
 
-    /// Looks up `count` entries that are there, in random order.
+    /// Looks up `count` existing entries in random order.
     fn look_up(&self, count: u64) -> Result<Outcome, Error> {
         let (entries, total) = (self.entries, self.args.entries);
         let progress = Progress::counting(count, "hits");
@@ -353,7 +354,7 @@ impl<I: Measured> Run<'_, I> {
         Ok(looked)
     }
 
-    /// As [`look_up`](Self::look_up), while others of the entries are entered anew.
+    /// As [`look_up`](Self::look_up), while entries are inserted again by another thread.
     fn look_up_while_filling(&self, count: u64) -> Result<Outcome, Error> {
         let (entries, total) = (self.entries, self.args.entries);
         let (index, ended) = (Arc::clone(&self.index), Arc::new(AtomicBool::new(false)));
@@ -377,12 +378,12 @@ impl<I: Measured> Run<'_, I> {
         let looked = self.look_up(count);
         ended.store(true, Relaxed);
         let written: Result<(), nitro_index::Error> =
-            writer.join().map_err(|_| Error::new("index", "the thread that enters panicked"))?;
+            writer.join().map_err(|_| Error::new("index", "the inserting thread panicked"))?;
         written.map_err(|e| Error::with_sources("index", &e))?;
         looked
     }
 
-    /// Looks up `count` entries that are not there, so many at a time.
+    /// Looks up `count` absent entries in batches.
     fn miss(&self, count: u64) -> Result<Outcome, Error> {
         let entries = self.entries;
         let progress = Progress::counting(count, "misses");
@@ -397,7 +398,7 @@ impl<I: Measured> Run<'_, I> {
         Ok(looked)
     }
 
-    /// Random reads of single pages, as many in flight.
+    /// Reads random pages, with the same number of reads in flight.
     fn read_device(&self, device: &Arc<FileDevice>, bytes: u64, count: u64) -> Result<f64, Error> {
         let pages = bytes / PAGE_BYTES as u64;
         let device = Arc::clone(device);

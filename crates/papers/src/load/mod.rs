@@ -1,4 +1,4 @@
-//! Load on an index: entries that can be told from their numbers, and threads that enter and look them up.
+//! The load of an index: entries that follow from their numbers, and threads that insert and look them up.
 
 mod behind;
 pub mod bench;
@@ -15,17 +15,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Numbers that a task takes at a time.
+/// The quantity of numbers that a task claims at a time.
 const GRAB: u64 = 64;
 
-/// SplitMix64's finaliser.
+/// The finaliser of SplitMix64.
 pub fn mix(n: u64) -> u64 {
     let z = (n ^ n >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ z >> 31
 }
 
-/// Fills `bytes` with what `n` and `salt` give.
+/// Fills `bytes` with a pseudo-random sequence of `n` and `salt`.
 fn fill(bytes: &mut [u8], n: u64, salt: u64) {
     let mut state = mix(n.wrapping_add(salt));
     for chunk in bytes.chunks_mut(8) {
@@ -36,7 +36,7 @@ fn fill(bytes: &mut [u8], n: u64, salt: u64) {
 
 type Bytes = SmallVec<[u8; 32]>;
 
-/// Entries of a shape, by number.
+/// The entries of a shape, by number.
 #[derive(Clone, Copy)]
 pub struct Entries(pub Shape);
 
@@ -45,7 +45,7 @@ impl Entries {
     pub fn key(self, n: u64) -> Bytes {
         let mut key = Bytes::from_elem(0, self.0.key_bytes.into());
         fill(&mut key, n, 0x6B65_7900);
-        // Different numbers have different keys.
+        // The finaliser is a bijection: different numbers have different keys.
         key[..8].copy_from_slice(&mix(n.wrapping_add(1)).to_le_bytes());
         key
     }
@@ -58,73 +58,73 @@ impl Entries {
     }
 }
 
-/// Times of single operations, to a hundredth.
+/// Latencies of operations, with a precision of two digits.
 pub struct Latencies(Histogram<u64>);
 
 impl Default for Latencies {
-    /// No times yet.
+    /// An empty histogram.
     fn default() -> Self {
-        // The bounds are legal: 1 ns to an hour, two digits.
+        // The bounds are valid: from 1 ns to an hour, with two digits.
         Self(Histogram::new_with_bounds(1, 3_600_000_000_000, 2).unwrap_or_else(|e| unreachable!("{e}")))
     }
 }
 
 impl Latencies {
-    /// Adds one operation's time.
+    /// Adds the latency of one operation.
     pub fn add(&mut self, elapsed: Duration) {
         self.add_many(elapsed, 1);
     }
 
-    /// Adds that each of so many operations took as long.
+    /// Adds `operations` operations that each took `elapsed`.
     fn add_many(&mut self, elapsed: Duration, operations: u64) {
         self.0.saturating_record_n(elapsed.as_nanos() as u64, operations);
     }
 
     fn merge(&mut self, other: &Self) {
-        // Of the same bounds.
+        // Both have the same bounds.
         let _ = self.0.add(&other.0);
     }
 
-    /// The time within which that share of the operations ended, in microseconds.
+    /// The quantile `share` of the latencies, in microseconds.
     pub fn quantile_us(&self, share: f64) -> f64 {
         self.0.value_at_quantile(share) as f64 / 1000.0
     }
 
-    /// The mean, in microseconds.
+    /// The mean latency, in microseconds.
     pub fn mean_us(&self) -> f64 {
         self.0.mean() / 1000.0
     }
 
-    /// The share of the operations that took no longer.
+    /// The share of the operations that took at most `limit_us` microseconds.
     pub fn share_within_us(&self, limit_us: f64) -> f64 {
         self.0.count_between(0, (limit_us * 1000.0) as u64) as f64 / self.0.len().max(1) as f64
     }
 
-    /// The longest, in microseconds.
+    /// The longest latency, in microseconds.
     pub fn max_us(&self) -> f64 {
         self.0.max() as f64 / 1000.0
     }
 }
 
-/// What became of a load.
+/// The results of a load.
 pub struct Outcome {
-    /// From the first operation's begin to the last one's end.
+    /// The time from the start of the first operation to the end of the last.
     pub elapsed: Duration,
-    /// Of single operations.
+    /// The latencies of the operations.
     pub latencies: Latencies,
-    /// Operations that came out as they should, and not as they should.
+    /// Operations with the right result.
     pub right: u64,
-    /// Answers that were not what was entered.
+    /// Operations with a wrong result.
     pub wrong: u64,
 }
 
 impl Outcome {
-    /// Operations a second.
+    /// Operations per second.
     pub fn per_second(&self) -> f64 {
         (self.right + self.wrong) as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// Adds what came after it.
+    /// Adds the results of a later part of the load.
     pub fn add(&mut self, part: &Self) {
         self.elapsed += part.elapsed;
         self.latencies.merge(&part.latencies);
@@ -133,17 +133,17 @@ impl Outcome {
     }
 }
 
-/// How a load is put on an index.
+/// The concurrency of a load.
 #[derive(Clone, Copy)]
 pub struct Drive {
-    /// Threads that operate.
+    /// The number of threads.
     pub threads: usize,
-    /// Operations in progress in all.
+    /// Operations in progress, of all threads.
     pub depth: usize,
 }
 
 impl Drive {
-    /// Does `operation` for each of `numbers`; it returns whether it came out right.
+    /// Runs `operation` for each of `numbers`; it returns whether the result was right.
     pub fn run<I, O>(
         self,
         index: &Arc<I>,
@@ -159,7 +159,8 @@ impl Drive {
         self.run_batches(index, numbers, 1, one, show)
     }
 
-    /// Does `operation` for `batch` of `numbers` at a time; it returns how many came out right. Each takes as long as its batch.
+    /// Runs `operation` for `batch` of `numbers` at a time; it returns the number of right results. The latency of each
+    /// operation is that of its batch.
     pub fn run_batches<I, O>(
         self,
         index: &Arc<I>,

@@ -1,16 +1,16 @@
-//! One simulation, and the outcomes of many.
+//! A simulation, and the outcomes of many.
 
 use super::work::Work;
 use hashbrown::HashMap;
 use nitro_sim::Settings;
 use nitro_sim::{Measures, Outcome};
 
-/// A trace and the cache that it is run through.
+/// A simulation: a trace and the cache that it is run through.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cell {
     /// The trace.
     pub work: Work,
-    /// The cache.
+    /// The cache's settings.
     pub settings: Settings,
 }
 
@@ -20,7 +20,7 @@ impl Cell {
     }
 }
 
-/// Outcomes by their cells.
+/// The outcomes of cells, by key.
 #[derive(Debug, Clone, Default)]
 pub struct Outcomes {
     by_key: HashMap<String, Outcome>,
@@ -38,19 +38,19 @@ impl Outcomes {
         }
     }
 
-    /// A cell's outcome, if it has one.
+    /// The outcome of a cell, if it has one.
     #[must_use]
     pub fn outcome(&self, cell: &Cell) -> Option<&Outcome> {
         self.by_key.get(&cell.key())
     }
 
-    /// What a cell measured, if it ran.
+    /// The measurements of a cell, if it ran.
     #[must_use]
     pub fn measures(&self, cell: &Cell) -> Option<&Measures> {
         self.outcome(cell).map(|outcome| &outcome.measured)
     }
 
-    /// Why cells could not run, each reason once.
+    /// The reasons why cells could not run, each once.
     #[must_use]
     pub fn failures(&self) -> &[String] {
         &self.failures

@@ -1,4 +1,4 @@
-//! Figure 1: how much of the duplicates a cache sees, by its size.
+//! Figure 1: the dedup ratio that a cache achieves, by its size.
 
 use super::judges::{Growth, n1};
 use super::plan::{Fiu, Kind};
@@ -7,11 +7,11 @@ use crate::report::Verdict;
 use crate::report::{Chart, Line, Lines, Section};
 use nitro_sim::{Settings, Variant, Warmup};
 
-/// The unit, in bytes.
+/// The extent size in bytes.
 const BLOCK_BYTES: u32 = 4096;
-/// Bytes of a write-evict unit: small caches need small ones.
+/// Bytes of a write-evict unit: small caches need small units.
 const WEU_BYTES: u32 = 512 << 10;
-/// Sizes of caches, in blocks: from eight units on; the largest holds all there is.
+/// The sizes of the caches in blocks, as powers of two: the smallest has eight units, the largest holds everything.
 const BLOCKS_LOG2: std::ops::RangeInclusive<u32> = 10..=24;
 /// "Tens of thousands of blocks".
 const TENS_OF_THOUSANDS: f64 = 65_536.0;
@@ -65,7 +65,7 @@ fn verdict(plan: &Plan, lines: &[Line]) -> Verdict {
     let (mut traces, mut found) = (Vec::new(), Vec::new());
     for (line, fiu) in lines.iter().zip(Fiu::ALL) {
         let Some(&(_, end)) = line.points.last() else { continue };
-        // At the published size, so many blocks.
+        // The number of blocks, scaled from the published size of the trace.
         let blocks = TENS_OF_THOUSANDS * plan.scale(fiu);
         let near = line.points.iter().min_by(|a, b| (a.0 - blocks).abs().total_cmp(&(b.0 - blocks).abs()));
         let share = near.map_or(0.0, |(_, ratio)| (ratio - 1.0) / (end - 1.0));

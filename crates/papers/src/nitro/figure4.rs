@@ -6,9 +6,9 @@ use super::{Cell, Outcomes, Plan};
 use crate::report::{Bars, Chart, Section, Table, shown};
 use crate::report::{Holds, Verdict, percent_more, percents};
 
-/// Sizes of the cache, in percent of the file system.
+/// The sizes of the cache, in percent of the file system.
 const PERCENTS: [f64; 2] = [2.0, 5.0];
-/// A size that holds all that is touched, even Mail's 11.5 %.
+/// A size that holds all touched blocks; Mail touches most, 11.5 %.
 const ALL_PERCENT: f64 = 25.0;
 
 fn kinds() -> impl Iterator<Item = Kind> {
@@ -37,7 +37,7 @@ impl Hits<'_> {
         self.outcomes.measures(&cell).map(|measures| measures.read_hit_ratio * 100.0)
     }
 
-    /// How many percent more hits one kind has than another, in each trace.
+    /// The percentage by which one kind has more hits than another, in each trace.
     fn gains(&self, kind: Kind, than: Kind) -> Vec<f64> {
         let gain = |fiu| Some(percent_more(self.of(fiu, kind)?, self.of(fiu, than)?));
         Fiu::ALL.into_iter().filter_map(gain).collect()
@@ -106,7 +106,7 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
     ]
 }
 
-/// N6.
+/// Judges N6.
 fn large_caches(plan: &Plan, outcomes: &Outcomes) -> Verdict {
     let [dc, d, c, plain] = Kind::WEUS;
     let at = |percent| Hits { plan, outcomes, percent };

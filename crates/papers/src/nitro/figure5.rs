@@ -1,4 +1,4 @@
-//! Figure 5: a fingerprint index that knows only a part of what is cached.
+//! Figure 5: a fingerprint index that holds only a part of the cached fingerprints.
 
 use super::judges::{Partial, n7};
 use super::plan::{Fiu, Kind};
@@ -12,7 +12,7 @@ use nitro_sim::{Settings, Variant};
 const RATIOS: [u8; 5] = [100, 75, 50, 25, 0];
 
 fn cell(plan: &Plan, fiu: Fiu, percent: u8) -> Cell {
-    // 0 % is no deduplication.
+    // A ratio of 0 % is no deduplication.
     let kind = Kind::new(Variant::Weu, percent > 0, false);
     let mut cell = plan.cell(fiu, 2.0, kind);
     if percent > 0 {

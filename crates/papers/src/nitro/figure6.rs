@@ -1,4 +1,4 @@
-//! Figure 6: what wears the SSD.
+//! Figure 6: the wear of the SSD.
 
 use super::judges::{Wear, n8, n9};
 use super::plan::{Fiu, Kind};
@@ -16,7 +16,8 @@ const VARIANTS: [(Variant, &str); 6] = [
     (Variant::Naive, "naive extents"),
 ];
 
-/// All without compression, which extents cannot have, and without deduplication: what differs is the layout alone.
+/// All variants run without compression, which extents do not support, and without deduplication, so that only the
+/// layout differs.
 fn cell(plan: &Plan, fiu: Fiu, variant: Variant) -> Cell {
     plan.cell(fiu, 2.0, Kind::new(variant, false, false))
 }
@@ -28,7 +29,7 @@ pub(super) fn cells(plan: &Plan) -> Vec<Cell> {
 struct Erasures<'a>(&'a Plan, &'a Outcomes);
 
 impl Erasures<'_> {
-    /// Beside those of WEU-LRU.
+    /// Erasures, relative to WEU-LRU.
     fn of(&self, fiu: Fiu, variant: Variant) -> Option<f64> {
         let erasures = |variant| self.1.measures(&cell(self.0, fiu, variant)).map(|found| found.erasures as f64);
         let plain = erasures(Variant::Weu).filter(|plain| *plain > 0.0)?;

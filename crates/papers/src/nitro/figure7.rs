@@ -1,4 +1,4 @@
-//! Figure 7: random reads by the size of the working set and its duplicates.
+//! Figure 7: random reads, by the size of the working set and its duplicates.
 
 use super::judges::{Contours, n16};
 use super::plan::Kind;
@@ -8,14 +8,14 @@ use crate::report::{Chart, Contour, Section};
 use nitro_sim::timing::{Cos, Disks, Load, Origin, Raid, Timing};
 use nitro_sim::{Settings, Variant, Warmup};
 
-/// (D, NC) and (D, C).
+/// The variants (D, NC) and (D, C).
 const KINDS: [Kind; 2] = [Kind::new(Variant::Weu, true, false), Kind::new(Variant::Weu, true, true)];
-/// Reads of each extent, on average, before and while it is measured.
+/// The mean number of reads of each extent, before and during the measurement.
 const WARM_READS: u64 = 8;
 const MEASURED_READS: u64 = 1;
 const READ_BYTES: u64 = 8192;
 
-/// `times` the cache is read from.
+/// A working set of `times` the size of the cache.
 fn cell(plan: &Plan, kind: Kind, times: f64, dedup_ratio: u32) -> Cell {
     let working_set_bytes = (plan.grid_cache_bytes as f64 * times) as u64 / READ_BYTES * READ_BYTES;
     let extents = working_set_bytes / READ_BYTES;
@@ -37,7 +37,7 @@ fn cell(plan: &Plan, kind: Kind, times: f64, dedup_ratio: u32) -> Cell {
     Cell { work, settings: kind.apply(settings) }
 }
 
-/// The whole set on the SSD: half of the cache.
+/// A working set that is entirely on the SSD: half of the cache.
 fn fitting(plan: &Plan) -> Cell {
     cell(plan, KINDS[0], 0.5, 1)
 }
@@ -52,7 +52,7 @@ pub(super) fn cells(plan: &Plan) -> Vec<Cell> {
     cells.chain([fitting(plan)]).collect()
 }
 
-/// The mean response beside that of a set which fits.
+/// The mean response, relative to that of a working set that fits.
 fn normalized(plan: &Plan, outcomes: &Outcomes, kind: Kind, times: u32, dedup: u32) -> Option<f64> {
     let mean = |cell: &Cell| Some(outcomes.measures(cell)?.pace?.read_response.mean_us);
     Some(mean(&cell(plan, kind, times.into(), dedup))? / mean(&fitting(plan))?)

@@ -1,22 +1,22 @@
-//! Judges of Nitro's claims: each is written from its sentence, takes figures of the three traces in the paper's order (WebVM, Homes,
-//! Mail), and has failed on made-up ones in a test below. Gains and losses are in percent.
+//! The judges of Nitro's claims. Each is written from the claim's sentence, takes figures of the three traces in the
+//! paper's order (WebVM, Homes, Mail), and is tested with figures that do not hold. Gains and losses are in percent.
 
 use crate::report::{Band, Holds, judge_up_to};
 
-/// What a trace's line in Figure 1 says.
+/// The line of a trace in Figure 1.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Growth {
-    /// The ratio in the end.
+    /// The ratio of the largest cache.
     pub(super) end: f64,
-    /// Of its gain over 1, what tens of thousands of blocks reach.
+    /// The share of its gain over 1 that tens of thousands of blocks reach.
     pub(super) share: f64,
-    /// Whether no larger cache has a smaller ratio, but for noise.
+    /// Whether no larger cache has a smaller ratio, apart from noise.
     pub(super) rises: bool,
-    /// Whether the first doubling of the cache brings less than a later one.
+    /// Whether the first doubling of the cache gains less than a later one.
     pub(super) slow_first: bool,
 }
 
-/// N1: grows slowly with small caches, then to about 2; tens of thousands of blocks reach most of it.
+/// N1: the ratio grows slowly with small caches, then to about 2; tens of thousands of blocks reach most of it.
 pub(super) fn n1(traces: &[Growth]) -> Holds {
     if traces.len() < 3 {
         return Holds::NotJudged;
@@ -29,19 +29,19 @@ pub(super) fn n1(traces: &[Growth]) -> Holds {
     )
 }
 
-/// N2: +25, +14 and +20 %; so WebVM gains most and Homes least.
+/// N2: +25, +14 and +20 %; WebVM gains most and Homes least.
 pub(super) fn n2(gains: &[f64]) -> Holds {
     let [web_vm, homes, mail] = *gains else { return Holds::NotJudged };
     let near = Band::at(25.0).has(web_vm) && Band::at(14.0).has(homes) && Band::at(20.0).has(mail);
     Holds::of(near, homes > 0.0 && homes < mail && mail < web_vm)
 }
 
-/// N3.
+/// N3: compression alone.
 pub(super) fn n3(compressed: &[f64]) -> Holds {
     Band::new(5.0, 9.0).judge(compressed)
 }
 
-/// N4: units +8–19 %, extents +6–17 %, and more than compression in every trace.
+/// N4: units +8–19 %, extents +6–17 %, and both more than compression in every trace.
 pub(super) fn n4(units: &[f64], extents: &[f64], compressed: &[f64]) -> Holds {
     let order = match units.iter().zip(compressed).all(|(dedup, compressed)| dedup > compressed) {
         true => Holds::Holds,
@@ -50,7 +50,7 @@ pub(super) fn n4(units: &[f64], extents: &[f64], compressed: &[f64]) -> Holds {
     Band::new(8.0, 19.0).judge(units).and(Band::new(6.0, 17.0).judge(extents)).and(order)
 }
 
-/// N5: "only" 1–4 %: more than nothing, and less than deduplication brings to units.
+/// N5: "only" 1–4 %: more than 0, and less than the gain of units by deduplication.
 pub(super) fn n5(finer: &[f64], dedup: &[f64]) -> Holds {
     if finer.is_empty() || finer.len() != dedup.len() {
         return Holds::NotJudged;
@@ -59,18 +59,18 @@ pub(super) fn n5(finer: &[f64], dedup: &[f64]) -> Holds {
     Holds::of(finer.iter().all(|finer| Band::new(1.0, 4.0).has(*finer)), only)
 }
 
-/// What a larger cache could still bring at 5 %, below which a trace does not tell the variants apart.
+/// The smallest headroom at 5 %, in percent, with which a trace can distinguish the variants.
 pub(super) const HEADROOM_MIN: f64 = 2.0;
 
-/// N6: gains of (D, C) over the best other variant of units, in traces in which a cache of 5 % leaves something to be gained
-/// (`headroom`: what (D, C) with a cache for all has more than (ND, NC) at 5 %).
+/// N6: the gains of (D, C) over the best other variant of units, in traces with headroom at a cache of 5 %. `headroom`:
+/// the gain of (D, C) with a cache for everything over (ND, NC) at 5 %.
 pub(super) fn n6(gains: &[f64], headroom: &[f64]) -> Holds {
     let open = gains.iter().zip(headroom).filter(|(_, headroom)| **headroom >= HEADROOM_MIN);
     let open: Vec<_> = open.map(|(gain, _)| *gain).collect();
     n11(&open)
 }
 
-/// What Figure 5 says of a trace: at fingerprint index ratios of 75 and 50 %, beside 100 %.
+/// The figures of a trace in Figure 5: at fingerprint index ratios of 75 and 50 %, relative to 100 %.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Partial {
     pub(super) ram: [f64; 2],
@@ -79,7 +79,7 @@ pub(super) struct Partial {
     pub(super) ratios: [f64; 3],
 }
 
-/// N7, with how many extents fewer Mail's cache holds at 50 %.
+/// N7. `uncached`: the number of extents by which Mail's cache holds fewer at 50 %.
 pub(super) fn n7(traces: &[Partial], uncached: f64) -> Holds {
     let [web_vm, homes, mail] = traces else { return Holds::NotJudged };
     let each = |of: fn(&Partial, usize) -> f64, theirs: [f64; 2]| {
@@ -95,7 +95,7 @@ pub(super) fn n7(traces: &[Partial], uncached: f64) -> Holds {
     let slow = if traces.iter().all(slowly) { Holds::Holds } else { Holds::DoesNot };
     let many = [homes.ratios[0], mail.ratios[0]];
     let higher = many.iter().all(|ratio| *ratio > web_vm.ratios[0]);
-    // At least 1.5, and about 2 in the end (N1).
+    // At least 1.5, and about 2 with all fingerprints (N1).
     let ratios = Holds::of(higher && many.iter().all(|ratio| Band::new(1.5, 2.0).has(*ratio)), higher);
     each(|trace, n| trace.ram[n], [-16.0, -22.0])
         .and(each(|trace, n| trace.hits[n], [-5.0, -11.0]))
@@ -104,20 +104,20 @@ pub(super) fn n7(traces: &[Partial], uncached: f64) -> Holds {
         .and(Band::at(131_000.0).judge(&[uncached]))
 }
 
-/// Erasures of a trace beside those of plain units.
+/// Erasures of a trace, relative to plain units.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wear {
     /// WEU-LRU-mod and WEU-LRU-TRIM.
     pub(super) units: [f64; 2],
-    /// extent-LRU-mod and extent-LRU-TRIM.
+    /// Extent-LRU-mod and extent-LRU-TRIM.
     pub(super) extents: [f64; 2],
     pub(super) naive: f64,
 }
 
-/// The least that "several orders of magnitude" can be.
+/// The least factor that counts as "several orders of magnitude".
 const ORDERS: f64 = 100.0;
 
-/// N8. That units are "alike" has no sign: outside their band they are not. Nor has "several orders of magnitude" a smaller kind.
+/// N8. "Like" has no direction: units outside the band do not hold. "Several orders of magnitude" has none either.
 pub(super) fn n8(traces: &[Wear]) -> Holds {
     if traces.len() < 3 {
         return Holds::NotJudged;
@@ -137,19 +137,19 @@ pub(super) fn n8(traces: &[Wear]) -> Holds {
     extents.and(Band::new(-9.0, 20.0).judge(&units)).and(sure)
 }
 
-/// N9.
+/// N9: the hits of WEU-LRU-mod.
 pub(super) fn n9(gains: &[f64]) -> Holds {
     Band::new(5.0, 8.0).judge(gains)
 }
 
-/// N10: at least +254 % IOPS, and +673 % at most, which is Homes with (D, C); responses at least 49 % shorter.
+/// N10: IOPS at least +254 %, and at most +673 %, which is Homes with (D, C); responses at least 49 % shorter.
 pub(super) fn n10(iops: &[f64], response: &[f64], homes: Option<f64>) -> Holds {
     let Some(homes) = homes else { return Holds::NotJudged };
     let best = Holds::of(Band::at(673.0).has(homes), iops.iter().all(|iops| *iops <= homes));
     Band::new(254.0, 673.0).judge(iops).and(Band::new(-100.0, -49.0).judge(response)).and(best)
 }
 
-/// N11: in every trace; there is no figure to be near.
+/// N11: (D, NC) has more IOPS in every trace; the claim has no figure.
 pub(super) fn n11(more: &[f64]) -> Holds {
     match more {
         [] => Holds::NotJudged,
@@ -158,7 +158,7 @@ pub(super) fn n11(more: &[f64]) -> Holds {
     }
 }
 
-/// N12: (D, C) beside extents, and extents beside units; IOPS and responses.
+/// N12: (D, C) relative to extents, and extents relative to units; IOPS and responses.
 pub(super) fn n12(over: [&[f64]; 2], extents: [&[f64]; 2]) -> Holds {
     judge_up_to(120.0, over[0])
         .and(judge_up_to(-55.0, over[1]))
@@ -166,18 +166,18 @@ pub(super) fn n12(over: [&[f64]; 2], extents: [&[f64]; 2]) -> Holds {
         .and(Band::new(4.0, 7.0).judge(extents[1]))
 }
 
-/// N13.
+/// N13: the SSD's throughput.
 pub(super) fn n13(more: &[f64]) -> Holds {
     Band::at(60.0).judge(more)
 }
 
-/// N14.
+/// N14: the cold cache.
 pub(super) fn n14(iops: &[f64], response: &[f64]) -> Holds {
     judge_up_to(520.0, iops).and(Band::new(-29.0, -2.0).judge(response))
 }
 
-/// N15. A plain origin gains less than a deduplicating one, so no more than that one's best (N10). `fewer` are read hits beside those
-/// with recipes.
+/// N15. A plain origin gains less than a deduplicating one, so the bound is the best of the latter (N10). `fewer`: read
+/// hits relative to those with recipes.
 pub(super) fn n15(iops: &[f64], response: &[f64], fewer: &[f64]) -> Holds {
     Band::new(75.0, 673.0)
         .judge(iops)
@@ -185,21 +185,21 @@ pub(super) fn n15(iops: &[f64], response: &[f64], fewer: &[f64]) -> Holds {
         .and(Band::new(-14.0, -5.0).judge(fewer))
 }
 
-/// Responses of Figure 7 beside those of a set that fits: at sets of so many times the cache and so many duplicates.
+/// Responses in Figure 7, relative to a working set that fits, by the working set over the cache and the dedup ratio.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Contours {
-    /// (D, NC), 5 × and dedup 5 ×.
+    /// (D, NC), working set 5 ×, dedup 5 ×.
     pub(super) many: f64,
-    /// (D, NC), dedup 2 ×: at 1 ×, at 2 × and at the next larger set.
+    /// (D, NC), dedup 2 ×: at 1 ×, at 2 × and at the next larger working set.
     pub(super) few: [f64; 3],
-    /// (D, C), 4 × and dedup 2 ×.
+    /// (D, C), working set 4 ×, dedup 2 ×.
     pub(super) four: f64,
 }
 
-/// Where the paper's contours end: "from 1 to > 8".
+/// The end of the paper's contours: "from 1 to > 8".
 const SLOW: f64 = 8.0;
 
-/// N16. "Near" is within a quarter; what is on the near side of the transition, but not near, is so in direction.
+/// N16. "Near" is within a quarter; figures on the right side of the transition that are not near hold in direction.
 pub(super) fn n16(found: Contours) -> Holds {
     let Contours { many, few: [inside, edge, beyond], four } = found;
     let near = |response: f64| Holds::of(Band::at(1.0).has(response), response < SLOW);
@@ -207,10 +207,10 @@ pub(super) fn n16(found: Contours) -> Holds {
     near(many).and(near(four)).and(if sharp { Holds::Holds } else { Holds::DoesNot })
 }
 
-/// N17, of one system: overheads at 0 % hits, and at 100 %, in the order (D, C), (D, NC), (ND, C), (ND, NC).
+/// N17, for one system: overheads at 0 % and at 100 % hits, in the order (D, C), (D, NC), (ND, C), (ND, NC).
 pub(super) fn n17(misses: &[f64], hits: &[f64]) -> Holds {
     let [both, dedup, compressed, plain] = *hits else { return Holds::NotJudged };
-    // A cost of at most 7 % that is a gain is no cost: more than noise is not what the sentence says.
+    // A negative cost beyond noise is not what the claim says.
     let none = if misses.iter().all(|more| Band::new(-NO_HITS_MAX, NO_HITS_MAX).has(*more)) {
         Holds::Holds
     } else {
@@ -221,17 +221,18 @@ pub(super) fn n17(misses: &[f64], hits: &[f64]) -> Holds {
     none.and(Holds::of(near, order))
 }
 
-/// The overheads that the paper has at 100 % hits, in percent, in the order of [`Kind::ALL`](crate::kind::Kind::ALL).
+/// The paper's overheads at 100 % hits, in percent, in the order of [`Kind::ALL`](crate::kind::Kind::ALL).
 pub(super) const ALL_HITS: [f64; 4] = [18.0, 6.2, 11.0, 2.0];
-/// Its bound at 0 % hits, in percent.
+/// The paper's bound at 0 % hits, in percent.
 pub(super) const NO_HITS_MAX: f64 = 7.0;
 
-/// N18.
+/// N18: gzip compared with LZ4.
 pub(super) fn n18(denser: &[f64], slower: &[f64]) -> Holds {
     Band::new(23.0, 47.0).judge(denser).and(Band::at(380.0).judge(slower))
 }
 
-/// N21: bytes written beside (ND, NC), for (D, C), (D, NC) and (ND, C). Nothing saves more than (D, C) at its best, 53 %.
+/// N21: bytes written relative to (ND, NC), for (D, C), (D, NC) and (ND, C). The bound of all savings is the best of
+/// (D, C), 53 %.
 pub(super) fn n21(both: &[f64], dedup: &[f64], compressed: &[f64]) -> Holds {
     let [d_web, d_homes, d_mail] = *dedup else { return Holds::NotJudged };
     let [c_web, c_homes, c_mail] = *compressed else { return Holds::NotJudged };
@@ -260,7 +261,7 @@ mod tests {
     fn deduplication_ratios() {
         assert_eq!(n1(&[GROWTH; 3]), Yes);
         let with = |last: Growth| n1(&[GROWTH, GROWTH, last]);
-        // One trace is enough to fail it.
+        // One trace that does not hold is enough.
         assert_eq!(with(Growth { share: 0.31, ..GROWTH }), DoesNot);
         assert_eq!(with(Growth { slow_first: false, ..GROWTH }), DoesNot);
         assert_eq!(with(Growth { rises: false, ..GROWTH }), DoesNot);
@@ -280,7 +281,7 @@ mod tests {
         assert_eq!(n3(&[5.0, -0.1, 7.0]), DoesNot);
         assert_eq!(n4(&[8.0, 19.0, 10.0], &[6.0, 17.0, 9.0], &[5.0, 9.0, 7.0]), Yes);
         assert_eq!(n4(&[8.0, 30.0, 10.0], &[6.0, 17.0, 9.0], &[5.0, 9.0, 7.0]), InDirection);
-        // In one trace compression brings more.
+        // In one trace, compression gains more.
         assert_eq!(n4(&[8.0, 8.5, 10.0], &[6.0, 17.0, 9.0], &[5.0, 9.0, 7.0]), DoesNot);
         assert_eq!(n4(&[], &[], &[]), NotJudged);
         assert_eq!(n5(&[1.0, 4.0, 2.0], &[8.0, 19.0, 10.0]), Yes);
@@ -324,7 +325,7 @@ mod tests {
     fn pace() {
         assert_eq!(n10(&[254.0, 673.0], &[-49.0, -80.0], Some(673.0)), Yes);
         assert_eq!(n10(&[254.0, 673.0], &[-4.0, -80.0], Some(673.0)), InDirection);
-        // Too much is not as the paper has it, either.
+        // A figure above the band does not hold either.
         assert_eq!(n10(&[254.0, 1900.0], &[-49.0, -80.0], Some(1900.0)), InDirection);
         assert_eq!(n10(&[254.0, 700.0], &[-49.0, -80.0], Some(300.0)), DoesNot);
         assert_eq!(n10(&[254.0, 673.0], &[41.0, -80.0], Some(673.0)), DoesNot);
@@ -365,7 +366,7 @@ mod tests {
     fn writes() {
         assert_eq!(n21(&[-45.0, -50.0, -53.0], &[-22.0, -39.0, -25.0], &[-30.0, -25.0, -30.0]), Yes);
         assert_eq!(n21(&[-45.0, -50.0, -53.0], &[-22.0, -12.0, -25.0], &[-30.0, -25.0, -30.0]), InDirection);
-        // Mail's order is the other way round.
+        // The order of Mail is reversed.
         assert_eq!(n21(&[-45.0, -50.0, -53.0], &[-22.0, -39.0, -45.0], &[-30.0, -25.0, -30.0]), DoesNot);
         assert_eq!(n21(&[-45.0, -50.0, -84.0], &[-22.0, -39.0, -25.0], &[-30.0, -25.0, -30.0]), InDirection);
         assert_eq!(n21(&[], &[], &[]), NotJudged);

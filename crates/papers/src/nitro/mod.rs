@@ -1,11 +1,11 @@
-//! Nitro's evaluation (USENIX ATC 2014, §5 and §6), made again: which simulations each of its figures and tables takes, what
-//! comes of them, and whether the paper's claims hold.
+//! The evaluation of Nitro (USENIX ATC 2014, §5 and §6), reproduced: the simulations behind each figure and table,
+//! their results, and whether the paper's claims hold.
 //!
-//! An [`Experiment`] names its [`Cell`]s, a simulation each, and makes a [`Section`] of the outcomes. Cells are the same from run
-//! to run, so that outcomes can be kept, and a run that was stopped goes on where it was.
+//! An [`Experiment`] names its [`Cell`]s, one simulation each, and makes a [`Section`] from the outcomes. Cells are the
+//! same in every run, so outcomes can be stored, and a run that was stopped continues where it was.
 //!
-//! The FIU traces are not to be had here: [`FiuLike`](nitro_trace::synth::FiuLike) traces with their published figures stand
-//! for them.
+//! The FIU traces are not available here: [`FiuLike`](nitro_trace::synth::FiuLike) traces with their published figures
+//! replace them.
 
 mod cell;
 mod compressors;
@@ -38,23 +38,23 @@ use nitro_console::error::Error;
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
-/// What is measured on this machine, after the simulations.
+/// The sections that are measured on this machine, after the simulations.
 const OVERHEADS: &str = "figure-8";
 const COMPRESSORS: &str = "compressors";
-/// How often a line is printed if there is no terminal.
+/// The interval of progress lines if standard error is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(15);
 
 /// A figure or table of the paper.
 pub struct Experiment {
-    /// Its number in the paper, in lower case.
+    /// The number in the paper, in lower case.
     pub id: &'static str,
-    /// The simulations that it takes.
+    /// The simulations that it needs.
     pub cells: fn(&Plan) -> Vec<Cell>,
-    /// What comes of them.
+    /// Makes the section from the outcomes.
     pub section: fn(&Plan, &Outcomes) -> Section,
 }
 
-/// All that are simulated, in the paper's order.
+/// All experiments that are simulated, in the paper's order.
 pub const EXPERIMENTS: [Experiment; 9] = [
     Experiment { id: "table-1", cells: |_| Vec::new(), section: parameters::section },
     Experiment { id: "figure-1", cells: figure1::cells, section: figure1::section },
@@ -67,7 +67,7 @@ pub const EXPERIMENTS: [Experiment; 9] = [
     Experiment { id: "ssd-writes", cells: ssd_writes::cells, section: ssd_writes::section },
 ];
 
-/// Runs what is asked for, and writes the report.
+/// Runs the experiments of `args` and writes the report.
 ///
 /// # Errors
 /// The folder cannot be written to, or a simulation fails.
@@ -110,7 +110,7 @@ pub fn evaluation(args: &Evaluation) -> Result<(), Error> {
         .or("the report has the rest"))
 }
 
-/// What Nitro's report is about.
+/// The introduction of Nitro's report.
 fn about([webvm, homes, mail]: [f64; 3]) -> String {
     format!(
         "The paper: *Nitro: A Capacity-Optimized SSD Cache for Primary Storage* (USENIX ATC 2014). Its three FIU traces are not \
@@ -161,7 +161,7 @@ fn run_cells(cells: &[Cell], args: &Evaluation) -> Result<Outcomes, Error> {
         let line = format!("trace {} of {of}, {}: {doing}", done + 1, step.work.name());
         if terminal {
             eprint!("\r\x1b[K{line}");
-            // A terminal that is gone takes nothing.
+            // Errors are ignored: the terminal may be closed.
             let _ = stderr().flush();
         } else if told.is_none_or(|told| told.elapsed() >= LINE_EVERY) {
             eprintln!("{line}");
@@ -172,11 +172,13 @@ fn run_cells(cells: &[Cell], args: &Evaluation) -> Result<Outcomes, Error> {
     if terminal {
         eprint!("\r\x1b[K");
     }
-    outcomes
-        .map_err(|e| Error::with_sources("reproduce", &e).or("remove the file to begin anew, or name another --folder"))
+    outcomes.map_err(|e| {
+        Error::with_sources("reproduce", &e).or("remove the file to start again, or name another --folder")
+    })
 }
 
-/// The claims that are not among those `judged`: of Nitro those that need a store that ages, and of other papers all.
+/// A section of the claims that are not among `judged`: those of Nitro that need an aged store, and all of the other
+/// papers.
 fn not_judged(judged: &[&str]) -> Section {
     const STORE: &str = "the model of a deduplicating origin has no layout that ages; `nitro reproduce cos` measures both on the store itself";
     let missing = CLAIMS.iter().filter(|claim| !judged.contains(&claim.id));

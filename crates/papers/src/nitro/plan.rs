@@ -1,16 +1,16 @@
-//! How large the evaluation is made.
+//! The size of the evaluation.
 
 use super::{Cell, Work};
 use nitro_sim::{PartialWrites, Settings, Variant, Warmup};
 use nitro_trace::synth::FiuLike;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Warm-up of the paper's runs (§6.2): 16 of the 21 days.
+/// The warm-up of the paper's runs (§6.2): 16 of the 21 days.
 pub const WARM_DAYS: u64 = 16;
-/// Nanoseconds of the warm-up.
+/// The warm-up in nanoseconds.
 pub const WARM_NS: u64 = WARM_DAYS * 86_400 * SECOND_NS;
 
-/// One of the paper's file systems.
+/// The file systems of the paper's traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fiu {
     /// A virtual machine with two web servers.
@@ -25,7 +25,7 @@ impl Fiu {
     /// All three, in the paper's order.
     pub const ALL: [Self; 3] = [Self::WebVm, Self::Homes, Self::Mail];
 
-    /// The paper's name.
+    /// The name in the paper.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ impl Fiu {
         }
     }
 
-    /// A trace like it.
+    /// A trace with the published figures of this one.
     #[must_use]
     pub const fn like(self, scale: f64, seed: u64) -> FiuLike {
         match self {
@@ -46,23 +46,23 @@ impl Fiu {
     }
 }
 
-/// What is simulated, and how large.
+/// The size of the simulations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// Size of each of [`Fiu::ALL`] beside the published one; caches are scaled along.
+    /// The size of each trace of [`Fiu::ALL`], relative to the published one; caches are scaled with it.
     pub scales: [f64; 3],
-    /// Values of each axis of Figure 7.
+    /// The values of both axes of Figure 7.
     pub grid: Vec<u32>,
     /// Bytes of Figure 7's cache.
     pub grid_cache_bytes: u64,
     /// Bytes of a write-evict unit.
     pub weu_bytes: u32,
-    /// Another seed makes other traces.
+    /// The seed of the traces.
     pub seed: u64,
 }
 
 impl Plan {
-    /// Minutes: the traces at a tenth of their size and less, Mail's 460 million blocks at a 250th.
+    /// A run of minutes: the traces have at most a tenth of their size, and Mail, with 460 million blocks, a 250th.
     #[must_use]
     pub fn quick(seed: u64) -> Self {
         Self {
@@ -74,8 +74,8 @@ impl Plan {
         }
     }
 
-    /// About an hour: the traces at their published size, but Mail, of which one place in 16 is taken, as SHARDS samples (Waldspurger et
-    /// al., FAST 2015): caches are scaled along.
+    /// A run of about an hour: the traces have their published size, except Mail, of which one block in 16 is used.
+    /// Caches are scaled with it, as SHARDS does (Waldspurger et al., FAST 2015).
     #[must_use]
     pub fn full(seed: u64) -> Self {
         Self {
@@ -87,25 +87,25 @@ impl Plan {
         }
     }
 
-    /// The same with other traces: so many times as large.
+    /// The same with traces of `factor` times the size.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Self {
         Self { scales: self.scales.map(|scale| scale * factor), ..self }
     }
 
-    /// Size beside the published one.
+    /// The size of a trace, relative to the published one.
     #[must_use]
     pub fn scale(&self, fiu: Fiu) -> f64 {
         self.scales[Fiu::ALL.iter().position(|other| *other == fiu).unwrap_or(0)]
     }
 
-    /// The trace.
+    /// The trace of a file system.
     #[must_use]
     pub fn work(&self, fiu: Fiu) -> Work {
         Work::Fiu { fiu, scale: self.scale(fiu), seed: self.seed, from_ns: 0 }
     }
 
-    /// A cache of so many percent of the file system, in whole write-evict units.
+    /// The size of a cache in percent of the file system, in whole write-evict units, in bytes.
     #[must_use]
     pub fn cache_bytes(&self, fiu: Fiu, percent: f64) -> u64 {
         let volume_bytes = fiu.like(self.scale(fiu), self.seed).volume_bytes * self.scale(fiu);
@@ -113,8 +113,8 @@ impl Plan {
         units.max(nitro_cache::settings::WEU_COUNT_MIN) * u64::from(self.weu_bytes)
     }
 
-    /// The paper's defaults for a trace: extents of 8 KiB, a warm-up of 16 days; parts of extents are completed from the
-    /// origin when they are written.
+    /// The paper's defaults for a trace: extents of 8 KiB and a warm-up of 16 days. Partly written extents are
+    /// completed from the origin.
     #[must_use]
     pub fn settings(&self, fiu: Fiu, percent: f64) -> Settings {
         Settings {
@@ -125,8 +125,8 @@ impl Plan {
         }
     }
 
-    /// A run of a trace with a cache of so many percent of the file system, before an origin with recipes: as in the paper's Figure 4,
-    /// whose read hits are those of its COS (§6.2).
+    /// A run of a trace with a cache of `percent` of the file system, in front of an origin with recipes, as in the
+    /// paper's Figure 4: its read hits are those of COS (§6.2).
     #[must_use]
     pub fn cell(&self, fiu: Fiu, percent: f64, kind: Kind) -> Cell {
         let settings = kind.apply(self.settings(fiu, percent));
@@ -134,35 +134,35 @@ impl Plan {
     }
 }
 
-/// A variant with (D) or without (ND) deduplication, with (C) or without (NC) compression.
+/// A variant with (D) or without (ND) deduplication, and with (C) or without (NC) compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
-    /// How the SSD is used.
+    /// The use of the SSD.
     pub variant: Variant,
-    /// D.
+    /// Deduplication (D).
     pub dedup: bool,
-    /// C.
+    /// Compression (C).
     pub compress: bool,
 }
 
 impl Kind {
-    /// One of them.
+    /// A variant.
     pub const fn new(variant: Variant, dedup: bool, compress: bool) -> Self {
         Self { variant, dedup, compress }
     }
 
-    /// Nitro's four.
+    /// The four variants of Nitro.
     pub const WEUS: [Self; 4] = [
         Self::new(Variant::Weu, true, true),
         Self::new(Variant::Weu, true, false),
         Self::new(Variant::Weu, false, true),
         Self::new(Variant::Weu, false, false),
     ];
-    /// Extents, which cannot be compressed.
+    /// Variants that cache extents, which cannot be compressed.
     pub const EXTENTS: [Self; 2] =
         [Self::new(Variant::Extent { ways: 0 }, true, false), Self::new(Variant::Extent { ways: 0 }, false, false)];
 
-    /// The paper's notation.
+    /// The name in the paper's notation.
     #[must_use]
     pub fn name(self) -> String {
         let what = match self.variant {
@@ -175,7 +175,7 @@ impl Kind {
         format!("{what} ({dedup}, {compress})")
     }
 
-    /// The settings with it.
+    /// The settings with this variant.
     #[must_use]
     pub const fn apply(self, settings: Settings) -> Settings {
         Settings { variant: self.variant, dedup: self.dedup, compress: self.compress, ..settings }

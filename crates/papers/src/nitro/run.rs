@@ -11,25 +11,25 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-/// How often it is told how far it is.
+/// The interval of progress reports.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 
-/// How far it is.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Step<'a> {
-    /// The trace at work.
+    /// The current trace.
     pub work: &'a Work,
-    /// Traces that are done, and all.
+    /// The number of traces that are done, and of all.
     pub traces: (usize, usize),
-    /// Extents of this trace's simulations that are done, and all; 0 of 0 while it is being made.
+    /// The extents of this trace's simulations that are done, and all; 0 of 0 while the trace is generated.
     pub extents: (u64, u64),
 }
 
-/// Runs `cells` on `threads` threads, but those whose outcomes `file` has; it gets those of the others. `tell` is told how far it
-/// is, several times a second.
+/// Runs `cells` on `threads` threads, except those whose outcomes are in `file`; the new outcomes are appended to it.
+/// `tell` is called with the progress several times a second.
 ///
 /// # Errors
-/// The file cannot be used. That a cell fails is among the outcomes.
+/// The file cannot be used. Cells that fail are among the outcomes.
 pub fn run(cells: &[Cell], file: &Path, threads: usize, tell: &mut dyn FnMut(Step<'_>)) -> Result<Outcomes, Error> {
     let mut outcomes = Outcomes::default();
     let groups = grouped(cells, &mut outcomes);
@@ -40,7 +40,7 @@ pub fn run(cells: &[Cell], file: &Path, threads: usize, tell: &mut dyn FnMut(Ste
         let swept = thread::scope(|scope| {
             let (open, progress) = (|| work.open(), &progress);
             let sweeping = scope.spawn(move || {
-                // Dropped at the end, which is heard.
+                // Dropped at the end, which closes the channel.
                 let _ended = ended;
                 sweep(&open, points, threads, Some(results), progress)
             });
@@ -66,7 +66,8 @@ pub fn run(cells: &[Cell], file: &Path, threads: usize, tell: &mut dyn FnMut(Ste
     Ok(outcomes)
 }
 
-/// The settings for each trace, each once. Those that cannot be simulated are left out, and named.
+/// The settings for each trace, without repetitions. Settings that cannot be simulated are skipped and listed as
+/// failures.
 fn grouped(cells: &[Cell], outcomes: &mut Outcomes) -> Vec<(Work, Vec<Settings>)> {
     let mut groups: Vec<(Work, Vec<Settings>)> = Vec::new();
     for Cell { work, settings } in cells {

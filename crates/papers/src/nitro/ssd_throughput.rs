@@ -1,4 +1,4 @@
-//! §6.2: what an SSD takes in units of 2 MiB and in extents of 8 KiB.
+//! §6.2: the SSD's throughput with writes of 2 MiB and of 8 KiB.
 
 use super::judges::n13;
 use super::{Outcomes, Plan};
@@ -12,13 +12,13 @@ use std::collections::VecDeque;
 
 /// Bytes of the modelled SSD.
 const LOGICAL_BYTES: u64 = 512 << 20;
-/// The paper's caches, of 1.4 to 10 GB, used a small part of a drive of 256 GB.
+/// The part of the SSD in use: the paper's caches of 1.4 to 10 GB used a small part of a drive of 256 GB.
 const IN_USE: u32 = 16;
-/// Small writes, and units, in progress at a time.
+/// The numbers of small writes, and of units, in progress.
 const DEPTH: [usize; 2] = [32, 2];
 
-/// Bytes a second when one of `part` parts of the SSD, written once, is written over at random in runs of `pages`; the second
-/// half counts.
+/// Bytes per second of random overwrites of one of `part` parts of the SSD, in runs of `pages`, after a first
+/// sequential write. The second half is measured.
 fn throughput(settings: FtlSettings, part: u32, pages: u32, depth: usize) -> Result<f64, Error> {
     let geometry = settings.geometry_for(Geometry::default(), LOGICAL_BYTES)?;
     let mut ssd = Ssd::new(settings.build(geometry)?, Timing::nitros_drive(&geometry));
@@ -49,7 +49,7 @@ fn throughput(settings: FtlSettings, part: u32, pages: u32, depth: usize) -> Res
     Ok(bytes / ((last.0 - half.0) as f64 / 1e9))
 }
 
-/// Megabytes a second in pages, and in units.
+/// Megabytes per second of pages, and of units.
 fn both(settings: FtlSettings, part: u32) -> Result<[f64; 2], Error> {
     let unit = Geometry::default().block_pages();
     Ok([throughput(settings, part, 1, DEPTH[0])? / 1e6, throughput(settings, part, unit, DEPTH[1])? / 1e6])

@@ -10,7 +10,7 @@ pub(super) fn cells(plan: &Plan) -> Vec<Cell> {
     Fiu::ALL.into_iter().flat_map(|fiu| Kind::WEUS.map(|kind| plan.cell(fiu, 2.0, kind))).collect()
 }
 
-/// Bytes written to the SSD beside WEU (ND, NC), in percent more.
+/// Bytes written to the SSD, relative to WEU (ND, NC), as a difference in percent.
 fn change(plan: &Plan, outcomes: &Outcomes, fiu: Fiu, kind: Kind) -> Option<f64> {
     let written = |kind| outcomes.measures(&plan.cell(fiu, 2.0, kind)).map(|found| found.ssd_bytes_written as f64);
     Some(percent_more(written(kind)?, written(Kind::WEUS[3])?))

@@ -1,4 +1,4 @@
-//! A boot storm as reads of a volume, and the volume's contents.
+//! A boot storm as reads of a volume, and the contents of the volume.
 
 use bytes::Bytes;
 use nitro_console::error::Error;
@@ -10,24 +10,24 @@ use nitro_trace::{Op, Reader, Request};
 use std::collections::{BTreeMap, HashMap};
 
 const BLOCK_BYTES: u64 = 4096;
-/// Each machine's share of the volume.
+/// Bytes of the volume for each machine.
 const MACHINE_BYTES: u64 = 2 << 30;
-/// Blocks are written together up to so many bytes.
+/// The largest write of the layout, in bytes.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// A read: where, and how much.
+/// Offset and length of a read, in bytes.
 pub(super) type Read = (u64, u64);
 
-/// The storm.
+/// A boot storm.
 pub(super) struct Storm {
     pub(super) reads: Vec<Read>,
     pub(super) volume_bytes: u64,
-    /// What is read, by its address.
+    /// The contents that are read, by offset.
     contents: BTreeMap<u64, Bytes>,
 }
 
 impl Storm {
-    /// The reads of so many machines that boot at once.
+    /// The reads of `machines` machines that boot at once.
     pub(super) fn new(machines: u32, seed: u64) -> Result<Self, Error> {
         let made = || {
             let mut reader = BootStorm::new(recorded_boot()?, machines, seed).reader()?;
@@ -60,7 +60,7 @@ impl Storm {
         self.reads.push((base + request.offset, request.len));
     }
 
-    /// The same reads of a volume in which the contents lie one after the other.
+    /// The same reads of a volume in which the contents are stored consecutively.
     pub(super) fn compact_reads(&self) -> Vec<Read> {
         let places: HashMap<u64, u64> =
             self.contents.keys().copied().zip((0..).step_by(BLOCK_BYTES as usize)).collect();
@@ -71,7 +71,7 @@ impl Storm {
         self.reads.iter().map(place).collect()
     }
 
-    /// Writes the contents one after the other.
+    /// Writes the contents consecutively.
     pub(super) async fn lay_out_compact(&self, device: &impl Device) -> Result<(), DeviceError> {
         let mut start = 0;
         let all: Vec<&Bytes> = self.contents.values().collect();
@@ -82,12 +82,12 @@ impl Storm {
         device.flush().await
     }
 
-    /// Bytes of different blocks that are read.
+    /// Bytes of the distinct blocks that are read.
     pub(super) fn bytes(&self) -> u64 {
         self.contents.len() as u64 * BLOCK_BYTES
     }
 
-    /// Writes the contents to a device.
+    /// Writes the contents to a device, at their offsets.
     pub(super) async fn lay_out(&self, device: &impl Device) -> Result<(), DeviceError> {
         let mut run: Vec<&Bytes> = Vec::new();
         let mut start = 0;

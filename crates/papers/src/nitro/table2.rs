@@ -10,15 +10,15 @@ use nitro_sim::Pace;
 use nitro_sim::timing::{Cos, Disks, Load, Origin, Raid, Timing};
 use nitro_sim::{Settings, Variant, Warmup};
 
-/// Requests at a time: as fast as the system can (the paper: 95 % of its resources).
+/// Requests in progress, so that the system is saturated (the paper: 95 % of its resources).
 pub const DEPTH: u32 = 32;
-/// Write-back's watermark: an assumption.
+/// The watermark of write-back, in percent: an assumption.
 pub const DIRTY_PERCENT: u8 = 50;
-/// Destage as the server does it, but for that share.
+/// Destage as in the server, apart from the watermark.
 const MARKS: Watermarks = Watermarks { max_percent: DIRTY_PERCENT, ..Watermarks::USUAL };
-/// The paper's caches of 1.4 to 10 GB used a part of an SSD of 256 GB.
+/// The SSD's size over the cache's: the paper's caches of 1.4 to 10 GB used a part of an SSD of 256 GB.
 pub const SSD_TIMES: u8 = 16;
-/// No SSD: what the others are compared with.
+/// The variant without an SSD, the reference of all comparisons.
 const NONE: Kind = Kind::new(Variant::None, false, false);
 
 /// A system of the paper, warm or cold.
@@ -45,7 +45,8 @@ impl System {
         }
     }
 
-    /// §5.3: two shelves of 7200 rpm disks in RAID-6, or eleven in RAID-5. What has a size is scaled with the trace.
+    /// The disks (§5.3): two shelves of 7200 rpm disks in RAID-6, or eleven disks in RAID-5. Sizes are scaled with the
+    /// trace.
     fn timing(self, scale: f64) -> Timing {
         let scaled = |bytes: u64| (bytes as f64 * scale) as u64;
         let (usual, cos) = (Timing::default(), Cos::default());
@@ -107,12 +108,12 @@ impl Paces<'_> {
         self.outcomes.measures(&self.system.cell(self.plan, fiu, kind))?.pace.as_ref()
     }
 
-    /// IOPS in percent more than another's.
+    /// The difference of IOPS to another variant, in percent.
     fn iops(&self, fiu: Fiu, kind: Kind, than: Kind) -> Option<f64> {
         Some(percent_more(self.of(fiu, kind)?.iops, self.of(fiu, than)?.iops))
     }
 
-    /// Mean read response time in percent more than another's.
+    /// The difference of the mean read response time to another variant, in percent.
     fn response(&self, fiu: Fiu, kind: Kind, than: Kind) -> Option<f64> {
         let mean = |kind| self.of(fiu, kind).map(|pace| pace.read_response.mean_us);
         Some(percent_more(mean(kind)?, mean(than)?))
@@ -237,8 +238,8 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
     ]
 }
 
-/// N10: what a warm cache brings before a deduplicating origin. IOPS and response times of all variants and traces, in percent more than
-/// without an SSD; and the IOPS of Homes with (D, C).
+/// N10: the gain of a warm cache in front of a deduplicating origin. IOPS and response times of all variants and
+/// traces, as differences in percent to those without an SSD; and the IOPS of Homes with (D, C).
 #[must_use]
 pub fn judge_warm(iops: &[f64], response: &[f64], homes: Option<f64>) -> Verdict {
     let found = format!(
@@ -249,19 +250,19 @@ pub fn judge_warm(iops: &[f64], response: &[f64], homes: Option<f64>) -> Verdict
     Verdict::new("N10", found, n10(iops, response, homes))
 }
 
-/// N11, from the IOPS of (D, NC) in percent more than those of (ND, C), by trace.
+/// N11, from the IOPS of (D, NC) as differences in percent to those of (ND, C), by trace.
 #[must_use]
 pub fn judge_dedup_first(more: &[f64]) -> Verdict {
     Verdict::new("N11", percents(more), n11(more))
 }
 
-/// N14, from what N10 takes, with a cold cache.
+/// N14, from the same figures as N10, with a cold cache.
 #[must_use]
 pub fn judge_cold(iops: &[f64], response: &[f64]) -> Verdict {
     Verdict::new("N14", ranges(iops, response), n14(iops, response))
 }
 
-/// From the least to the most.
+/// The least and the greatest of each.
 fn ranges(iops: &[f64], response: &[f64]) -> String {
     let [(fewest, most), (shortest, longest)] =
         [iops, response].map(|figures| (extreme(figures, f64::min), extreme(figures, f64::max)));

@@ -1,41 +1,41 @@
-//! The traces that the evaluation runs on.
+//! The traces of the evaluation.
 
 use super::plan::Fiu;
 use nitro_trace::synth::RandomReads;
 use nitro_trace::{Reader, Request, Skipped, TraceError};
 
-/// A trace, by what makes it.
+/// A trace, by its parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Work {
     /// Like one of the FIU traces.
     Fiu {
-        /// Which.
+        /// The file system.
         fiu: Fiu,
-        /// Size beside the published one.
+        /// The size, relative to the published trace.
         scale: f64,
-        /// Its seed.
+        /// The seed.
         seed: u64,
-        /// Requests before this time are left out.
+        /// Requests before this time, in nanoseconds, are skipped.
         from_ns: u64,
     },
     /// Random reads of 8 KiB.
     Random {
-        /// Bytes that are read from.
+        /// Bytes of the working set.
         working_set_bytes: u64,
-        /// Bytes of them over bytes of their distinct content.
+        /// Bytes of the working set over bytes of its distinct content.
         dedup_ratio: u32,
-        /// How many reads.
+        /// The number of reads.
         requests: u64,
-        /// Its seed.
+        /// The seed.
         seed: u64,
     },
 }
 
 impl Work {
-    /// The trace from its beginning.
+    /// Opens the trace at its beginning.
     ///
     /// # Errors
-    /// Its parameters make no sense.
+    /// The parameters are not valid.
     pub fn open(&self) -> Result<Box<dyn Reader>, TraceError> {
         Ok(match *self {
             Self::Fiu { fiu, scale, seed, from_ns } => {
@@ -50,13 +50,13 @@ impl Work {
         })
     }
 
-    /// Names it: the same in every run of the same version.
+    /// A key that is the same in every run of the same version.
     #[must_use]
     pub fn key(&self) -> String {
         format!("{self:?}")
     }
 
-    /// For people.
+    /// A name for progress lines and reports.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -69,7 +69,7 @@ impl Work {
     }
 }
 
-/// Leaves the beginning of a trace out.
+/// Skips the beginning of a trace.
 struct From<R> {
     reader: R,
     from_ns: u64,

@@ -1,10 +1,11 @@
-//! The report as one file of HTML, without scripts.
+//! The report as one HTML file without scripts.
 
 use super::{Report, svg, verdicts};
 use crate::report::{Chart, Holds, Section, Table, Verdict};
 use std::fmt::Write;
 
-/// Colours for light and dark; those of the lines are Okabe and Ito's, which the colour-blind tell apart.
+/// Colours for light and dark mode; those of the lines are from Okabe and Ito's palette, which is distinguishable with
+/// colour blindness.
 const STYLE: &str = "\
 :root{--bg:#fff;--fg:#1b1b1b;--dim:#5c5c5c;--rule:#d0d0d0;--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#b5559c;--c4:#8a6d00;--c5:#3a3a3a;--c6:#56b4e9;--c7:#7a7a1f;--c8:#882255;--c9:#2f9c8c;
 --good:#00684a;--half:#7a5a00;--bad:#a40000}
@@ -26,7 +27,7 @@ pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// `*so*` and `**so**` of a paragraph.
+/// Converts `*so*` and `**so**` of a paragraph.
 fn emphasised(text: &str) -> String {
     let mut out = String::new();
     for (number, part) in text.split("**").enumerate() {
@@ -87,7 +88,7 @@ fn part(section: &Section) -> String {
     out + "</section>\n"
 }
 
-/// A chart with its figures as a table, for those who do not see it.
+/// A chart, with its figures as a table for screen readers.
 fn figure(chart: &Chart) -> String {
     let drawn = svg::draw(chart);
     let figures = svg::figures(chart);

@@ -1,30 +1,30 @@
-//! What becomes of a claim.
+//! Verdicts on claims.
 
 use crate::claims;
 use serde::Serialize;
 
-/// What became of a claim.
+/// Whether a claim holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Holds {
-    /// Every figure of the sentence is within a quarter of the paper's, on both sides.
+    /// Every figure of the claim is within a quarter of the paper's, above or below.
     Holds,
-    /// A figure is beyond the paper's because the design is better; the reason says which part.
+    /// A figure exceeds the paper's because the design is better; the reason says which part of it.
     Better,
-    /// Figures differ, but every part of the sentence, in every trace that it speaks of, has its sign and order.
+    /// Figures differ, but every part of the claim, in every trace that it names, has the same sign and order.
     InDirection,
-    /// A figure of another time's hardware or prices, with which none of today's can be compared.
+    /// The claim's figure depends on hardware or prices of its time, and no figure of today can be compared with it.
     NotComparable,
-    /// A part of it was not measured.
+    /// A part of the claim was not measured.
     NotJudged,
-    /// It does not, and a published figure of the trace itself says that it cannot.
+    /// The claim does not hold, and a published figure of the trace itself shows that it cannot.
     ExplainedByTrace,
-    /// It does not.
+    /// The claim does not hold.
     DoesNot,
 }
 
 impl Holds {
-    /// For people.
+    /// The verdict in words.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -38,14 +38,15 @@ impl Holds {
         }
     }
 
-    /// Of a sentence with two parts: as the worse one. If a part was not judged, neither was the sentence, unless the other part is
-    /// known not to hold.
+    /// The verdict of a claim with two parts: the worse of both. If one part was not judged, the claim is not judged,
+    /// unless the other part is known not to hold.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         if other as u8 > self as u8 { other } else { self }
     }
 
-    /// For a condition.
+    /// [`Holds`](Self::Holds) if `is_so`; else [`InDirection`](Self::InDirection) if `direction`; else
+    /// [`DoesNot`](Self::DoesNot).
     #[must_use]
     pub const fn of(is_so: bool, direction: bool) -> Self {
         match (is_so, direction) {
@@ -56,29 +57,29 @@ impl Holds {
     }
 }
 
-/// Where the paper's figures lie.
+/// The range of the paper's figures.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Band {
-    /// The least.
+    /// The lower bound.
     pub low: f64,
-    /// The most.
+    /// The upper bound.
     pub high: f64,
 }
 
 impl Band {
-    /// From `low` to `high`.
+    /// The band from `low` to `high`.
     #[must_use]
     pub const fn new(low: f64, high: f64) -> Self {
         Self { low, high }
     }
 
-    /// One figure.
+    /// The band of one figure.
     #[must_use]
     pub const fn at(figure: f64) -> Self {
         Self::new(figure, figure)
     }
 
-    /// Whether a figure lies in the band, widened by a quarter of each bound.
+    /// Whether a figure is in the band, widened by a quarter of each bound.
     #[must_use]
     pub fn has(&self, figure: f64) -> bool {
         let low = self.low - 0.25 * self.low.abs();
@@ -86,13 +87,13 @@ impl Band {
         (low..=high).contains(&figure)
     }
 
-    /// Whether a figure has the sign of the band; one that lies on both sides of zero has none.
+    /// Whether a figure has the sign of the band; a band that includes figures on both sides of zero has no sign.
     #[must_use]
     pub fn has_sign_of(&self, figure: f64) -> bool {
         (self.low >= 0.0 && figure > 0.0) || (self.high <= 0.0 && figure < 0.0)
     }
 
-    /// Whether all figures lie in the band; else whether they have its sign.
+    /// Whether all figures are in the band, or else whether they have its sign.
     #[must_use]
     pub fn judge(&self, figures: &[f64]) -> Holds {
         if figures.is_empty() {
@@ -103,7 +104,7 @@ impl Band {
     }
 }
 
-/// "Up to `best`" of several figures: the one that is farthest from zero is within a quarter of it, and none has another sign.
+/// Judges "up to `best`": the figure farthest from zero is within a quarter of `best`, and none has another sign.
 #[must_use]
 pub fn judge_up_to(best: f64, figures: &[f64]) -> Holds {
     let band = Band::at(best);
@@ -113,38 +114,38 @@ pub fn judge_up_to(best: f64, figures: &[f64]) -> Holds {
     Holds::of(signs && band.has(farthest), signs)
 }
 
-/// A claim of the paper and what became of it.
+/// A claim of a paper and the verdict on it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verdict {
-    /// The claim's name, such as `N2`.
+    /// The claim's identifier, such as `N2`.
     pub id: &'static str,
     /// What the paper says.
     pub claim: &'static str,
-    /// What was found.
+    /// The figures that were measured.
     pub found: String,
-    /// What became of it.
+    /// Whether the claim holds.
     pub holds: Holds,
-    /// Why not, or what is to be known about it.
+    /// The reason of the verdict, or a note on it.
     pub reason: String,
 }
 
 impl Verdict {
-    /// A verdict without a reason, on the claim of that name.
+    /// A verdict on the claim `id`, without a reason.
     ///
     /// # Panics
-    /// There is no such claim.
+    /// If there is no such claim.
     #[must_use]
     pub fn new(id: &'static str, found: impl Into<String>, holds: Holds) -> Self {
         Self { id, claim: claims::text(id), found: found.into(), holds, reason: String::new() }
     }
 
-    /// Of a claim that was not judged, and why.
+    /// The verdict on a claim that was not judged, with the reason.
     #[must_use]
     pub fn not_judged(id: &'static str, why: &str) -> Self {
         Self::new(id, "–", Holds::NotJudged).noting(why)
     }
 
-    /// With what is to be known about it, unless it simply holds.
+    /// Adds a reason, unless the claim holds.
     #[must_use]
     pub fn because(mut self, reason: &str) -> Self {
         if self.holds != Holds::Holds {
@@ -153,14 +154,15 @@ impl Verdict {
         self
     }
 
-    /// With what is to be known about it in any case.
+    /// Adds a note, whether or not the claim holds.
     #[must_use]
     pub fn noting(mut self, reason: &str) -> Self {
         reason.clone_into(&mut self.reason);
         self
     }
 
-    /// If it does not hold: a published figure of the trace explains it; and what would settle it.
+    /// If the claim does not hold: marks it as explained by a published figure of the trace, with an experiment that
+    /// would settle it.
     #[must_use]
     pub fn explained_by_trace(mut self, why: &str, settled_by: &str) -> Self {
         if self.holds == Holds::DoesNot {
@@ -171,7 +173,7 @@ impl Verdict {
     }
 }
 
-/// `a` beside `b`, in percent more (or, negative, less).
+/// The difference of `a` to `b`, in percent of `b`.
 #[must_use]
 pub fn percent_more(a: f64, b: f64) -> f64 {
     if b == 0.0 { 0.0 } else { (a / b - 1.0) * 100.0 }
@@ -202,7 +204,7 @@ mod tests {
         assert_eq!(loss.judge(&[-1.0]), Holds::InDirection);
         assert_eq!(loss.judge(&[1.0]), Holds::DoesNot);
         assert_eq!(gain.judge(&[]), Holds::NotJudged);
-        // What lies on both sides of zero has no sign to be kept.
+        // A band with figures on both sides of zero has no sign.
         assert_eq!(Band::new(-9.0, 20.0).judge(&[-11.0, 25.0]), Holds::Holds);
         assert_eq!(Band::new(-9.0, 20.0).judge(&[26.0]), Holds::DoesNot);
         assert_eq!(percents(&[1.26, -3.0]), "+1.3, −3.0 %");

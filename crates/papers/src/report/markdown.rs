@@ -3,7 +3,7 @@
 use super::{Report, svg, verdicts};
 use crate::report::{Chart, Table};
 
-/// The whole of it; what charts show is told in tables.
+/// The whole report; charts are shown as tables.
 pub(super) fn page(report: &Report) -> String {
     let mut out = format!(
         "# {}\n\nMade by `{}` (nitro {}), in {:.0} s. {}\n\n## Claims\n\n\
@@ -23,7 +23,7 @@ pub(super) fn page(report: &Report) -> String {
     }
     for section in &report.sections {
         out += &format!("\n## {}\n\n{}\n", section.title, section.text);
-        // Of bars there is a table anyway.
+        // Bars have a table already.
         for chart in section.charts.iter().filter(|chart| !matches!(chart, Chart::Bars(_))) {
             out += &table(&Table { title: svg::title(chart).to_owned(), ..svg::figures(chart) });
         }

@@ -1,4 +1,4 @@
-//! What a run found: sections of tables, charts and verdicts, and the files that show them.
+//! The report of a run: sections of tables, charts and verdicts, and the files that show them.
 
 mod html;
 mod judge;
@@ -18,24 +18,24 @@ use std::fs;
 use std::io::{IsTerminal, stderr};
 use std::path::Path;
 
-/// All that a run found.
+/// The report of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    /// Of the program.
+    /// The version of the program.
     pub(crate) version: &'static str,
-    /// That makes it again.
+    /// The command that reproduces the report.
     pub(crate) command: String,
     /// The heading.
     pub(crate) title: &'static str,
-    /// Which paper, and how it was made again.
+    /// The paper, and the method of the reproduction.
     pub(crate) about: String,
-    /// The traces' sizes beside the published ones, if there are any.
+    /// The sizes of the traces, relative to the published ones, if there are traces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) scales: Option<[f64; 3]>,
-    /// From beginning to end, in seconds; less where outcomes were known.
+    /// The duration of the run in seconds; shorter if stored outcomes were used.
     pub(crate) seconds: f64,
     pub(crate) sections: Vec<Section>,
-    /// Simulations that could not be run.
+    /// The simulations that could not be run.
     pub(crate) failures: Vec<String>,
 }
 
@@ -43,18 +43,18 @@ fn unusable(folder: &Path, why: &std::io::Error) -> Error {
     Error::new(format_args!("folder {}", folder.display()), why).or("name one that can be written to")
 }
 
-/// Makes the folder for the report.
+/// Creates the folder of the report.
 pub(crate) fn make(folder: &Path) -> Result<(), Error> {
     fs::create_dir_all(folder).map_err(|e| unusable(folder, &e))
 }
 
-/// What verdicts mean.
+/// The meaning of verdicts.
 pub(crate) const JUDGED: &str = "A claim *holds* if every figure of its sentence is within a quarter of the paper's, on both sides; it *holds in \
                       direction* if every part of the sentence, in every trace that it speaks of, has its sign and order. It is *explained by the \
                       trace* if it does not hold, and a published figure of the trace says that it cannot; *not comparable* if hardware or \
                       prices of another time are in it; *not judged* where a part of it was not measured.";
 
-/// Prints a line of news, in place of one that shows progress.
+/// Prints a message on standard error, over the progress line.
 pub(crate) fn say(what: &str) {
     if stderr().is_terminal() {
         eprint!("\r\x1b[K");
@@ -62,7 +62,7 @@ pub(crate) fn say(what: &str) {
     eprintln!("{what}");
 }
 
-/// Writes the report's three files, called `name`, and prints what was found.
+/// Writes the report's three files, named `name`, and prints the results.
 pub(crate) fn publish(report: &Report, folder: &Path, name: &str, format: Format) -> Result<(), Error> {
     let page = folder.join(name).with_extension("html");
     let write = || {
@@ -80,7 +80,7 @@ pub(crate) fn publish(report: &Report, folder: &Path, name: &str, format: Format
     output::print(&text).map(|_| ())
 }
 
-/// All claims, in the order of [`CLAIMS`].
+/// All verdicts, in the order of [`CLAIMS`].
 pub(crate) fn verdicts(report: &Report) -> Vec<&Verdict> {
     let mut all: Vec<_> = report.sections.iter().flat_map(|section| &section.verdicts).collect();
     let place = |id| CLAIMS.iter().chain(&GOALS).position(|claim| claim.id == id);
@@ -88,7 +88,7 @@ pub(crate) fn verdicts(report: &Report) -> Vec<&Verdict> {
     all
 }
 
-/// For people: what is long comes last.
+/// The report as text; long parts come last.
 fn text(report: &Report, page: &Path) -> String {
     let line = |verdict: &&Verdict| format!("{:<4} {:<18} {}\n", verdict.id, verdict.holds.words(), verdict.found);
     let claims: String = verdicts(report).iter().map(line).collect();

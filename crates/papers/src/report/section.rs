@@ -1,26 +1,26 @@
-//! What a report consists of.
+//! The parts of a report.
 
 use super::Verdict;
 use serde::Serialize;
 
-/// A figure or table, made again.
+/// A reproduced figure or table.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Section {
-    /// Its number in the paper.
+    /// The number in the paper.
     pub id: &'static str,
-    /// Its title.
+    /// The title.
     pub title: String,
-    /// How it was made, in a paragraph or two.
+    /// The method, in a paragraph or two.
     pub text: String,
     /// Charts.
     pub charts: Vec<Chart>,
     /// Tables.
     pub tables: Vec<Table>,
-    /// The claims that belong to it.
+    /// The verdicts on its claims.
     pub verdicts: Vec<Verdict>,
 }
 
-/// A chart. The figures that are drawn are the ones that it holds.
+/// A chart, with the figures that it shows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Chart {
@@ -37,21 +37,21 @@ pub enum Chart {
 /// Lines over an axis.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Lines {
-    /// Above the chart.
+    /// The title above the chart.
     pub title: String,
-    /// Below it.
+    /// The label of the horizontal axis.
     pub x_label: String,
-    /// Beside it.
+    /// The label of the vertical axis.
     pub y_label: String,
     /// Whether the horizontal axis is logarithmic.
     pub log_x: bool,
     /// Whether the vertical axis is logarithmic.
     pub log_y: bool,
-    /// Where the vertical axis begins.
+    /// The lowest value of the vertical axis.
     pub y_min: f64,
     /// The lines.
     pub lines: Vec<Line>,
-    /// What happened at which values of the horizontal axis, by kind.
+    /// Events, by kind, at values of the horizontal axis.
     pub events: Vec<(String, Vec<f64>)>,
 }
 
@@ -67,45 +67,45 @@ pub struct Line {
 /// Groups of bars.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Bars {
-    /// Above the chart.
+    /// The title above the chart.
     pub title: String,
-    /// Beside it.
+    /// The label of the vertical axis.
     pub y_label: String,
     /// Whether the vertical axis is logarithmic.
     pub log_y: bool,
-    /// Names of the groups.
+    /// The names of the groups.
     pub groups: Vec<String>,
-    /// Each kind of bar with its height in each group.
+    /// Each kind of bar, with its height in each group.
     pub bars: Vec<(String, Vec<Option<f64>>)>,
 }
 
 /// A field over two axes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Contour {
-    /// Above the chart.
+    /// The title above the chart.
     pub title: String,
-    /// Below it.
+    /// The label of the horizontal axis.
     pub x_label: String,
-    /// Beside it.
+    /// The label of the vertical axis.
     pub y_label: String,
-    /// What is drawn.
+    /// The quantity that the field shows.
     pub value: String,
     /// Values of the horizontal axis.
     pub xs: Vec<f64>,
     /// Values of the vertical axis.
     pub ys: Vec<f64>,
-    /// By y, then x.
+    /// The values of the field, by y, then x.
     pub values: Vec<Vec<Option<f64>>>,
 }
 
-/// Points with names on two axes, both linear and from 0 on.
+/// Points with names on two linear axes that start at 0.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Points {
-    /// Above the chart.
+    /// The title above the chart.
     pub title: String,
-    /// Below it.
+    /// The label of the horizontal axis.
     pub x_label: String,
-    /// Beside it.
+    /// The label of the vertical axis.
     pub y_label: String,
     /// The points, by kind.
     pub kinds: Vec<(String, Vec<Point>)>,
@@ -116,25 +116,25 @@ pub struct Points {
 pub struct Point {
     /// Its name.
     pub name: String,
-    /// On the horizontal axis.
+    /// The value on the horizontal axis.
     pub x: f64,
-    /// On the vertical axis.
+    /// The value on the vertical axis.
     pub y: f64,
 }
 
 /// A table.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Table {
-    /// Above it.
+    /// The title above the table.
     pub title: String,
-    /// Columns.
+    /// The names of the columns.
     pub columns: Vec<String>,
     /// Rows.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// Without rows.
+    /// A table without rows.
     #[must_use]
     pub fn new(title: impl Into<String>, columns: &[&str]) -> Self {
         let columns = columns.iter().map(|&column| column.to_owned()).collect();
@@ -142,7 +142,7 @@ impl Table {
     }
 }
 
-/// A figure for a table, or a dash.
+/// A figure as a cell of a table; a dash for `None`.
 #[must_use]
 pub fn shown(figure: Option<f64>, decimals: usize) -> String {
     figure.map_or_else(|| "–".to_owned(), |figure| format!("{figure:.decimals$}"))

@@ -1,16 +1,16 @@
-//! What conversions and merges cost those who are served (claim S2).
+//! The impact of conversions and merges on operations (claim S2).
 
 use super::served::{Sample, Served};
 use super::{DEPTH, Scale};
 use crate::report::{Band, Chart, Holds, Line, Lines, Section, Table, Verdict};
 use std::time::Duration;
 
-/// The paper's operations a second: usual, worst, and what its drive reads.
+/// The paper's operations per second: usual, worst, and its drive's reads.
 const USUAL: f64 = 40_000.0;
 const WORST: f64 = 33_000.0;
 const DRIVE: f64 = 48_000.0;
 
-/// Operations that were begun by then, between samples in proportion.
+/// The number of operations started before `at`, interpolated between samples.
 fn done_at(samples: &[Sample], at: Duration) -> Option<f64> {
     let after = samples.iter().position(|sample| sample.at >= at)?;
     let (before, after) = (samples.get(after.checked_sub(1)?)?, &samples[after]);
@@ -18,7 +18,8 @@ fn done_at(samples: &[Sample], at: Duration) -> Option<f64> {
     Some(before.done as f64 + share * (after.done - before.done) as f64)
 }
 
-/// Operations a second in each whole window, with its middle in seconds. The first is left out: threads start in it.
+/// Operations per second in each whole window, with the middle of the window in seconds. The first window is left out,
+/// because threads start in it.
 fn windows(samples: &[Sample], window: Duration) -> Vec<(f64, f64)> {
     let rate = |number: u32| {
         let done = done_at(samples, window * (number + 1))? - done_at(samples, window * number)?;
@@ -27,7 +28,7 @@ fn windows(samples: &[Sample], window: Duration) -> Vec<(f64, f64)> {
     (1..).map_while(rate).collect()
 }
 
-/// When conversions ended, and merges, to a sample.
+/// The times at which conversions and merges ended, with the precision of samples.
 fn ends(samples: &[Sample]) -> (Vec<f64>, Vec<f64>) {
     let (mut converted, mut merged) = (Vec::new(), Vec::new());
     for pair in samples.windows(2) {
@@ -50,7 +51,7 @@ fn spread(windows: &[(f64, f64)]) -> Option<[f64; 3]> {
     Some([*rates.first()?, rates[rates.len() / 2], *rates.last()?])
 }
 
-/// Claim S2.
+/// Judges S2.
 pub(super) fn section(served: &Served, scale: &Scale) -> Section {
     let (quiet, busy) = (windows(&served.quiet, scale.window), windows(&served.busy, scale.window));
     let (converted, merged) = ends(&served.busy);
@@ -128,7 +129,8 @@ fn verdict(
     )
 }
 
-/// S2: the worst and the best window, beside the drive's own reads: the paper's 40K and 33K of 48K. "Little" is less than half.
+/// S2: the worst and the best window, relative to the drive's own reads: the paper's 33K and 40K of 48K. "Little" is
+/// less than half.
 fn judge(worst: f64, best: f64, drive: f64) -> Holds {
     let near = Band::at(WORST / USUAL).has(worst / best) && Band::at(USUAL / DRIVE).has(best / drive);
     Holds::of(near && Band::at(WORST / DRIVE).has(worst / drive), worst > 0.5 * best)

@@ -1,4 +1,4 @@
-//! RAM for each entry against flash reads for each look-up: the published systems, and ours (claim S1).
+//! RAM for each entry against flash reads for each look-up: published systems, and this one (claim S1).
 
 use super::super::indexes::{SHAPE, failed};
 use super::Scale;
@@ -13,8 +13,8 @@ use nitro_index::bufferhash::{self, BufferHash, Eviction};
 use nitro_index::{FlashIndex, Options};
 use std::sync::Arc;
 
-/// Published figures: bytes of RAM an entry, flash reads a look-up, and where they are from. Those with an "about" are read from the
-/// order in which the talk's slide has the systems between the marks of its axis.
+/// Published figures: bytes of RAM for each entry, flash reads for each look-up, and their source. Those with "about"
+/// are estimated from the order of the systems between the marks of the axis on the talk's slide.
 const PUBLISHED: [(&str, f64, f64, &str); 6] = [
     ("SkimpyStash", 1.0, 5.0, "SIGMOD 2011: 1 ± 0.5 bytes; reads: about, between 4 and 6 on the slide"),
     ("HashCache", 1.4, 4.5, "NSDI 2009: 11 bits (SetMem); reads: about, between 4 and 6 on the slide"),
@@ -33,19 +33,20 @@ const PUBLISHED: [(&str, f64, f64, &str); 6] = [
     ),
     ("SILT", 0.7, 1.01, "SOSP 2011, and the talk"),
 ];
-/// The paper's.
+/// The paper's figures.
 const RAM_BYTES: f64 = 0.7;
 const READS: f64 = 1.01;
-/// Entries of the BufferHash that is measured beside, at most: its figures do not depend on their number.
+/// The maximum number of entries of the BufferHash that is measured for comparison: its figures do not depend on the
+/// number.
 const BUFFERHASH_ENTRIES_MAX: u64 = 1_000_000;
 
-/// Bytes of RAM an entry, and pages read for each look-up of one that is there.
+/// Bytes of RAM for each entry, and pages read for each look-up of an existing entry.
 struct Place {
     ram_bytes: f64,
     reads: f64,
 }
 
-/// A BufferHash with the RAM that its paper has, in RAM: where its bytes are changes nothing of either figure.
+/// Measures a BufferHash with its paper's RAM, on a device in RAM: the kind of device changes neither figure.
 fn bufferhash(scale: &Scale) -> Result<Place, Error> {
     let count = scale.entries.min(BUFFERHASH_ENTRIES_MAX);
     let options = Options { shape: SHAPE, entries: count, ram_bytes: count * 4 + (800 << 10) };
@@ -73,7 +74,7 @@ fn bufferhash(scale: &Scale) -> Result<Place, Error> {
     })
 }
 
-/// Claim S1.
+/// Judges S1.
 pub(super) fn section(served: &Served, alone: &Alone, scale: &Scale) -> Result<Section, Error> {
     let buffered = bufferhash(scale)?;
     let most = served.filling.iter().map(|sample| sample.ram_bytes).max().unwrap_or(0);
@@ -127,10 +128,12 @@ fn verdict(served: &Served, silt: &Place, stores: [f64; 3]) -> Verdict {
     )
 }
 
-/// S1: bytes of RAM an entry, flash reads a look-up and bytes written; and bytes of RAM an entry of log, hash and sorted store.
+/// S1: RAM bytes for each entry, flash reads for each look-up, and write amplification; and RAM bytes for each entry of
+/// log, hash and sorted store.
 fn judge(found: [f64; 3], stores: [f64; 3]) -> Holds {
     let near = |found: [f64; 3], theirs: [f64; 3]| (0..3).all(|n| Band::at(theirs[n]).has(found[n]));
-    // The sentence's order: a store takes less than the one before it, and all together less than without hash stores; about one read.
+    // The order of the claim: each store takes less RAM than the one before it, and all together less than without hash
+    // stores; a look-up takes about one read.
     let order = stores[0] > stores[1] && stores[1] > stores[2] && found[0] < WITHOUT_HASH_STORES && found[1] < 1.25;
     Holds::of(near(found, [RAM_BYTES, READS, WRITES]) && near(stores, STORES), order && found[2] < 2.0 * WRITES)
 }

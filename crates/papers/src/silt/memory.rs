@@ -1,24 +1,24 @@
-//! RAM for each entry while the index fills, and what is written for that.
+//! RAM for each entry while the index fills, and write amplification.
 
 use super::queries::Alone;
 use super::served::{Sample, Served};
 use crate::report::{Chart, Line, Lines, Section, Table};
 use nitro_index::silt::{StoreUsage, Usage};
 
-/// The paper's bytes for each entry: log, hash store, sorted store; the three in concert, and without hash stores.
+/// The paper's bytes for each entry: log, hash store and sorted store; all three together; and without hash stores.
 pub(super) const STORES: [f64; 3] = [6.5, 2.2, 0.4];
 const TOGETHER: f64 = 0.7;
 pub(super) const WITHOUT_HASH_STORES: f64 = 1.3;
-/// The paper's bytes written for each byte entered.
+/// The paper's bytes written for each byte inserted.
 pub(super) const WRITES: f64 = 5.4;
-/// Points of a line.
+/// The number of points of a line.
 const POINTS: usize = 40;
 
-/// RAM with less than all kinds of stores, from what each takes for an entry.
+/// RAM without some kinds of stores, computed from the RAM that each kind takes for an entry.
 fn without(usage: &StoreUsage, bytes: [f64; 3], hash_stores: bool) -> f64 {
     let (logs, hashes, sorted) = (usage.logs.entries, usage.hashes.entries, usage.sorted.entries);
     match hash_stores {
-        // What would be in hash stores is in logs.
+        // The entries of hash stores are in logs instead.
         false => (logs + hashes) as f64 * bytes[0] + sorted as f64 * bytes[2],
         true => logs as f64 * bytes[0] + hashes as f64 * bytes[1] + sorted as f64 * bytes[2],
     }
@@ -28,7 +28,7 @@ fn held(usage: &StoreUsage) -> u64 {
     usage.logs.entries + usage.hashes.entries + usage.sorted.entries
 }
 
-/// About as many samples as a line has points.
+/// About [`POINTS`] of the samples.
 fn thinned(samples: &[Sample]) -> impl Iterator<Item = &Sample> {
     let step = samples.len().div_ceil(POINTS).max(1);
     samples.iter().step_by(step).chain(samples.last()).filter(|sample| held(&sample.usage) > 0)
@@ -54,7 +54,7 @@ fn each(usage: Usage) -> String {
     if usage.entries == 0 { "–".to_owned() } else { format!("{:.2}", usage.ram_bytes as f64 / usage.entries as f64) }
 }
 
-/// The talk's three slides.
+/// The contents of the talk's three slides.
 pub(super) fn section(served: &Served, alone: &Alone) -> Section {
     let usage = served.rested.usage;
     let bytes = alone.bytes();
@@ -99,13 +99,13 @@ pub(super) fn section(served: &Served, alone: &Alone) -> Section {
     }
 }
 
-/// Bytes written for each byte entered.
+/// Bytes written for each byte inserted.
 pub(super) fn amplification(served: &Served) -> f64 {
     let entered = served.entries as f64 * super::SHAPE.entry_bytes() as f64;
     served.after_fill.written_bytes as f64 / entered
 }
 
-/// Write amplification, from the first entry to the last.
+/// The section on write amplification, from the first entry to the last.
 pub(super) fn writes(served: &Served) -> Section {
     let found = amplification(served);
     let mut table = Table::new("Write amplification", &["", "bytes written for each that is entered"]);

@@ -1,5 +1,5 @@
-//! `nitro reproduce silt`: *SILT: A Memory-Efficient, High-Performance Key-Value Store* (Lim et al., SOSP 2011), measured on
-//! `nitro-index`'s.
+//! `nitro reproduce silt`: *SILT: A Memory-Efficient, High-Performance Key-Value Store* (Lim et al., SOSP 2011),
+//! measured on the SILT of `nitro-index`.
 
 mod background;
 mod landscape;
@@ -18,24 +18,24 @@ use std::time::{Duration, Instant};
 
 /// Keys and values of the paper's evaluation ("20-byte key, 1000-byte value").
 const SHAPE: Shape = Shape { key_bytes: 20, value_bytes: 1000 };
-/// Entries without `--entries`: two gigabytes of them.
+/// The number of entries without `--entries`: two gigabytes.
 const ENTRIES: u64 = 2_000_000;
 const ENTRIES_QUICK: u64 = 100_000;
 /// The paper's RAM for each entry, in bytes.
 const RAM_BYTES_PER_ENTRY: f64 = 0.7;
-/// Operations in progress while the index serves: as many as keep the SSD busy.
+/// Operations in progress while the index is under load: enough to keep the SSD busy.
 const DEPTH: usize = 64;
 
-/// How much is done.
+/// The amount of work.
 #[derive(Debug, Clone, Copy)]
 struct Scale {
     entries: u64,
-    /// How long look-ups, and look-ups and insertions, are served; and in which windows that is told.
+    /// The duration of each load (look-ups alone; look-ups and insertions), and the window of its rates.
     serving: Duration,
     window: Duration,
-    /// How long each depth is measured.
+    /// The duration of the measurement at each depth.
     depth: Duration,
-    /// Entries of the indexes in RAM that are measured alone.
+    /// The number of entries of the indexes in RAM that are measured separately.
     alone_entries: u64,
 }
 
@@ -51,12 +51,12 @@ impl Scale {
         }
     }
 
-    /// Entries that are entered while the index serves, at most.
+    /// The maximum number of entries inserted during the loads.
     const fn more(&self) -> u64 {
         self.entries / 10
     }
 
-    /// Sizes of the index: with the paper's RAM, or with the least that suffices for so few entries.
+    /// The sizes of the index: with the paper's RAM, or with the least RAM that suffices for this number of entries.
     fn plan(&self, args: &IndexPaper) -> Result<Plan, Error> {
         let entries = self.entries + self.more();
         let ram_bytes = args.ram.map_or((entries as f64 * RAM_BYTES_PER_ENTRY) as u64, |ram| ram.0);
@@ -73,7 +73,7 @@ const fn entries() -> Entries {
     Entries(SHAPE)
 }
 
-/// Measures, and writes the report.
+/// Runs all measurements and writes the report.
 pub fn run(args: &SiltPaper) -> Result<(), Error> {
     let begun = Instant::now();
     let common = &args.common;

@@ -1,4 +1,4 @@
-//! Latency by depth, and the indexes in RAM alone (claim S3).
+//! Latencies by depth, and the indexes in RAM measured separately (claim S3).
 
 use super::super::indexes::log_bars;
 use super::served::{AtDepth, Served};
@@ -10,38 +10,39 @@ use nitro_index::silt::trie::{Trie, TrieBuilder};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// The paper's microseconds with 16 I/O threads: median, 99.9 %.
+/// The paper's latencies in microseconds with 16 I/O threads: median and 99.9th percentile.
 const MEDIAN_US: f64 = 330.0;
 const SLOW_US: f64 = 1510.0;
-/// Threads of the paper's best throughput.
+/// The number of threads of the paper's best throughput.
 const BEST_DEPTH: usize = 16;
-/// The paper's look-ups a second of an index in RAM.
+/// The paper's look-ups per second of an index in RAM.
 const LOOKUPS: f64 = 1.8e6;
-/// What SILT's own code did on a machine of this kind, in another run: misses of log, hash and sorted store.
+/// Results of SILT's published code on a machine of this kind: missing look-ups per second of log, hash and sorted
+/// store.
 const OWN_CODE: [f64; 3] = [7.2e6, 8.7e6, 85e3];
-/// Entries of one log or hash store.
+/// The number of entries of a log or hash store.
 const STORE_ENTRIES: u64 = 1 << 16;
-/// Entries of a page of a sorted store.
+/// The number of entries on a page of a sorted store.
 const PAGE_ENTRIES: u32 = (4096 - 24) / (super::SHAPE.key_bytes as u32 + super::SHAPE.value_bytes as u32);
 
-/// An index in RAM alone.
+/// The index in RAM of one kind of store, measured separately.
 pub(super) struct OneAlone {
     name: &'static str,
     lookups_per_second: f64,
     bytes_per_entry: f64,
 }
 
-/// The three of them, on one core.
+/// All three kinds of stores, on one core.
 pub(super) struct Alone([OneAlone; 3]);
 
 impl Alone {
-    /// Bytes of RAM an entry of each.
+    /// Bytes of RAM for each entry, of each kind.
     pub(super) fn bytes(&self) -> [f64; 3] {
         [&self.0[0], &self.0[1], &self.0[2]].map(|one| one.bytes_per_entry)
     }
 }
 
-/// Look-ups a second of all entries, in random order; each must be found.
+/// Look-ups per second of all entries in random order; each must be found.
 fn timed(entries: u64, find: impl Fn(u64) -> bool) -> f64 {
     let begun = Instant::now();
     let found = (0..entries).filter(|n| find(mix(n ^ 0xF00D) % entries)).count();
@@ -50,7 +51,7 @@ fn timed(entries: u64, find: impl Fn(u64) -> bool) -> f64 {
     rate
 }
 
-/// Measures all three with so many entries.
+/// Measures all three kinds with this number of entries.
 pub(super) fn alone(entries: u64) -> Alone {
     let stores = entries.div_ceil(STORE_ENTRIES);
     let of = |n: u64| ((n / STORE_ENTRIES) as usize, n % STORE_ENTRIES);
@@ -102,7 +103,7 @@ fn device_us(one: &AtDepth, share: f64) -> f64 {
     one.device.latencies.quantile_us(share)
 }
 
-/// Claim S3.
+/// Judges S3.
 pub(super) fn section(served: &Served, alone: &Alone) -> Section {
     let mut table = Table::new(
         "Look-ups of entries that are there, by how many are under way",
@@ -193,7 +194,7 @@ fn verdict(served: &Served, alone: &Alone) -> Verdict {
     };
     let (median, slow) = (quantile_us(one, 0.5), quantile_us(one, 0.999));
     let rates: Vec<f64> = alone.0.iter().map(|one| one.lookups_per_second).collect();
-    // The talk says it of the filter and of the log's index.
+    // The talk states this for the filter and for the log's index.
     let holds = judge([median, slow], device_us(one, 0.999), rates[0].min(rates[1]));
     let told: Vec<_> = rates.iter().map(|rate| format!("{:.1}", rate / 1e6)).collect();
     let found = format!(
@@ -210,8 +211,9 @@ fn verdict(served: &Served, alone: &Alone) -> Verdict {
     )
 }
 
-/// S3: median and 99.9 % of the look-ups, and the drive's own 99.9 %, in microseconds; and look-ups a second of the slower of log and hash
-/// store alone. In direction: no slower than the paper's, where the drive's own reads are not.
+/// S3: median and 99.9th percentile of look-ups, and the drive's 99.9th percentile, in microseconds; and look-ups per
+/// second of the slower of log and hash store. It holds in direction if look-ups are no slower than the paper's where
+/// the drive's own reads are not.
 fn judge(latencies_us: [f64; 2], drive_slow_us: f64, lookups_per_second: f64) -> Holds {
     let [median, slow] = latencies_us;
     let near = Band::at(MEDIAN_US).has(median) && Band::at(SLOW_US).has(slow);

@@ -1,4 +1,4 @@
-//! One index, filled, serving, and looked up: what all sections are made of.
+//! An index that is filled, put under load, and looked up: the source of all sections.
 
 use super::super::indexes::{Scratch, failed};
 use super::{DEPTH, Scale, entries};
@@ -16,26 +16,26 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Of the operations that are served, one in so many is an insertion.
+/// One in this number of operations is an insertion.
 const PUT_EVERY: u64 = 10;
-/// Depths at which the index is looked up.
+/// The depths at which the index is looked up.
 const DEPTHS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// Samples are not taken more often.
+/// The minimum interval of samples.
 const SAMPLE_EVERY: Duration = Duration::from_millis(20);
 
 type Index = Silt<Arc<FileDevice>>;
 
-/// The index at one moment of a load.
+/// The state of the index at one moment of a load.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sample {
     pub(super) at: Duration,
-    /// Operations begun.
+    /// The number of operations started.
     pub(super) done: u64,
     pub(super) usage: StoreUsage,
     pub(super) ram_bytes: u64,
 }
 
-/// Look-ups at one depth.
+/// The results of look-ups at one depth.
 pub(super) struct AtDepth {
     pub(super) depth: usize,
     pub(super) outcome: Outcome,
@@ -43,27 +43,27 @@ pub(super) struct AtDepth {
     pub(super) device: Outcome,
 }
 
-/// All that was measured.
+/// All measurements of the index.
 pub(super) struct Served {
     pub(super) plan: Plan,
     pub(super) entries: u64,
-    /// While it was filled.
+    /// Samples during the fill.
     pub(super) filling: Vec<Sample>,
     pub(super) filled: Outcome,
     pub(super) after_fill: Counters,
-    /// When all conversions and merges that were due had been done.
+    /// The state after all due conversions and merges had ended.
     pub(super) rested: Sample,
-    /// The device's random reads of 4 KiB a second, at the depth of serving.
+    /// Random reads of 4 KiB per second of the device, at the depth of the loads.
     pub(super) device_reads_per_second: f64,
-    /// While it served look-ups alone, and look-ups and insertions.
+    /// Samples under look-ups alone, and under look-ups and insertions.
     pub(super) quiet: Vec<Sample>,
     pub(super) busy: Vec<Sample>,
-    /// Pages read for each look-up of an entry that is there.
+    /// Pages read for each look-up of an existing entry.
     pub(super) reads_per_hit: f64,
     pub(super) depths: Vec<AtDepth>,
 }
 
-/// Takes samples while a load shows how far it is.
+/// Takes samples while a load reports its progress.
 struct Sampler<'a> {
     index: &'a Index,
     begun: Instant,
@@ -89,7 +89,7 @@ impl<'a> Sampler<'a> {
     }
 }
 
-/// The index while it is measured.
+/// The index during the measurements.
 struct Measuring<'a> {
     args: &'a IndexPaper,
     scale: Scale,
@@ -125,7 +125,7 @@ impl Measuring<'_> {
         let quiet = self.serve(serving, None)?;
         let after = self.index.counters();
         say("SILT: look-ups and insertions");
-        // No more insertions than there is room for.
+        // The number of insertions is limited to the room in the index.
         let busy = self.serve(serving.min(self.scale.more() * PUT_EVERY), Some(PUT_EVERY))?;
         self.rest();
         say("SILT: look-ups by depth");
@@ -163,7 +163,7 @@ impl Measuring<'_> {
         Ok((filled, samples))
     }
 
-    /// Waits until nothing is converted or merged any more, some seconds at most.
+    /// Waits until all conversions and merges have ended, for some seconds at most.
     fn rest(&self) -> Sample {
         let sampler = Sampler::new(&self.index);
         let mut last = sampler.sample(0);
@@ -178,7 +178,7 @@ impl Measuring<'_> {
         last
     }
 
-    /// Random reads of single pages.
+    /// Reads random pages.
     fn read_device(&self, depth: usize, count: u64) -> Result<Outcome, Error> {
         let pages = self.plan.flash_bytes / PAGE_BYTES as u64;
         let device = Arc::clone(&self.device);
@@ -189,7 +189,7 @@ impl Measuring<'_> {
         self.args.drive(depth).run(&self.index, 0..count, read, |_| ())
     }
 
-    /// Serves so many operations: look-ups of what is there, and one in so many an insertion of what is not.
+    /// Runs `count` operations: look-ups of existing entries, and one insertion of a new entry in every `put_every`.
     fn serve(&self, count: u64, put_every: Option<u64>) -> Result<Vec<Sample>, Error> {
         let (entries, total) = (entries(), self.scale.entries);
         let (progress, sampler) = (Progress::counting(count, "operations"), Sampler::new(&self.index));

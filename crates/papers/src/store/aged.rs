@@ -10,10 +10,10 @@ use std::time::Duration;
 
 /// Sizes of reads, in bytes.
 const SIZES: [u64; 9] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
-/// Up to this size the paper has the response hardly grow.
+/// Up to this size, the response of the paper's store hardly grows.
 const STABLE_BYTES: u64 = 128 << 10;
 const READ_UNIT_BYTES: u64 = 4096;
-/// Names of what is measured.
+/// The names of the measurements.
 const NAMES: [&str; 6] =
     ["COS, low-gen", "COS, high-gen", "Nitro COS, low-gen", "Nitro COS, high-gen", "TPS", "COS, before collections"];
 const LOW: usize = 0;
@@ -23,19 +23,19 @@ const NITRO_HIGH: usize = 3;
 const TPS: usize = 4;
 const UNCOLLECTED: usize = 5;
 
-/// What reads of one size cost, in the mean.
+/// The mean cost of reads of one size.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cost {
     milliseconds: f64,
     requests: f64,
-    /// Reads of regions, of content and of recipes.
+    /// Reads of regions, for content and for recipes.
     regions: f64,
-    /// Blocks of recipes that were not in RAM; several may lie in one region.
+    /// Blocks of recipes that were not in RAM; several may be in one region.
     recipes: f64,
-    /// Look-ups of chunks that were moved, and metadata of containers.
+    /// Index look-ups of chunks that were moved, and reads of containers' metadata.
     others: f64,
     kilobytes: f64,
-    /// Of extents, with a cache: the share that came from it.
+    /// With a cache: the share of the extents that it served.
     hits: f64,
 }
 
@@ -60,19 +60,19 @@ impl Cost {
 /// Costs by size.
 type Costs = Vec<Cost>;
 
-/// What was measured, by system.
+/// The results, by system.
 #[derive(Default)]
 pub(super) struct Aged {
     costs: [Costs; 6],
 }
 
-/// The places of reads of one size: the same for all systems.
+/// The offsets of reads of one size: the same for all systems.
 fn places(scale: &Scale, size: u64) -> Vec<u64> {
     let mut draws = Draws::new(size);
     (0..scale.reads).map(|_| draws.below((scale.volume_bytes - size) / READ_UNIT_BYTES + 1) * READ_UNIT_BYTES).collect()
 }
 
-/// Reads a generation, without a cache.
+/// Reads of a generation without a cache.
 async fn alone(bed: &mut Bed, scale: &Scale, generation: usize) -> Result<Costs, Error> {
     let mut costs = Costs::new();
     for size in SIZES {
@@ -88,8 +88,8 @@ async fn alone(bed: &mut Bed, scale: &Scale, generation: usize) -> Result<Costs,
     Ok(costs)
 }
 
-/// Reads a generation through a cache that saw all of it and has room for half. What the reads themselves would insert is left out:
-/// a hundred of them are a large part of so small a volume.
+/// Reads of a generation through a cache that was warmed with all of it and has room for half. The reads of the
+/// measurement insert nothing: a hundred of them are a large part of such a small volume.
 async fn cached(bed: &mut Bed, scale: &Scale, generation: usize) -> Result<Costs, Error> {
     bed.reopen().await?;
     let kind = CacheKind { bytes: scale.half_cache_bytes(), dedup: true, sequential: true };
@@ -113,7 +113,7 @@ async fn cached(bed: &mut Bed, scale: &Scale, generation: usize) -> Result<Costs
     Ok(costs)
 }
 
-/// Reads the plain file.
+/// Reads of the plain file.
 async fn plain(bed: &Bed, scale: &Scale) -> Result<Costs, Error> {
     let disk = bed.plain().await?;
     let mut costs = Costs::new();
@@ -134,7 +134,7 @@ async fn plain(bed: &Bed, scale: &Scale) -> Result<Costs, Error> {
 }
 
 impl Aged {
-    /// Of the first generation, before there are others.
+    /// Measures the first generation, before there are others.
     pub(super) async fn young(bed: &mut Bed, scale: &Scale) -> Result<Self, Error> {
         let mut aged = Self::default();
         aged.costs[LOW] = alone(bed, scale, 1).await?;
@@ -143,13 +143,13 @@ impl Aged {
         Ok(aged)
     }
 
-    /// Of the last generation before the first collection: as old, but for some days, and nothing was moved.
+    /// Measures the last generation before the first collection: almost as old, but no chunk was moved.
     pub(super) async fn uncollected(&mut self, bed: &mut Bed, scale: &Scale) -> Result<(), Error> {
         self.costs[UNCOLLECTED] = alone(bed, scale, scale.last_uncollected()).await?;
         bed.reopen().await
     }
 
-    /// Of the last generation, and of a plain file.
+    /// Measures the last generation, and a plain file.
     pub(super) async fn old(&mut self, bed: &mut Bed, scale: &Scale) -> Result<(), Error> {
         self.costs[HIGH] = alone(bed, scale, scale.generations).await?;
         self.costs[NITRO_HIGH] = cached(bed, scale, scale.generations).await?;
@@ -283,10 +283,11 @@ impl Aged {
     }
 }
 
-/// N19: of the reads up to 128 KiB the aged over the young store's time, at worst; of those of 1 MiB, in milliseconds, Nitro on the aged
-/// store and the young store alone, and Nitro on the young store and the plain file.
+/// N19. `worst`: the largest ratio of the aged store's time to the young store's, of reads up to 128 KiB. The others
+/// are milliseconds of 1 MiB reads: Nitro on the aged store and the young store alone, Nitro on the young store and the
+/// plain file.
 fn judge(worst: f64, [nitro_high, low]: [f64; 2], [nitro_low, tps]: [f64; 2]) -> Holds {
-    // "As fast" has no smaller kind.
+    // "As fast" has no direction.
     let stable = if Band::at(1.0).has(worst) { Holds::Holds } else { Holds::DoesNot };
     let under = nitro_high < low && nitro_low < tps;
     let slightly = Band::at(1.0).has(nitro_high / low) && Band::at(1.0).has(nitro_low / tps);

@@ -1,5 +1,5 @@
-//! What is measured: a store on an emulated disk, in which generations of a volume are written, kept and given up; a plain file on
-//! another such disk; and caches on a modelled SSD.
+//! The systems that are measured: a store on an emulated disk, in which generations of a volume are written, retained
+//! and deleted; a plain file on another such disk; and caches on a modelled SSD.
 
 use super::Scale;
 use crate::load::mix;
@@ -31,26 +31,26 @@ pub(super) type Object = nitro_cos::Volume<Disk>;
 pub(super) type TestCache = Cache<Flash, VirtualTime>;
 pub(super) type TestVolume = Volume<Flash, Object, VirtualTime>;
 
-/// Bytes of a chunk and of an extent.
+/// Bytes of a chunk, and of an extent.
 pub(super) const CHUNK_BYTES: u64 = 8192;
-/// What is written at once.
+/// Bytes of a write.
 pub(super) const WRITE_BYTES: u64 = 1 << 20;
-/// Chunks that change together, at most: runs are 1, 2, 4 … of them long, each as often as the others.
+/// The maximum number of chunks that change together. The lengths of runs are 1, 2, 4 … chunks, with equal frequency.
 const RUN_CHUNKS_MAX_LOG: u64 = 6;
-/// The store's RAM for content and for recipes: this part of the volume each. Of 38 GB that is 76 MB.
+/// The store's RAM for content and for recipes is this part of the volume each; of 38 GB, this is 76 MB.
 const RAM_PART: u64 = 512;
-/// Bytes of a write-evict unit: the least, since caches are small.
+/// Bytes of a write-evict unit: the minimum, because caches are small.
 pub(super) const WEU_BYTES: u64 = 512 << 10;
-/// By how much LZ4 makes the contents smaller.
+/// The compression ratio of the contents with LZ4.
 pub(super) const RATIO: f64 = 2.0;
-/// The volume that is written; its snapshots are `vm@001` and so on.
+/// The name of the volume; its snapshots are `vm@001` and so on.
 const VOLUME: &str = "vm";
 
 pub(super) fn failed(error: &(dyn std::error::Error + 'static)) -> Error {
     Error::with_sources("reproduce cos", error).or("give a smaller --scale if RAM is short, else please report it")
 }
 
-/// What the disk and the store did.
+/// The work of the disk and the store.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Work {
     pub(super) time: Duration,
@@ -59,7 +59,7 @@ pub(super) struct Work {
     pub(super) store: Counters,
 }
 
-/// The same numbers for the same seed.
+/// A sequence of pseudo-random numbers, by seed.
 pub(super) struct Draws(u64);
 
 impl Draws {
@@ -67,7 +67,7 @@ impl Draws {
         Self(mix(seed))
     }
 
-    /// Below `n`.
+    /// A number below `n`.
     pub(super) fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_add(1);
         mix(self.0) % n.max(1)
@@ -75,7 +75,7 @@ impl Draws {
 }
 
 impl Work {
-    /// So far.
+    /// The work so far.
     pub(super) fn new(clock: &VirtualTime, disk: &Disk, store: &TestStore) -> Self {
         Self { time: clock.now(), requests: disk.stats().requests, store: store.counters() }
     }
@@ -87,12 +87,12 @@ pub(super) struct Bed {
     store: Arc<TestStore>,
     scale: Scale,
     draws: Draws,
-    /// The content of each chunk, by its number.
+    /// The content of each chunk, as a number.
     contents: Vec<u64>,
     next_content: u64,
     /// The contents of each generation.
     generations: Vec<Vec<u64>>,
-    /// Containers' bytes that collections gave back.
+    /// Bytes of containers that collections freed.
     pub(super) freed_bytes: u64,
 }
 
@@ -100,7 +100,7 @@ fn model(span_bytes: u64) -> HddModel {
     HddModel::rpm_7200().with_span(span_bytes)
 }
 
-/// Content by its number.
+/// The fingerprint of a content's number.
 pub(super) fn content(number: u64) -> Fingerprint {
     let mut bytes = [0; 20];
     bytes[..8].copy_from_slice(&number.to_le_bytes());
@@ -116,19 +116,19 @@ fn bytes_of(contents: &[u64]) -> Bytes {
     bytes.freeze()
 }
 
-/// The snapshot of a generation, counted from 1.
+/// The name of the snapshot of a generation, counted from 1.
 fn snapshot_name(generation: usize) -> String {
     format!("{VOLUME}@{generation:03}")
 }
 
-/// A store that is to be measured has as little RAM beside its volume as a real one.
+/// A measured store has as little RAM, relative to its volume, as a real one.
 pub(super) fn little_ram(volume_bytes: u64) -> nitro_cos::Settings {
     let part = (volume_bytes / RAM_PART).max(128 << 10);
     nitro_cos::Settings { region_cache_bytes: part, recipe_cache_bytes: part, ..nitro_cos::Settings::default() }
 }
 
 impl Bed {
-    /// A store without a generation.
+    /// A store without generations.
     pub(super) async fn new(scale: Scale, clock: VirtualTime) -> Result<Self, Error> {
         let options = StoreOptions { size_bytes: scale.disk_bytes(), ..StoreOptions::default() };
         let plan = Plan::new(&options, 0x5EED, 1).map_err(|e| failed(&e))?;
@@ -144,8 +144,8 @@ impl Bed {
         Ok(Self { clock, disk, store, scale, draws, contents, next_content: chunks, generations, freed_bytes: 0 })
     }
 
-    /// Writes the first generation, or changes some of the last one, and takes a snapshot. Gives up the one whose time is over,
-    /// and collects once a week.
+    /// Writes the first generation, or changes a part of the last one, and takes a snapshot. Deletes the generation
+    /// that is no longer retained, and collects once a week.
     async fn next_generation(&mut self) -> Result<(), Error> {
         if self.generations.is_empty() {
             self.contents = (0..self.next_content).collect();
@@ -182,7 +182,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Writes what some chunks hold now.
+    /// Writes the current contents of some chunks.
     async fn write(&self, chunks: std::ops::Range<usize>) -> Result<(), Error> {
         let volume = self.store.open_volume(VOLUME).map_err(|e| failed(&e))?;
         let at_once = (WRITE_BYTES / CHUNK_BYTES) as usize;
@@ -193,7 +193,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Writes generations up to that number.
+    /// Writes generations up to number `generations`.
     pub(super) async fn age(&mut self, generations: usize) -> Result<(), Error> {
         let progress = Progress::counting(generations as u64, "generations written");
         while self.generations.len() < generations {
@@ -204,7 +204,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Opens the store again: with nothing in RAM, and little RAM.
+    /// Reopens the store with a cold and small RAM.
     pub(super) async fn reopen(&mut self) -> Result<(), Error> {
         self.store.close().await.map_err(|e| failed(&e))?;
         let store = Store::open(Arc::clone(&self.disk), little_ram(self.scale.volume_bytes)).await;
@@ -226,12 +226,12 @@ impl Bed {
         same as f64 / old.len().max(1) as f64
     }
 
-    /// How much the disk and the store have done so far.
+    /// The work of the disk and the store so far.
     pub(super) fn work(&self) -> Work {
         Work::new(&self.clock, &self.disk, &self.store)
     }
 
-    /// Checks that what was read of a generation is what was written.
+    /// Checks that data read from a generation are those that were written.
     pub(super) fn check(&self, generation: usize, offset: u64, read: &[u8]) -> Result<(), Error> {
         let mut at = offset;
         let mut rest = read;
@@ -248,7 +248,7 @@ impl Bed {
         Ok(())
     }
 
-    /// The last generation as a plain file on a disk of its own, as large and as slow as the store's.
+    /// The last generation as a plain file on a separate disk with the size and the latency of the store's.
     pub(super) async fn plain(&self) -> Result<Disk, Error> {
         let ram = RamDevice::new(self.scale.disk_bytes(), 4096);
         let at_once = (WRITE_BYTES / CHUNK_BYTES) as usize;
@@ -259,16 +259,16 @@ impl Bed {
     }
 }
 
-/// How a cache is made.
+/// The parameters of a cache.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CacheKind {
     pub(super) bytes: u64,
     pub(super) dedup: bool,
-    /// Whether what is read in sequence is cached too.
+    /// Whether sequential reads are cached too.
     pub(super) sequential: bool,
 }
 
-/// A cache on a modelled SSD, before the store.
+/// A cache on a modelled SSD, in front of the store.
 pub(super) struct Cached {
     cache: Arc<TestCache>,
     pub(super) primary: Arc<TestVolume>,
@@ -283,7 +283,7 @@ impl Cached {
         if kind.sequential {
             manager.streams.threshold_bytes = 0;
         }
-        // What reads insert while nobody works it off is given up.
+        // Insertions that the worker does not process in time are dropped.
         let settings = EngineSettings {
             compression: Compression::Lz4,
             ram_cache_bytes: 0,
@@ -296,20 +296,20 @@ impl Cached {
         Ok(Self { cache, primary, next_object: 1 })
     }
 
-    /// Another volume of the cache.
+    /// Adds another volume to the cache.
     pub(super) fn beside(&mut self, object: Object) -> Arc<TestVolume> {
         let number = self.next_object;
         self.next_object += 1;
         read_only(&self.cache, object, number)
     }
 
-    /// What inserts as long as it is polled.
+    /// The worker: it inserts while it is polled.
     pub(super) fn worker(&self) -> impl Future<Output = ()> + use<> {
         let cache = Arc::clone(&self.cache);
         async move { cache.insertion_worker().await }
     }
 
-    /// Has the cache see the end of the primary volume, so much of it.
+    /// Warms the cache with the last `last_bytes` of the primary volume.
     pub(super) async fn warm(&self, last_bytes: u64) -> Result<(), Error> {
         let size = self.primary.size_bytes();
         let last_bytes = last_bytes.min(size);
@@ -324,7 +324,7 @@ fn read_only(cache: &Arc<TestCache>, object: Object, number: u16) -> Arc<TestVol
     Volume::new(Arc::clone(cache), object, options)
 }
 
-/// A cache's bytes in whole write-evict units, of which there must be some.
+/// A cache's size in whole write-evict units, with a minimum number of units.
 pub(super) fn whole_units(bytes: u64) -> u64 {
     (bytes / WEU_BYTES).max(WEU_COUNT_MIN) * WEU_BYTES
 }
@@ -342,7 +342,7 @@ pub(super) fn flash(bytes: u64, clock: &VirtualTime) -> Result<Flash, Error> {
     Ok(SsdDevice::new(RamDevice::new(ssd.logical_bytes(), 4096), clock.clone(), ssd))
 }
 
-/// Does something while a worker works.
+/// Runs a future while a worker works.
 pub(super) async fn beside<T>(
     worker: &mut (impl Future<Output = ()> + Unpin),
     work: impl Future<Output = T>,

@@ -1,5 +1,5 @@
-//! `nitro reproduce cos`: the COS half of Table 2 and Figures 9 and 10 of Nitro's paper, measured on the deduplicating store and the engine themselves, with a disk
-//! and an SSD that are modelled in virtual time.
+//! `nitro reproduce cos`: the COS half of Table 2, and Figures 9 and 10 of Nitro's paper. They are measured on the
+//! deduplicating store and the engine themselves, with a disk and an SSD that are modelled in virtual time.
 
 mod aged;
 mod bed;
@@ -17,13 +17,14 @@ use nitro_testkit::VirtualTime;
 use restore::Restored;
 use std::time::Instant;
 
-/// Of a generation's chunks, the share that the next changes, if there are a hundred of them: after a hundred, a fifth is left.
+/// The share of a generation's chunks that the next one changes, if there are a hundred generations; a fifth of the
+/// first is left then.
 const CHANGED_SHARE: f64 = 0.018;
-/// The paper's snapshots, and its 12 weeks of them.
+/// The number of the paper's snapshots, and of those retained (12 weeks).
 const GENERATIONS: usize = 100;
 const RETAINED: usize = 84;
 
-/// How much is done.
+/// The amount of work.
 #[derive(Debug, Clone, Copy)]
 struct Scale {
     volume_bytes: u64,
@@ -34,17 +35,17 @@ struct Scale {
     reads: usize,
     /// Snapshots of each group that are restored.
     restores: usize,
-    /// Caches beside the volume, in percent.
+    /// The sizes of caches, in percent of the volume.
     cache_percents: &'static [u64],
 }
 
 impl Scale {
     fn of(args: &StorePaper) -> Self {
         let of = |quick, full| if args.quick { quick } else { full };
-        // Fewer generations change more each.
+        // With fewer generations, each changes more.
         let generations = of(GENERATIONS / 4, GENERATIONS);
         let bytes = (f64::from(of(96, 256) as u32) * args.scale) as u64;
-        // A cache has eight units of 512 KiB at least: 2 % of 200 MiB, 5 % of 80.
+        // A cache has at least eight units of 512 KiB: 2 % of 200 MiB, 5 % of 80 MiB.
         let least = of(80, 208) as u64;
         Self {
             volume_bytes: bytes.max(least) << 20,
@@ -57,7 +58,8 @@ impl Scale {
         }
     }
 
-    /// Whether a collection follows a generation: once a week from the first one on that gives another up, and at the end.
+    /// Whether a collection follows a generation: once a week, starting when the first generation is deleted, and at
+    /// the end.
     const fn collects_after(&self, generation: usize) -> bool {
         generation > self.retained && (generation.is_multiple_of(7) || generation == self.generations)
     }
@@ -67,18 +69,18 @@ impl Scale {
         (1..=self.generations).take_while(|generation| !self.collects_after(*generation)).count()
     }
 
-    /// All generations, compressed, and room to collect.
+    /// Room for all generations, compressed, and for collection, in bytes.
     const fn disk_bytes(&self) -> u64 {
         self.volume_bytes * 5 / 2 + (64 << 20)
     }
 
-    /// A cache that has room for half of the volume, compressed.
+    /// The size of a cache with room for half of the volume, compressed, in bytes.
     const fn half_cache_bytes(&self) -> u64 {
         self.volume_bytes * 27 / 100
     }
 }
 
-/// Measures, and writes the report.
+/// Runs all measurements and writes the report.
 pub fn run(args: &StorePaper) -> Result<(), Error> {
     let begun = Instant::now();
     make(&args.folder)?;

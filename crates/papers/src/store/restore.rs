@@ -1,4 +1,4 @@
-//! Figure 10: snapshots are restored beside a primary volume that is cached.
+//! Figure 10: restores of snapshots while their primary volume is cached.
 
 use super::Scale;
 use super::bed::{Bed, CacheKind, Cached, TestVolume, Work, beside, failed};
@@ -8,24 +8,24 @@ use nitro_console::progress::Progress;
 use nitro_console::size::Size;
 use nitro_port::Device;
 
-/// What a restore reads at once, in bytes.
+/// Bytes of a restore's read.
 const READ_BYTES: u64 = 512 << 10;
-/// Groups of generations.
+/// The number of groups of generations.
 const GROUPS: usize = 4;
-/// A volume's compressed extents take a half of it; so much of it holds all.
+/// A cache of this percentage of the volume holds all of it: its compressed extents take half.
 const WHOLE_PERCENT: u64 = 70;
-/// What the paper has for the oldest group and a cache of 5 %, (D, C) over (ND, C): 374 s, 513 s.
+/// The paper's ratio of (D, C) to (ND, C) for the oldest group with a cache of 5 %: 374 s to 513 s.
 const OLDEST_RATIO: f64 = 374.0 / 513.0;
 /// The goal for a snapshot that shares 80 % with a cached primary.
 const GOAL: f64 = 0.25;
 
-/// One way to restore.
+/// A way to restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Way {
-    /// Of the volume; 0: no cache.
+    /// The cache's size in percent of the volume; 0: no cache.
     percent: u64,
     dedup: bool,
-    /// Whether what a restore reads is cached.
+    /// Whether the reads of a restore are cached.
     sequential: bool,
 }
 
@@ -51,7 +51,7 @@ impl Way {
     }
 }
 
-/// What a restore cost.
+/// The cost of a restore.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cost {
     seconds: f64,
@@ -74,21 +74,21 @@ impl Cost {
     }
 }
 
-/// Generations that are restored together, and what that cost in each way.
+/// Generations that are restored together, with the costs of each way.
 struct Group {
     generations: Vec<usize>,
-    /// The share of chunks that the last generation has too, in the mean.
+    /// The mean share of chunks that the last generation has too.
     overlap: f64,
     costs: Vec<Cost>,
 }
 
 pub(super) struct Restored {
     ways: Vec<Way>,
-    /// The oldest first.
+    /// The groups, oldest first.
     groups: Vec<Group>,
 }
 
-/// Generations of each group that are still there, evenly chosen.
+/// The generations of each group that are retained, evenly chosen.
 fn chosen(scale: &Scale) -> Vec<Vec<usize>> {
     let oldest = scale.generations - scale.retained + 1;
     let each = scale.generations / GROUPS;
@@ -205,7 +205,7 @@ impl Restored {
         table
     }
 
-    /// Time of (D, C) over that of (ND, C).
+    /// The time of (D, C) over that of (ND, C).
     fn ratio(&self, group: &Group, percent: u64, sequential: bool) -> f64 {
         let [with, without] = [true, false].map(|dedup| self.cost(group, Way { percent, dedup, sequential }).seconds);
         with / without
@@ -236,7 +236,7 @@ impl Restored {
         Verdict::new("N20", found, holds).because(why)
     }
 
-    /// Of a primary that is cached.
+    /// Judges the goal for a snapshot with a cached primary.
     fn goal(&self) -> Verdict {
         let Some(newest) = self.groups.last() else {
             return Verdict::not_judged("N20b", "nothing was restored");
@@ -257,8 +257,8 @@ impl Restored {
     }
 }
 
-/// N20: time of (D, C) over that of (ND, C) for the oldest group, and what the newest and the oldest share with the primary, in percent.
-/// Less than half a percent is no gain.
+/// N20: the time of (D, C) over that of (ND, C) for the oldest group, and the overlaps of the newest and the oldest
+/// group with the primary, in percent. Less than half a percent is no gain.
 fn judge(oldest: f64, newest_overlap: f64, oldest_overlap: f64) -> Holds {
     let near =
         Band::at(OLDEST_RATIO).has(oldest) && Band::at(80.0).has(newest_overlap) && Band::at(20.0).has(oldest_overlap);
@@ -276,13 +276,13 @@ async fn plain(bed: &Bed, generation: usize) -> Result<Cost, Error> {
     Ok(Cost::of(&before, &bed.work()))
 }
 
-/// Restores through a cache that is as it was after the last generation.
+/// Restores through a cache in its state after the last generation.
 async fn cached(bed: &Bed, scale: &Scale, way: Way, generation: usize) -> Result<Cost, Error> {
     let bytes = scale.volume_bytes * way.percent / 100;
     let kind = CacheKind { bytes, dedup: way.dedup, sequential: way.sequential };
     let mut cached = Cached::new(kind, &bed.clock, bed.snapshot(scale.generations)?).await?;
     let mut worker = Box::pin(cached.worker());
-    // Contents shrink to a half: this is more than there is room for.
+    // Contents shrink to a half, so this is more than the cache can hold.
     beside(&mut worker, cached.warm(bytes * 4)).await??;
     let volume = cached.beside(bed.snapshot(generation)?);
     let before = bed.work();

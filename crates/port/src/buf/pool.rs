@@ -17,7 +17,8 @@ const THREADS_BYTES_MAX: usize = 16 << 20;
 const DEPOT_BYTES_MAX: usize = 24 << 20;
 /// At most this many bytes are pooled in the process.
 pub const POOLED_BYTES_MAX: usize = THREADS_BYTES_MAX + 2 * DEPOT_BYTES_MAX;
-/// Buffers from this size on have a separate depot, so that small ones, which may be many more, do not take their room.
+/// Buffers from this size on have a separate depot, so that small buffers, which may be many more, do not displace
+/// them.
 const LARGE_PAGES: usize = 64;
 /// A thread takes its share of [`THREADS_BYTES_MAX`] in steps of this size, so that threads seldom contend for it.
 const SHARE_STEP_BYTES: usize = 1 << 20;
@@ -68,12 +69,12 @@ const fn magazine(pages: usize) -> usize {
     if count == 0 { 1 } else { count }
 }
 
-/// The RAM that a buffer of so many pages takes: these, and one that the allocator loses by aligning them.
+/// The RAM that a buffer of `pages` pages takes: the pages, and one more that their alignment costs in the allocator.
 pub(super) const fn bytes_of(pages: usize) -> usize {
     (pages + 1) * BUF_ALIGNMENT_BYTES
 }
 
-/// The depot for buffers of so many pages.
+/// The depot for buffers of this number of pages.
 fn depot(pages: usize) -> MutexGuard<'static, Shelf> {
     DEPOTS[usize::from(pages >= LARGE_PAGES)].lock()
 }
@@ -217,7 +218,7 @@ mod tests {
         vec![Page::zeroed(); pages]
     }
 
-    /// Held by tests that go by what is in the depots, or fill them.
+    /// Held by tests that depend on the content of the depots, or that fill them.
     static TESTED: Mutex<()> = Mutex::new(());
 
     #[test]

@@ -1,4 +1,4 @@
-//! What disks alone, LRU and Nitro cost beside one another.
+//! The costs of disks alone, with LRU and with Nitro, compared.
 
 use super::{Cost, Hdd, Prices};
 use crate::knob::Knob;
@@ -10,22 +10,22 @@ use nitro_cache::class::Classes;
 use nitro_cache::eviction::EvictionKind;
 use serde::Serialize;
 
-/// What is in front of the disks.
+/// The cache in front of the disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Front {
-    /// Nothing.
+    /// No cache.
     None,
-    /// A cache of single extents, the least recently used replaced first; neither deduplication nor compression.
+    /// A cache of single extents with LRU replacement, without deduplication and compression.
     Lru,
-    /// Nitro, all classes treated alike.
+    /// Nitro without policies of classes.
     Nitro,
-    /// Nitro with the policies of classes.
+    /// Nitro with policies of classes.
     Classes,
 }
 
 impl Front {
-    /// Its name.
+    /// The name in results.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl Front {
         }
     }
 
-    /// The settings of a simulation with it.
+    /// The settings of a simulation with this cache.
     fn settings(self, base: &Settings, cache_bytes: u64, asked: impl Fn(Knob) -> bool) -> Settings {
         let mut settings = Settings { cache_bytes, ..*base };
         match self {
@@ -58,40 +58,40 @@ impl Front {
     }
 }
 
-/// A line of the result.
+/// A row of the result.
 #[derive(Debug, Serialize)]
 pub struct Row<'a> {
-    /// The disks.
+    /// The name of the disks.
     pub hdd: &'a str,
-    /// What is in front of them.
+    /// The cache in front of them.
     pub cache: Front,
-    /// Its size; 0: there is none.
+    /// The size of the cache in bytes; 0: no cache.
     pub cache_bytes: u64,
-    /// Reads that it answered, 0 to 1.
+    /// The share of reads that the cache served, 0 to 1.
     pub read_hit_ratio: f64,
-    /// I/Os a second.
+    /// Reads and writes per second.
     pub iops: f64,
-    /// What that costs.
+    /// The cost of both.
     #[serde(flatten)]
     pub cost: Cost,
-    /// By how much it costs less for each MB and I/O a second than the disks alone, 0 to 1; below 0, if it costs more.
+    /// The relative saving per MB and I/O per second over the disks alone, 0 to 1; negative if the cost is higher.
     pub saving_over_none: f64,
-    /// The same over LRU on a cache of the same size; `None` for the disks alone.
+    /// The same over LRU with a cache of the same size; `None` for the disks alone.
     pub saving_over_lru: Option<f64>,
 }
 
-/// The simulations that a comparison takes.
+/// The simulations of a comparison.
 #[derive(Debug)]
 pub struct Plan<'a> {
-    /// What each point is of.
+    /// The disks and the cache of each point.
     fronts: Vec<(&'a Hdd, Front)>,
-    /// The points: settings to be simulated.
+    /// The points: the settings to simulate.
     pub points: Vec<Settings>,
 }
 
 impl<'a> Plan<'a> {
-    /// For each kind of disks: these alone, and with caches of `sizes` in front of them. Settings that nobody `asked` for are adapted to
-    /// each.
+    /// The simulations of each kind of disks, alone and with caches of `sizes`. Settings that are not in `asked` are
+    /// adapted to each cache.
     #[must_use]
     pub fn new(
         prices: &'a Prices,
@@ -116,14 +116,14 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// A line for each point of a plan, in its order.
+/// A row for each point of a plan, in its order.
 #[must_use]
 pub fn rows<'a>(prices: &Prices, plan: &Plan<'a>, outcomes: &[Outcome]) -> Vec<Row<'a>> {
     let (mut rows, mut alone, mut lru): (Vec<Row<'a>>, f64, f64) = (Vec::new(), 0.0, 0.0);
     for ((hdd, front), outcome) in plan.fronts.iter().zip(outcomes) {
         let iops = outcome.measured.pace.as_ref().map_or(0.0, |pace| pace.iops);
         let cost = prices.cost(hdd, outcome.settings.cache_bytes, iops);
-        // Disks alone come first, and LRU before the others of its size.
+        // Disks alone come first, and LRU comes before the other caches of its size.
         match front {
             Front::None => alone = cost.price_per_mb_iops,
             Front::Lru => lru = cost.price_per_mb_iops,

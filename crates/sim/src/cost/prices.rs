@@ -1,4 +1,4 @@
-//! Tables of drives and prices in TOML.
+//! TOML files of drives and their prices.
 
 use crate::timing::{Disks, Raid, SsdSpeed};
 use serde::{Deserialize, Serialize};
@@ -6,48 +6,48 @@ use std::fmt;
 use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 
-/// The table that is built in.
+/// The built-in table.
 const BUILT_IN: &str = include_str!("prices.toml");
-/// Bytes of a GB, as drives are sold.
+/// Bytes of a GB, as in the capacities of drives.
 const GB: f64 = 1e9;
-/// Kinds of disks that a table has at the most.
+/// The maximum number of kinds of disks in a table.
 const HDDS_MAX: usize = 16;
 const CAPACITIES_GB: RangeInclusive<f64> = 1.0..=1e6;
 const PRICES: RangeInclusive<f64> = 1e-6..=1e12;
 const COUNTS: RangeInclusive<u32> = 1..=1024;
 const PER_SECOND: RangeInclusive<u32> = 1..=100_000_000;
 
-/// What is wrong with a table, and where.
+/// An error in a table, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {problem}")]
 pub struct PriceError {
-    /// The line, from 1.
+    /// The line, counted from 1.
     pub line: usize,
-    /// The character of the line, from 1.
+    /// The column in characters, counted from 1.
     pub column: usize,
-    /// What is wrong there, and what may be.
+    /// The problem, and the values that are valid.
     pub problem: String,
 }
 
-/// Disks of one kind, of which the origin is made.
+/// Disks of one kind, as the origin.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Hdd {
-    /// What it is called.
+    /// The name of the disk.
     pub name: String,
-    /// Turns a minute: 7200 or 15000.
+    /// Revolutions per minute: 7200 or 15000.
     pub rpm: u32,
-    /// Bytes of one.
+    /// Bytes of one disk.
     pub capacity_bytes: u64,
-    /// Price of one, in the table's currency.
+    /// The price of one disk, in the table's currency.
     pub price: f64,
-    /// How many there are.
+    /// The number of disks.
     pub count: u32,
-    /// How they are put together.
+    /// The layout of the disks.
     pub raid: Raid,
 }
 
 impl Hdd {
-    /// The disks, to be simulated.
+    /// The disks as settings of the simulation.
     #[must_use]
     pub fn disks(&self) -> Disks {
         let Self { rpm, count, raid, capacity_bytes, .. } = *self;
@@ -55,27 +55,27 @@ impl Hdd {
     }
 }
 
-/// The SSD that the cache is on.
+/// The SSD of the cache.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SsdPrice {
-    /// What it is called.
+    /// The name of the SSD.
     pub name: String,
-    /// Bytes of one.
+    /// Bytes of one SSD.
     pub capacity_bytes: u64,
-    /// Price of one, in the table's currency.
+    /// The price of one SSD, in the table's currency.
     pub price: f64,
-    /// How fast it is.
+    /// The speed of the SSD.
     pub speed: SsdSpeed,
 }
 
 /// Drives and their prices.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Prices {
-    /// What prices are in, such as USD.
+    /// The currency of the prices, such as USD.
     pub currency: String,
-    /// Whether SSDs are bought whole; otherwise a cache costs its share of one.
+    /// Whether the cost is that of whole SSDs; otherwise that of the share that the cache uses.
     pub whole_drives: bool,
-    /// The disks to compare: at least one kind, at most 16.
+    /// The disks to compare: 1 to 16 kinds.
     pub hdds: Vec<Hdd>,
     /// The SSD.
     pub ssd: SsdPrice,
@@ -115,7 +115,7 @@ struct SsdText {
     random_writes: Option<Spanned<u32>>,
 }
 
-/// A fault, and the bytes of the text that it is about.
+/// An error, and the range of bytes of the text that it is about.
 struct Fault(Range<usize>, String);
 
 impl Fault {
@@ -135,19 +135,19 @@ impl Fault {
 }
 
 impl Prices {
-    /// The table that is built in: the drives of "Solid-State Drive Caching with Differentiated Storage Services" (Intel IT, 2012),
-    /// as far as its Tables 3 and 4 tell of them.
+    /// The built-in table: the drives of "Solid-State Drive Caching with Differentiated Storage Services" (Intel IT,
+    /// 2012), as far as its Tables 3 and 4 describe them.
     ///
     /// # Errors
-    /// None: a test reads it.
+    /// None: a test parses the table.
     pub fn built_in() -> Result<Self, PriceError> {
         Self::parse(BUILT_IN)
     }
 
-    /// Reads a table in TOML, with the keys of `crates/sim/src/cost/prices.toml`.
+    /// Parses a table in TOML, with the keys of `crates/sim/src/cost/prices.toml`.
     ///
     /// # Errors
-    /// [`PriceError`]: the place of what is no TOML, unknown, missing or out of bounds.
+    /// [`PriceError`] with the position of the error: not TOML, or a key that is unknown, missing or out of bounds.
     pub fn parse(text: &str) -> Result<Self, PriceError> {
         let file: FileText = toml::from_str(text).map_err(|error| {
             let message = error.message().lines().next().unwrap_or("malformed").to_owned();
@@ -156,7 +156,7 @@ impl Prices {
         read(&file).map_err(|fault| fault.in_text(text))
     }
 
-    /// The text of the table that is built in, to be copied.
+    /// The text of the built-in table, as a template.
     #[must_use]
     pub const fn built_in_text() -> &'static str {
         BUILT_IN

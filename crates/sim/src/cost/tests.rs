@@ -3,7 +3,8 @@ use super::*;
 #[test]
 fn costs_are_those_of_the_paper() {
     let prices = Prices::built_in().unwrap_or_else(|error| panic!("{error}"));
-    // IOPS of Table 3, costs of Table 4: without a cache, with LRU, with DSS, each with a cache of 100 GB.
+    // The IOPS of Table 3 and the costs of Table 4: without a cache, with LRU, and with DSS, the latter two with a
+    // cache of 100 GB.
     for (rpm, iops, costs) in
         [(7200, [162.0, 161.0, 468.0], [0.88, 1.43, 0.49]), (15000, [231.0, 228.0, 556.0], [5.47, 6.81, 2.80])]
     {

@@ -1,4 +1,4 @@
-//! What deduplication and compression would give for an image, before there is a cache or a trace of it.
+//! Estimates of deduplication and compression for an image, without a cache or a trace.
 
 mod regions;
 mod scan;
@@ -10,13 +10,14 @@ pub use tally::{Tally, Totals};
 use std::thread;
 use std::time::Duration;
 
-/// How often it is told how far it is.
+/// The interval of progress reports.
 const TOLD_EVERY: Duration = Duration::from_millis(200);
 
-/// Has threads read an image's regions until there are no more, and count their extents. `tell` is told now and then how many bytes
-/// have been handed out.
+/// Reads the regions of an image with `threads` threads and counts their extents in `tallies`. `tell` is called at
+/// intervals with the number of bytes handed out.
 ///
 /// # Errors
+/// The image cannot be read.
 /// The image cannot be read.
 pub fn scan(regions: &Regions, tallies: &[Tally], threads: usize, tell: impl Fn(u64)) -> std::io::Result<()> {
     thread::scope(|scope| {

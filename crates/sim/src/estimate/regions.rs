@@ -1,4 +1,4 @@
-//! The parts of an image that hold data, handed out to threads.
+//! The regions of an image that hold data, handed out to threads.
 
 use rustix::fs::{Advice, SeekFrom, fadvise, seek};
 use rustix::io::Errno;
@@ -9,10 +9,10 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// What a thread reads at once in bytes; a multiple of every extent size.
+/// Bytes of a read; a multiple of every extent size.
 pub(super) const REGION_BYTES: u64 = 1 << 20;
 
-/// An image, and how much of it has been handed out.
+/// An image, and the position up to which it has been handed out.
 pub struct Regions {
     file: File,
     size_bytes: u64,
@@ -25,13 +25,13 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// An image of which so many percent are read, in regions that are scattered evenly.
+    /// An image of which `sample_percent` percent are read, in evenly scattered regions.
     ///
     /// # Errors
-    /// Its size cannot be told.
+    /// The size of the image is unknown.
     pub fn new(file: File, sample_percent: f64) -> io::Result<Self> {
         let size_bytes = seek(&file, SeekFrom::End(0))?;
-        // A hint; it does not matter if it is not taken.
+        // A hint; an error does not matter.
         let _ = fadvise(&file, 0, None, Advice::Sequential);
         Ok(Self {
             file,
@@ -51,31 +51,31 @@ impl Regions {
         self.size_bytes
     }
 
-    /// Bytes of regions that lie in holes as a whole.
+    /// Bytes of regions that are entirely in holes.
     #[must_use]
     pub fn hole_bytes(&self) -> u64 {
         self.hole_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes of regions that the sampling left out.
+    /// Bytes of regions that were skipped by sampling.
     #[must_use]
     pub fn skipped_bytes(&self) -> u64 {
         self.skipped_bytes.load(Ordering::Relaxed)
     }
 
-    /// How far the image has been handed out, in bytes.
+    /// The position up to which the image has been handed out, in bytes.
     pub(super) fn position(&self) -> u64 {
         self.position.load(Ordering::Relaxed)
     }
 
-    /// Hands out no more.
+    /// Stops handing out regions.
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Where the next region with data begins, and its length.
+    /// The offset and length of the next region with data.
     pub(super) fn next(&self) -> Option<(u64, usize)> {
-        // The number in it is whole at any moment, even if a thread panicked.
+        // The position is valid at any moment, even if a thread panicked.
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if self.stopped.load(Ordering::Relaxed) {
@@ -97,24 +97,24 @@ impl Regions {
         }
     }
 
-    /// Where data next begin from `at` on; the image's end if nowhere.
+    /// The offset of the next data at or after `at`, or the end of the image.
     fn data_from(&self, at: u64) -> u64 {
         match seek(&self.file, SeekFrom::Data(at)) {
             Ok(data) => data,
             Err(Errno::NXIO) => self.size_bytes,
-            // No map of holes.
+            // The file system reports no holes.
             Err(_) => at,
         }
     }
 
-    /// The same regions of any image, scattered evenly.
+    /// Whether a region is in the sample: the same regions of any image, evenly scattered.
     fn is_sampled(&self, number: u64) -> bool {
         let scattered = number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let scattered = (scattered ^ (scattered >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
         (scattered >> 11) as f64 / (1u64 << 53) as f64 * 100.0 < self.sample_percent
     }
 
-    /// Reads a region and lets the page cache forget it.
+    /// Reads a region, and drops it from the page cache.
     pub(super) fn read(&self, start: u64, buf: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(buf, start)?;
         // A hint.

@@ -1,4 +1,4 @@
-//! One thread's work.
+//! The work of one thread.
 
 use super::regions::{REGION_BYTES, Regions};
 use super::tally::{Seen, Tally};
@@ -7,11 +7,11 @@ use nitro_port::buf::{BufMut, is_zero};
 use nitro_port::codec::{Compression, Compressor, FingerprintHash};
 use std::io;
 
-/// Reads regions until there are no more, and counts what their extents come to.
+/// Reads regions until none are left, and counts their extents in `tallies`.
 pub(super) fn scan(regions: &Regions, tallies: &[Tally]) -> io::Result<()> {
     let mut compressors = [Compression::Lz4, Compression::Zstd].map(Compressor::new);
     while let Some((start, len)) = regions.next() {
-        // The last extent is filled up with zeroes, as in the cache.
+        // The last extent is padded with zeroes, as in the cache.
         let mut buf = BufMut::with_len(REGION_BYTES as usize);
         if let Err(error) = regions.read(start, &mut buf[..len]) {
             regions.stop();

@@ -1,8 +1,9 @@
-//! Counting extents of one size by content, within a bound of RAM.
+//! Counts of extents of one size by content, with bounded RAM.
 //!
-//! Fingerprints are kept with their number of occurrences. When a part of the table reaches its bound, it goes on with
-//! every second fingerprint only, chosen by the fingerprint itself, then every fourth, and so on: what is left is a fair
-//! sample of the contents with all their occurrences, and so are the ratios taken from it.
+//! Fingerprints are kept with their numbers of occurrences. A shard of the table that reaches its bound continues with
+//! every second fingerprint, chosen by the fingerprint's bits, then with every fourth, and so on. The remaining
+//! fingerprints are a fair sample of the contents with all their occurrences, so the ratios of the sample are estimates
+//! of the ratios of the image.
 
 use nitro_units::Fingerprint;
 use std::collections::HashMap;
@@ -10,19 +11,21 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Parts of the table, each with its lock.
+/// Shards of the table, each with a lock.
 const SHARDS: usize = 64;
-/// RAM of one fingerprint at the most: 16 bytes and a count, in a table that has just doubled while copying the old one.
+/// The maximum RAM of a fingerprint in bytes: 16 bytes and a count, in a table that is being copied to one of twice its
+/// size.
 const ENTRY_BYTES_MAX: u64 = 72;
-/// Fingerprints of each shard whose extents are all compressed; of further ones, one in [`COMPRESSED_ONE_IN`].
+/// The number of fingerprints of each shard whose extents are all compressed; of later ones, one in
+/// [`COMPRESSED_ONE_IN`].
 const COMPRESSED_ALL: u64 = 2048;
 /// See [`COMPRESSED_ALL`].
 const COMPRESSED_ONE_IN: u8 = 8;
 
-/// The first half of a fingerprint: 128 bits, which are evenly distributed.
+/// The first 128 bits of a fingerprint, which are uniformly distributed.
 type Key = [u8; 16];
 
-/// Takes a part of the fingerprint as its hash.
+/// A hash function that takes the first bytes of a fingerprint.
 #[derive(Default)]
 struct FirstBytes(u64);
 
@@ -37,27 +40,27 @@ impl Hasher for FirstBytes {
         }
     }
 
-    // The length, which arrays write first, says nothing.
+    // The length, which arrays write first, is the same for all keys.
     fn write_usize(&mut self, _: usize) {}
 }
 
 #[derive(Default)]
 struct Shard {
     counts: HashMap<Key, u32, BuildHasherDefault<FirstBytes>>,
-    /// One fingerprint in `1 << bits` is kept.
+    /// One in `1 << bits` fingerprints is kept.
     bits: u32,
 }
 
-/// What became of an extent.
+/// What the caller has to do with an extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// Its content is new, and part of the sample to compress.
+    /// Compress the extent: its content is new and in the sample.
     FirstSampled,
-    /// There is nothing more to do.
+    /// Nothing: the extent is counted.
     Counted,
 }
 
-/// The extents of one size.
+/// The counts of extents of one size.
 pub struct Tally {
     pub(super) extent_bytes: usize,
     shards: Vec<Mutex<Shard>>,
@@ -69,25 +72,25 @@ pub struct Tally {
     zstd_bytes: AtomicU64,
 }
 
-/// What a tally comes to.
+/// The results of a tally.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Totals {
-    /// Extents of zeroes only.
+    /// The number of extents that are all zeroes.
     pub zeroes: u64,
-    /// All others.
+    /// The number of all other extents.
     pub others: u64,
-    /// Other extents over different contents among them; 1 if there are none.
+    /// The other extents over their distinct contents; 1 if there are none.
     pub dedup_ratio: f64,
-    /// Every fingerprint was kept.
+    /// Whether every fingerprint was kept.
     pub exact: bool,
-    /// Bytes before over bytes after; 1 if there are none.
+    /// Bytes before compression with LZ4 over bytes after; 1 if there are none.
     pub lz4_ratio: f64,
-    /// Bytes before over bytes after; 1 if there are none.
+    /// Bytes before compression with Zstandard over bytes after; 1 if there are none.
     pub zstd_ratio: f64,
 }
 
 impl Tally {
-    /// None counted yet. Fingerprints take so much RAM at the most.
+    /// An empty tally whose fingerprints take at most `ram_bytes`.
     #[must_use]
     pub fn new(extent_bytes: usize, ram_bytes: u64) -> Self {
         let entries_max = (ram_bytes / ENTRY_BYTES_MAX / SHARDS as u64).max(1) as usize;
@@ -103,7 +106,7 @@ impl Tally {
         }
     }
 
-    /// Counts an extent of zeroes.
+    /// Counts an extent that is all zeroes.
     pub(super) fn zero(&self) {
         self.zeroes.fetch_add(1, Ordering::Relaxed);
     }
@@ -112,7 +115,7 @@ impl Tally {
     pub(super) fn see(&self, fingerprint: &Fingerprint) -> Seen {
         self.others.fetch_add(1, Ordering::Relaxed);
         let Some(key) = fingerprint.0.first_chunk::<16>() else { return Seen::Counted };
-        // Bytes 0 to 7 are the table's hash; those that follow choose the shard and the samples.
+        // Bytes 0 to 7 are the table's hash; the next ones choose the shard and the sample.
         let shard = &self.shards[usize::from(key[8]) % SHARDS];
         let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
         if !is_kept(key, shard.bits) {
@@ -133,20 +136,20 @@ impl Tally {
         if sampled { Seen::FirstSampled } else { Seen::Counted }
     }
 
-    /// Counts what an extent was compressed to, in bytes.
+    /// Counts the compressed sizes of an extent, in bytes.
     pub(super) fn compressed(&self, lz4: usize, zstd: usize) {
         self.compressed.fetch_add(1, Ordering::Relaxed);
         self.lz4_bytes.fetch_add(lz4 as u64, Ordering::Relaxed);
         self.zstd_bytes.fetch_add(zstd as u64, Ordering::Relaxed);
     }
 
-    /// Bytes of each extent.
+    /// The size of an extent in bytes.
     #[must_use]
     pub fn extent_bytes(&self) -> usize {
         self.extent_bytes
     }
 
-    /// What was counted.
+    /// The results so far.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let (mut occurrences, mut contents, mut exact) = (0u64, 0u64, true);

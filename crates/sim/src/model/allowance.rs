@@ -1,11 +1,11 @@
-//! A write budget in a simulation: so many bytes written to the SSD for each byte that is requested.
+//! The write budget of a simulation: bytes written to the SSD for each byte requested.
 
 use nitro_cache::{Budget, Thrift};
 
-/// Steps while as many bytes are requested as the cache has.
+/// The budget is updated this number of times while the bytes requested add up to the size of the cache.
 const STEPS: u64 = 32;
 
-/// What may be written.
+/// A write budget by bytes requested.
 pub(super) struct Allowance {
     budget: Budget,
     ratio: f64,
@@ -15,19 +15,19 @@ pub(super) struct Allowance {
 }
 
 impl Allowance {
-    /// Of `ratio` bytes for each byte that is requested. As much as the cache has may be saved.
+    /// A budget of `ratio` bytes for each byte requested. Unused bytes are saved, up to the size of the cache.
     pub(super) fn new(ratio: f64, cache_bytes: u64) -> Self {
         let budget = Budget::new(0, cache_bytes);
         let step_bytes = (cache_bytes / STEPS).max(1);
         Self { budget, ratio, step_bytes, requested: 0, written: 0 }
     }
 
-    /// Bytes were written to the SSD.
+    /// Counts bytes written to the SSD.
     pub(super) fn note_written(&mut self, bytes: u64) {
         self.written += bytes;
     }
 
-    /// Bytes are requested; how sparing the cache is to be from now on, if that changes.
+    /// Counts bytes requested; returns the new [`Thrift`] if it is updated.
     pub(super) fn note_requested(&mut self, bytes: u64) -> Option<Thrift> {
         self.requested += bytes;
         if self.requested < self.step_bytes {

@@ -1,4 +1,4 @@
-//! The modelled SSD under a cache: its wear, and where it is asked for, its time.
+//! The modelled SSD under a cache: its wear and, if timing is modelled, its latencies.
 
 use crate::Error;
 use crate::settings::{Settings, Variant};
@@ -7,31 +7,31 @@ use nitro_model::{
     PageRun, Ssd, Timing, VictimPolicy,
 };
 
-/// Pages are as large as extents, between these bounds.
+/// The bounds of the size of a page; pages have the size of extents otherwise.
 const PAGE_BYTES_MIN: u32 = 4096;
 const PAGE_BYTES_MAX: u32 = 8192;
 /// Bytes of an erase block (Nitro §5.3).
 const ERASE_BLOCK_BYTES: u32 = 128 << 10;
 
-/// The SSD.
+/// A modelled SSD.
 pub(crate) enum Model {
-    /// Wear only.
+    /// The wear only.
     Worn(Box<AnyFtl>),
-    /// With time.
+    /// The wear and the latencies.
     Timed(Box<Ssd<AnyFtl>>),
 }
 
-/// The SSD, and the time at which requests reach it.
+/// The SSD, and the arrival time of requests.
 pub(crate) struct Flash {
     model: Model,
     page_bytes: u32,
-    /// Whether the SSD wants to know what is read.
+    /// Whether the SSD needs to know reads.
     notes_reads: bool,
-    /// Now.
+    /// The current time.
     pub(crate) now: Nanos,
 }
 
-/// The layer that a variant runs on.
+/// The translation layer of a variant.
 fn layer(variant: Variant) -> FtlSettings {
     let aligned = PageMappedSettings { over_provisioning: 0.07, victims: VictimPolicy::Greedy, aligned: false };
     match variant {
@@ -43,7 +43,7 @@ fn layer(variant: Variant) -> FtlSettings {
 }
 
 impl Flash {
-    /// The SSD for `settings`, and the bytes of it that the cache may use.
+    /// The SSD for `settings`, and the number of its bytes that the cache may use.
     pub(crate) fn new(settings: &Settings) -> Result<(Self, u64), Error> {
         let page_bytes = settings.extent_bytes.clamp(PAGE_BYTES_MIN, PAGE_BYTES_MAX);
         let geometry = Geometry {
@@ -52,7 +52,7 @@ impl Flash {
             stripe: (settings.weu_bytes / ERASE_BLOCK_BYTES).max(1),
             ..Geometry::default()
         };
-        // The same flash for all: as much as an SSD with hybrid mapping has that offers `cache_bytes`.
+        // All variants have the same flash: that of an SSD with hybrid mapping that offers `cache_bytes`.
         let sold = FtlSettings::Hybrid(HybridSettings::default());
         let sold = sold.geometry_for(geometry, settings.cache_bytes)?;
         let layer = layer(settings.variant);
@@ -86,7 +86,7 @@ impl Flash {
         PageRun { first: Lpn(first as u32), pages: ((offset + bytes).div_ceil(page) - first) as u32 }
     }
 
-    /// Writes; returns when that is done.
+    /// Writes bytes; returns the time when the write ends.
     pub(crate) fn write(&mut self, offset: u64, bytes: u64) -> Result<Nanos, Error> {
         let run = self.run(offset, bytes);
         match &mut self.model {
@@ -96,7 +96,7 @@ impl Flash {
         Ok(self.now)
     }
 
-    /// Reads; returns when that is done.
+    /// Reads bytes; returns the time when the read ends.
     pub(crate) fn read(&mut self, offset: u64, bytes: u64) -> Result<Nanos, Error> {
         let run = self.run(offset, bytes);
         match &mut self.model {
@@ -107,7 +107,7 @@ impl Flash {
         Ok(self.now)
     }
 
-    /// Trims.
+    /// Trims bytes.
     pub(crate) fn trim(&mut self, offset: u64, bytes: u64) -> Result<(), Error> {
         let run = self.run(offset, bytes);
         match &mut self.model {
@@ -117,7 +117,7 @@ impl Flash {
         Ok(())
     }
 
-    /// Where the WEU is that the SSD would have evicted, in bytes from its beginning.
+    /// The offset of the WEU that the SSD would evict next, in bytes.
     pub(crate) fn victim(&self) -> Option<u64> {
         let run = match &self.model {
             Model::Worn(ftl) => ftl.victim(),
@@ -126,7 +126,7 @@ impl Flash {
         Some(u64::from(run.first.0) * u64::from(self.page_bytes))
     }
 
-    /// What it has done.
+    /// The counters of the SSD.
     pub(crate) fn counters(&self) -> Counters {
         match &self.model {
             Model::Worn(ftl) => *ftl.flash().counters(),

@@ -1,4 +1,4 @@
-//! The caches that are simulated.
+//! The caches that can be simulated.
 
 mod allowance;
 mod flash;
@@ -20,119 +20,120 @@ use nitro_cache::{CacheManager, Missed, Stats};
 use nitro_model::{Counters, Nanos};
 use nitro_units::{ClassId, ExtentKey};
 
-/// What a cache has done so far.
+/// The totals of a cache so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Totals {
     pub(crate) cache: Stats,
     pub(crate) flash: Counters,
 }
 
-/// An extent that was found.
+/// An extent that was found in the cache.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hit {
-    /// When its bytes are there.
+    /// The time when its bytes have been read.
     pub(crate) done: Nanos,
-    /// It was stored compressed.
+    /// Whether it was stored compressed.
     pub(crate) compressed: bool,
     /// It waits in RAM for its place on the SSD.
     pub(crate) staged: bool,
 }
 
-/// A cache, told of one piece at a time.
+/// A cache that processes one piece at a time.
 pub(crate) trait Model {
-    /// Reads ahead what will be needed for some pieces. Changes nothing.
+    /// Prefetches memory that the next pieces need. Changes nothing.
     fn warm(&self, _pieces: &[Piece]) {}
 
-    /// Sets the time of what follows.
+    /// Sets the time of the calls that follow.
     fn set_now(&mut self, _now: Nanos) {}
 
-    /// Looks an extent up for a read.
+    /// Looks up an extent for a read.
     fn read(&mut self, piece: &Piece) -> Result<Option<Hit>, Error>;
 
-    /// Looks up the content of an extent that was not found, for a read: somebody else may have brought it. `enters`: the cache has it
-    /// under this name, too, from then on.
+    /// Looks up the content of an extent that was not found by its key. With `enters`, the cache adds an entry for the
+    /// key.
     fn read_by_content(&mut self, _piece: &Piece, _enters: bool) -> Result<Option<Hit>, Error> {
         Ok(None)
     }
 
-    /// All that a request brought has been inserted.
+    /// The end of a request's insertions.
     fn request_inserted(&mut self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// An extent was read that RAM in front of the cache has.
+    /// Notes a read of an extent that the RAM in front of the cache served.
     fn note_read_in_front(&mut self) {}
 
-    /// Whether an extent is there, of caches on an SSD. Changes nothing.
+    /// Whether an extent is cached, for caches on an SSD. Changes nothing.
     fn has(&self, _key: ExtentKey) -> bool {
         false
     }
 
-    /// Counts an extent that a read looked for in vain, by why it is not cached, if that is known.
+    /// Counts an extent that was missed by a read, by the reason why it is not cached, if this is known.
     fn note_missed(&self, _piece: &Piece, _in_stream: bool, _missed: &mut Missed) {}
 
-    /// Inserts an extent: after a miss, or after [`forget`](Self::forget) because it was written. Returns whether its content
-    /// was there already.
+    /// Inserts an extent after a miss, or after [`forget`](Self::forget) because it was written. Returns whether its
+    /// content was cached already.
     fn insert(&mut self, piece: &Piece) -> Result<bool, Error>;
 
-    /// As [`insert`](Self::insert), of an extent of which a part was written and the rest is read from the SSD.
+    /// As [`insert`](Self::insert), for an extent of which a part was written, and the rest is on the SSD.
     fn insert_merged(&mut self, piece: &Piece) -> Result<bool, Error> {
         self.insert(piece)
     }
 
-    /// Forgets an extent, since it is being written or trimmed; returns whether it was there.
+    /// Drops an extent that is being written or trimmed; returns whether it was cached.
     fn forget(&mut self, piece: &Piece) -> Result<bool, Error>;
 
-    /// Whether an extent waits in RAM for its place on the SSD.
+    /// Whether an extent is staged: it waits in RAM before it is packed.
     fn is_staged(&self, _key: ExtentKey) -> bool {
         false
     }
 
-    /// Where dirty extents stay in write-back; `None`: the cache does not tell them from clean ones.
+    /// The write-back interface; `None` if the cache does not distinguish dirty from clean extents.
     fn dirty_units(&mut self) -> Option<&mut dyn DirtyUnits> {
         None
     }
 
-    /// The trace is over: what waits in RAM goes on to the SSD.
+    /// Moves extents that wait in RAM to the SSD, at the end of the trace.
     fn settle(&mut self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// What it has done, and has.
+    /// The totals so far.
     fn totals(&self) -> Totals;
 
-    /// Extents that it has, by the class that brought them; `None`: it does not keep classes.
+    /// The number of cached extents by the class that inserted them; `None` if the cache does not record classes.
     fn cached_by_class(&self) -> Option<[u64; ClassId::COUNT]> {
         None
     }
 
-    /// RAM of its indexes in bytes. May take long.
+    /// RAM of the indexes in bytes. May take long.
     fn ram_bytes(&self) -> u64;
 
-    /// Bytes of a page of its SSD; 0 if there is none.
+    /// Bytes of a page of the SSD; 0 without an SSD.
     fn page_bytes(&self) -> u32;
 
-    /// Bytes of the SSD that it uses.
+    /// Bytes of the SSD that the cache uses.
     fn usable_bytes(&self) -> u64;
 }
 
-/// Write-evict units of dirty extents, which are not evicted before the origin has what they hold.
+/// Write-evict units with dirty extents, which are not evicted before their extents are destaged.
 pub(crate) trait DirtyUnits {
-    /// Takes what is written at second `now`; returns whether its content was there already. `None`: there is no room.
+    /// Inserts an extent that is written at second `now`; returns whether its content was cached already. `None`: there
+    /// is no room.
     fn insert_dirty(&mut self, piece: &Piece, now: u32, marks: &Watermarks) -> Result<Option<bool>, Error>;
 
-    /// Makes durable what is dirty: what it took the place of may be evicted. `fills_blocks`: the SSD gets whole blocks, so that what
-    /// comes next begins a new one.
+    /// Makes dirty data durable: units whose content was replaced may be evicted. With `fills_blocks`, the SSD is
+    /// written in whole blocks, so the next extent starts a new block.
     fn commit(&mut self, fills_blocks: bool);
 
-    /// How much is dirty, of how much.
+    /// The amount of dirty data, and its bounds.
     fn used(&self) -> DirtyUse;
 
-    /// Who keeps them.
+    /// The cache manager that keeps the dirty extents.
     fn manager(&mut self) -> &mut CacheManager;
 }
 
-/// The cache for `settings`. [`Variant::Belady`] needs to know the future: it is [`Foretold`].
+/// The cache for `settings`, except [`Variant::Belady`], which needs the future of the trace: see [`Foretold`].
 pub(crate) fn build(settings: &Settings) -> Result<Box<dyn Model>, Error> {
     settings.check()?;
     Ok(match settings.variant {

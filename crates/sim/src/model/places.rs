@@ -1,4 +1,5 @@
-//! Extents in places of their own on the SSD, replaced one by one in LRU order: what Nitro is compared with (§6.1).
+//! Extents in places of fixed size on the SSD, replaced individually in LRU order: the caches that Nitro is compared
+//! with (§6.1).
 
 use super::{Flash, Hit, Model, Totals};
 use crate::Error;
@@ -9,10 +10,10 @@ use nitro_cache::Stats;
 use nitro_model::Nanos;
 use nitro_units::ExtentKey;
 
-/// Of the places, the share that is kept free where the SSD is told what holds nothing: 7 %, as much as SSDs reserve.
+/// The share of places that is kept free if evictions are trimmed: 7 %, the usual reserve of SSDs.
 const FREE_PERCENT: u32 = 7;
 
-/// A key, and its neighbours among the keys with the same content.
+/// A key's neighbours among the keys with the same content, and their place.
 #[derive(Debug, Clone, Copy)]
 struct Holder {
     place: u32,
@@ -20,7 +21,7 @@ struct Holder {
     previous: u32,
 }
 
-/// Keys by place: with deduplication a place may have several.
+/// The keys of each place: with deduplication, a place may have several.
 struct Holders {
     keys: Nodes,
     /// By the number of the key's node.
@@ -73,7 +74,7 @@ impl Holders {
     }
 }
 
-/// The cache. Places are nodes named by what they hold: a fingerprint, or, without deduplication, a key.
+/// A cache of places. A place is a node whose name is its content: a fingerprint or, without deduplication, a key.
 pub(crate) struct Places {
     contents: Nodes,
     used: List,
@@ -81,9 +82,9 @@ pub(crate) struct Places {
     flash: Flash,
     stats: Stats,
     dedup: bool,
-    /// The SSD is told what holds nothing.
+    /// Whether the SSD is told which places are free.
     tells: bool,
-    /// Places that may be used at a time.
+    /// The number of places that may be in use.
     places: u32,
     extent_bytes: u32,
     usable_bytes: u64,
@@ -114,7 +115,7 @@ impl Places {
         u64::from(place) * u64::from(self.extent_bytes)
     }
 
-    /// What a place is named by.
+    /// The name of the place for a piece's content.
     fn content(&self, piece: &Piece) -> u64 {
         if !self.dedup {
             return piece.key.raw();
@@ -129,7 +130,7 @@ impl Places {
         Ok(Some(Hit { done, compressed: false, staged: false }))
     }
 
-    /// A place for new content.
+    /// Takes a place for new content.
     fn place(&mut self, content: u64) -> Result<u32, Error> {
         if self.used.len() < self.places {
             return Ok(self.contents.add(content));
@@ -156,7 +157,8 @@ impl Places {
         }
     }
 
-    /// Takes a key from its place. A content that no key has any more is the next to go, unless it comes again before.
+    /// Removes a key from its place. A content without keys is the next to be evicted, unless it is inserted again
+    /// before.
     fn release(&mut self, node: u32) {
         let place = self.holders.holders[node as usize].place;
         self.holders.remove(node);
@@ -215,7 +217,7 @@ impl Model for Places {
         self.write(place).map(|()| false)
     }
 
-    /// Without deduplication the place stays the extent's, to be overwritten.
+    /// Without deduplication, the extent keeps its place, which is overwritten.
     fn forget(&mut self, piece: &Piece) -> Result<bool, Error> {
         let found = self.holders.keys.find(piece.key.raw());
         if let Some(node) = found {

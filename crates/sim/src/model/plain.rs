@@ -1,5 +1,5 @@
-//! Yardsticks: policies over extents, the optimum, and no cache at all. They have neither duplicates nor an SSD, and take in
-//! every extent that is read or written.
+//! Caches for comparison: policies over extents, the optimum, and no cache. They have no duplicates and no SSD, and
+//! admit every extent that is read or written.
 
 use super::{Hit, Model, Totals};
 use crate::Error;
@@ -10,12 +10,12 @@ use nitro_cache::Stats;
 use nitro_model::{Counters, Nanos};
 use nitro_trace::Op;
 
-/// Extents that a cache has room for.
+/// The number of extents in the cache.
 pub(crate) fn capacity(settings: &Settings) -> u32 {
     u32::try_from(settings.cache_bytes / u64::from(settings.extent_bytes)).unwrap_or(u32::MAX)
 }
 
-/// A policy.
+/// A cache with a plain policy.
 pub(crate) struct Plain {
     policy: Box<dyn Policy + Send>,
     now: Nanos,
@@ -53,7 +53,7 @@ impl Model for Plain {
         Ok(hit.then_some(Hit { done: self.now, compressed: false, staged: false }))
     }
 
-    /// What was read is there already.
+    /// A read inserted its extents already.
     fn insert(&mut self, piece: &Piece) -> Result<bool, Error> {
         if piece.op() == Op::Write {
             self.policy.access(piece.key.raw());
@@ -62,7 +62,7 @@ impl Model for Plain {
         Ok(false)
     }
 
-    /// Writes are taken in whatever was there.
+    /// Writes are inserted whether or not the extent was cached.
     fn forget(&mut self, _piece: &Piece) -> Result<bool, Error> {
         Ok(true)
     }
@@ -85,9 +85,9 @@ impl Model for Plain {
     }
 }
 
-/// What is told beforehand: the optimum's hits, or none.
+/// A sequence of hits that was computed before: the optimum's, or none.
 pub(crate) struct Foretold {
-    /// For each extent read or written in turn, whether it is there.
+    /// For each extent read or written, in order: whether it is cached.
     hits: std::vec::IntoIter<bool>,
     now: Nanos,
     usable_bytes: u64,

@@ -1,5 +1,5 @@
-//! Content that waits in RAM before it is packed, as in the server's insertion queue: it keeps the memory of its request in use, and
-//! void content does, too, until it is swept.
+//! Staging: content waits in RAM before it is packed, as in the server's insertion queue. It keeps the buffer of its
+//! request in use; void content does, too, until it is swept.
 
 use crate::front::held_together;
 use crate::workload::{Piece, runs};
@@ -11,16 +11,16 @@ use nitro_trace::Op;
 use nitro_units::ExtentKey;
 use std::collections::VecDeque;
 
-/// One content that waits.
+/// A staged content.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     piece: Piece,
     number: u64,
-    /// The room that it shares with others of its request.
+    /// The number of its room.
     room: u64,
 }
 
-/// Memory that the contents of one request keep in use together, until the last of them is gone.
+/// The memory that the contents of one request keep in use together, until the last of them leaves.
 #[derive(Debug, Clone, Copy)]
 struct Room {
     contents: u32,
@@ -55,13 +55,13 @@ impl Rooms {
     }
 }
 
-/// The buffer: first in, first out.
+/// The staging buffer, a FIFO queue.
 pub(super) struct Staged {
     queue: Staging<Waiting>,
     rooms: Rooms,
     /// Contents of the current request, numbered up to `next`.
     arriving: Vec<Piece>,
-    /// Extents of the current request that are merged with what the SSD has, and therefore do not wait.
+    /// Number of extents of the current request that are merged with cached ones, and are not staged.
     merged: usize,
     /// By extent: the number of its newest content, and whether it was used again.
     newest: HashMap<ExtentKey, (u64, bool)>,
@@ -70,7 +70,7 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    /// In so many bytes of RAM; 0: nothing waits.
+    /// Staging in `bytes_max` bytes of RAM; 0: none.
     pub(super) fn new(bytes_max: u64, extent_bytes: u32) -> Self {
         Self {
             queue: Staging::new(bytes_max),
@@ -87,31 +87,31 @@ impl Staged {
         self.queue.is_used()
     }
 
-    /// Whether an extent is there, which is used again.
+    /// Whether an extent is staged; if so, notes a further use.
     pub(super) fn use_again(&mut self, key: ExtentKey) -> bool {
         self.newest.get_mut(&key).map(|(_, used)| *used = true).is_some()
     }
 
-    /// Takes a content of the current request.
+    /// Adds a content of the current request.
     pub(super) fn push(&mut self, piece: &Piece) {
         self.next += 1;
         self.newest.insert(piece.key, (self.next, false));
         self.arriving.push(*piece);
     }
 
-    /// Notes that an extent of the current request does not wait.
+    /// Notes an extent of the current request that is merged with the cached one.
     pub(super) const fn push_merged(&mut self) {
         self.merged += 1;
     }
 
-    /// All contents of the current request have come.
+    /// Ends the current request: its contents enter the queue.
     pub(super) fn request_arrived(&mut self) {
         let arriving = std::mem::take(&mut self.arriving);
         let mut number = self.next - arriving.len() as u64;
         if arriving.first().is_some_and(|first| first.op() == Op::Write) {
             self.enter(&arriving, number, self.written_bytes(&arriving));
         } else {
-            // Each run of neighbours was read by itself.
+            // Each run of neighbours was read into a buffer of its own.
             for run in runs(&arriving) {
                 self.enter(run, number, held_together(run.len(), self.extent_bytes));
                 number += run.len() as u64;
@@ -122,7 +122,7 @@ impl Staged {
         self.arriving.clear();
     }
 
-    /// RAM in bytes that written extents keep in use: whole ones share the request's memory, others are copies.
+    /// RAM in bytes that written extents keep in use: whole ones share the request's buffer, others are copies.
     fn written_bytes(&self, written: &[Piece]) -> u64 {
         let whole = written.iter().filter(|piece| piece.len == self.extent_bytes).count();
         let copies = (written.len() - whole) as u64;
@@ -130,7 +130,7 @@ impl Staged {
         if whole == 0 { copied } else { copied + held_together(whole, self.extent_bytes) }
     }
 
-    /// Contents after the `number`th, which keep `bytes` in use together.
+    /// Adds contents to the queue, numbered from `number + 1` on, which keep `bytes` in use together.
     fn enter(&mut self, contents: &[Piece], number: u64, bytes: u64) {
         let room = self.rooms.add(contents.len(), bytes);
         for (piece, number) in contents.iter().zip(number + 1..) {
@@ -148,17 +148,17 @@ impl Staged {
         }
     }
 
-    /// Whether an extent is there.
+    /// Whether an extent is staged.
     pub(super) fn has(&self, key: ExtentKey) -> bool {
         self.newest.contains_key(&key)
     }
 
-    /// Forgets an extent; whether it was there.
+    /// Drops an extent; returns whether it was staged.
     pub(super) fn remove(&mut self, key: ExtentKey) -> bool {
         self.newest.remove(&key).is_some()
     }
 
-    /// The oldest content, as long as more RAM is in use than may be; and whether it was used again.
+    /// The oldest content, if it is due, and whether it was used again.
     pub(super) fn pop(&mut self) -> Option<(Piece, bool)> {
         while self.queue.is_due(self.rooms.held_bytes) {
             if let Some(content) = self.pop_front()? {
@@ -168,7 +168,7 @@ impl Staged {
         None
     }
 
-    /// The oldest content.
+    /// The oldest content, due or not.
     pub(super) fn pop_any(&mut self) -> Option<(Piece, bool)> {
         loop {
             if let Some(content) = self.pop_front()? {
@@ -177,7 +177,7 @@ impl Staged {
         }
     }
 
-    /// `None`: nothing waits; `Some(None)`: what waited is void.
+    /// `None`: the queue is empty; `Some(None)`: its oldest content is void.
     fn pop_front(&mut self) -> Option<Option<(Piece, bool)>> {
         let Waiting { piece, number, room } = self.queue.pop()?;
         self.rooms.leave(room);

@@ -1,5 +1,5 @@
-//! Nitro: the server's own cache manager, with write-evict units on a modelled SSD. The calls, and their order, are those that
-//! the server makes for one request after the other.
+//! Nitro: the server's cache manager with write-evict units on a modelled SSD. The calls and their order are those of
+//! the server for one request at a time.
 
 use super::allowance::Allowance;
 use super::staged::Staged;
@@ -17,30 +17,30 @@ use nitro_trace::Op;
 use nitro_trace::content::Compressibility;
 use nitro_units::{ClassId, ExtentKey, Fingerprint, WeuId};
 
-/// The server stores an extent as it is unless compression saves at least one part in so many.
+/// As in the server, an extent is stored uncompressed unless compression saves at least one part in this many.
 const SAVING_MIN: u32 = 16;
 
-/// Dirty units are written in blocks of so many bytes.
+/// Dirty units are written in blocks of this size, in bytes.
 const BLOCK_BYTES: u32 = 4096;
 
-/// The cache.
+/// A simulated Nitro cache.
 pub(crate) struct Weus {
     manager: CacheManager,
     flash: Flash,
-    /// By shelf.
+    /// The open unit of each shelf.
     open: [Option<WeuId>; Shelf::COUNT],
-    /// The unit that dirty extents go to.
+    /// The open unit for dirty extents.
     open_dirty: Option<WeuId>,
-    /// Units of which dirty extents may take a share, as in the server.
+    /// The units of which dirty extents may use a share, as in the server.
     weus_for_dirty: u32,
-    /// By unit: what its header on the SSD says of its extents.
+    /// For each unit: the fingerprints and locations of its extents, as in its header on the SSD.
     headers: Vec<Vec<(Fingerprint, Stored)>>,
-    /// What is copied forward from a unit that is being evicted.
+    /// The extents to copy forward from a unit that is being evicted.
     survivors: Vec<Survivor>,
     staged: Staged,
     allowance: Option<Allowance>,
-    /// Units on their way to the SSD: as in the server, they may be evicted once all of the request has been inserted, or where there is
-    /// no other.
+    /// Units that are being written. As in the server, they may be evicted once the whole request has been inserted, or
+    /// if there is no other unit.
     sealed: Vec<WeuId>,
     variant: Variant,
     dedup: bool,
@@ -102,7 +102,7 @@ impl Weus {
         }
     }
 
-    /// Evicts the unit that the policy chooses, after what is worth it has been copied forward.
+    /// Evicts the unit that the policy chooses, after copying forward the extents that are worth it.
     fn evict(&mut self) -> Result<Option<Evicted>, Error> {
         let Some(leaving) = self.manager.begin_leaving() else { return Ok(None) };
         if leaving.keeps_any() {
@@ -133,7 +133,7 @@ impl Weus {
         Ok(())
     }
 
-    /// Copies one extent forward. `false`: there is no room for it, nor for others.
+    /// Copies one extent forward; `false` if there is no room for it or for others.
     fn forward(&mut self, leaving: &Leaving, survivor: &Survivor) -> Result<bool, Error> {
         let shelf = leaving.shelf_of(survivor);
         let header = &self.headers[leaving.weu.0 as usize];
@@ -166,7 +166,7 @@ impl Weus {
         header.push((fingerprint, stored));
     }
 
-    /// Evicts ahead of need, and cleans up after it.
+    /// Evicts ahead of need, and removes the entries of evicted units.
     fn make_room(&mut self) -> Result<(), Error> {
         while self.manager.wants_eviction() {
             let evicted = match self.variant {
@@ -188,7 +188,7 @@ impl Weus {
         if self.open[shelf.index()].is_none() {
             self.make_room()?;
         }
-        // What was copied forward may have opened one.
+        // Copying forward may have opened a unit.
         while self.open[shelf.index()].is_none() {
             self.open[shelf.index()] = self.manager.open_weu_in(shelf).map(|(weu, _)| weu);
             if self.open[shelf.index()].is_none() {
@@ -336,8 +336,8 @@ impl Model for Weus {
 }
 
 impl Weus {
-    /// Puts an extent into an open unit, unless its content is cached already; returns whether it is. `used`: it was used again while it
-    /// waited.
+    /// Packs an extent into an open unit, unless its content is cached already; returns whether it is. `used`: whether
+    /// it was used while it was staged.
     fn pack(&mut self, piece: &Piece, used: bool) -> Result<bool, Error> {
         let fingerprint = self.dedup.then_some(&piece.fingerprint);
         if let Some(fingerprint) = fingerprint
@@ -371,7 +371,7 @@ impl Weus {
 impl DirtyUnits for Weus {
     fn insert_dirty(&mut self, piece: &Piece, now: u32, marks: &Watermarks) -> Result<Option<bool>, Error> {
         self.note_requested();
-        // What was read and waits for its place is overwritten.
+        // The staged content is overwritten.
         self.staged.remove(piece.key);
         let fingerprint = self.dedup.then_some(&piece.fingerprint);
         if let Some(fingerprint) = fingerprint {
@@ -426,7 +426,7 @@ impl Weus {
         Ok(self.open_dirty)
     }
 
-    /// The number of pinned units from which on a duplicate must not pin another one, as in the server.
+    /// The number of pinned units from which on a duplicate must not pin another unit, as in the server.
     fn pins_max(&self, marks: &Watermarks) -> u32 {
         let part = |percent: u8| self.weus_for_dirty * u32::from(percent) / 100;
         let pinned = self.manager.pinned_count();

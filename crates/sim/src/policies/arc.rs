@@ -1,4 +1,5 @@
-//! ARC: adaptive replacement (Megiddo and Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST 2003, Figure 4).
+//! ARC: adaptive replacement (Megiddo and Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST 2003,
+//! Figure 4).
 
 use super::nodes::{List, Nodes};
 use super::{BATCH, Policy};
@@ -7,29 +8,29 @@ use super::{BATCH, Policy};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum In {
-    /// Seen once lately, cached.
+    /// Cached; seen once recently.
     T1,
-    /// Seen at least twice lately, cached.
+    /// Cached; seen at least twice recently.
     T2,
-    /// Seen once lately, no longer cached.
+    /// Not cached; seen once recently.
     B1,
-    /// Seen at least twice lately, no longer cached.
+    /// Not cached; seen at least twice recently.
     B2,
 }
 
-/// The cache.
+/// An ARC cache.
 #[derive(Debug, Clone)]
 pub struct Arc {
     nodes: Nodes,
     lists: [List; 4],
     place: Vec<In>,
-    /// The size that T1 should have: the paper's p, which is a real number, since lists are divided to adapt it.
+    /// The target size of T1: the paper's p, a real number, because it is adapted by quotients of list sizes.
     target: f64,
     capacity: u32,
 }
 
 impl Arc {
-    /// Room for `capacity` objects, at least 1, and for the names of as many more.
+    /// A cache of `capacity` objects, at least 1, with the names of as many more.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
         let capacity = capacity.clamp(1, u32::MAX / 4);
@@ -59,10 +60,10 @@ impl Arc {
         }
     }
 
-    /// The paper's REPLACE: an object leaves the cache, its name stays.
+    /// The paper's REPLACE: evicts an object and keeps its name.
     fn replace(&mut self, asked_in_b2: bool) {
         let t1 = f64::from(self.size(In::T1));
-        // T1 is p: to the letter, as in the paper; after a step by a fraction it seldom is.
+        // "|T1| = p" as in the paper; after a fractional step they are seldom equal.
         #[expect(clippy::float_cmp, reason = "the paper compares a real number")]
         if t1 > 0.0 && (t1 > self.target || asked_in_b2 && t1 == self.target) {
             self.shift(self.lists[In::T1 as usize].oldest(), In::B1);
@@ -71,7 +72,7 @@ impl Arc {
         }
     }
 
-    /// Case IV: nothing is known of the object.
+    /// Case IV of the paper: the object is in none of the lists.
     fn admit(&mut self, name: u64) {
         let (l1, l2) = (self.size(In::T1) + self.size(In::B1), self.size(In::T2) + self.size(In::B2));
         if l1 == self.capacity {

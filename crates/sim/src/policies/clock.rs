@@ -1,20 +1,20 @@
-//! CLOCK: first in, first out, with a second chance.
+//! CLOCK: FIFO with a second chance.
 
 use super::nodes::{List, Nodes};
 use super::{BATCH, Policy};
 
-/// The cache. What was used since the hand passed it is passed over once more.
+/// A CLOCK cache. An object that was used since the hand passed it is skipped once.
 #[derive(Debug, Clone)]
 pub struct Clock {
     nodes: Nodes,
-    /// From the object that the hand comes to last to the one that it comes to first.
+    /// The oldest end is the next that the hand visits.
     list: List,
     used: Vec<bool>,
     capacity: u32,
 }
 
 impl Clock {
-    /// Room for `capacity` objects, at least 1.
+    /// A cache of `capacity` objects, at least 1.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
         let capacity = capacity.max(1);

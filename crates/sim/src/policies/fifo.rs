@@ -3,7 +3,7 @@
 use super::nodes::{List, Nodes};
 use super::{BATCH, Policy};
 
-/// The cache.
+/// A FIFO cache.
 #[derive(Debug, Clone)]
 pub struct Fifo {
     nodes: Nodes,
@@ -12,7 +12,7 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// Room for `capacity` objects, at least 1.
+    /// A cache of `capacity` objects, at least 1.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
         let capacity = capacity.max(1);

@@ -3,7 +3,7 @@
 use super::nodes::{List, Nodes};
 use super::{BATCH, Policy};
 
-/// The cache; 28 to 40 bytes an object.
+/// An LRU cache; it takes 28 to 40 bytes for each object.
 #[derive(Debug, Clone)]
 pub struct Lru {
     nodes: Nodes,
@@ -12,7 +12,7 @@ pub struct Lru {
 }
 
 impl Lru {
-    /// Room for `capacity` objects, at least 1.
+    /// A cache of `capacity` objects, at least 1.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
         let capacity = capacity.max(1);

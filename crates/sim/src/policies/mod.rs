@@ -1,6 +1,6 @@
-//! Replacement policies over objects of one size: yardsticks for the cache, as fast as they can be made.
+//! Replacement policies over objects of one size, for comparison with the cache, and optimised for speed.
 //!
-//! Every miss is admitted, whatever the policy; a policy only chooses what has to go. Objects are named by 64 bits.
+//! Every miss is admitted; a policy only chooses what is evicted. Names of objects have 64 bits.
 
 mod arc;
 mod belady;
@@ -27,32 +27,32 @@ pub use slru::Slru;
 
 use serde::{Deserialize, Serialize};
 
-/// Names that are looked at together, so that reads of memory overlap.
+/// The number of names that are processed together, so that reads of memory overlap.
 pub const BATCH: usize = 32;
 
 /// A cache of a fixed number of objects of one size.
 pub trait Policy {
-    /// Asks for an object, which is in the cache afterwards; returns whether it was there.
+    /// Requests an object, which is cached afterwards; returns whether it was cached before.
     fn access(&mut self, name: u64) -> bool;
 
-    /// Asks for objects in turn; returns how many were there.
+    /// Requests objects in order; returns how many were cached.
     fn access_batch(&mut self, names: &[u64; BATCH]) -> u64 {
         names.iter().map(|name| u64::from(self.access(*name))).sum()
     }
 
-    /// Objects in the cache.
+    /// The number of cached objects.
     fn len(&self) -> u64;
 
-    /// Whether there are none.
+    /// Whether no object is cached.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// RAM in bytes.
+    /// The RAM of the policy in bytes.
     fn ram_bytes(&self) -> usize;
 }
 
-/// The policies that need not know the future.
+/// The policies that do not need the future of the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyKind {
@@ -64,7 +64,7 @@ pub enum PolicyKind {
     Mru,
     /// First in, first out.
     Fifo,
-    /// First in, first out, with a second chance for what was used meanwhile.
+    /// First in, first out, with a second chance for objects that were used meanwhile.
     Clock,
     /// Adaptive replacement (Megiddo and Modha, FAST 2003).
     Arc,
@@ -73,10 +73,10 @@ pub enum PolicyKind {
 }
 
 impl PolicyKind {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Self; 7] = [Self::Lru, Self::Slru, Self::Mru, Self::Fifo, Self::Clock, Self::Arc, Self::S3Fifo];
 
-    /// An empty cache for `capacity` objects, at least 1.
+    /// An empty cache of `capacity` objects, at least 1.
     #[must_use]
     pub fn build(self, capacity: u32) -> Box<dyn Policy + Send> {
         match self {
@@ -91,24 +91,24 @@ impl PolicyKind {
     }
 }
 
-/// What a policy, or [`belady`], made of a trace.
+/// The misses of a policy, or of [`belady`], over a trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Misses {
-    /// Requests.
+    /// The number of requests.
     pub requests: u64,
-    /// Requests for what was not there.
+    /// The number of requests for objects that were not cached.
     pub misses: u64,
 }
 
 impl Misses {
-    /// Misses among requests, 0 to 1; 0 when there were none.
+    /// Misses over requests, 0 to 1; 0 without requests.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         if self.requests == 0 { 0.0 } else { self.misses as f64 / self.requests as f64 }
     }
 }
 
-/// Feeds a policy with names one by one, in batches.
+/// Passes names to a policy in batches.
 pub struct Feed<'a> {
     policy: &'a mut dyn Policy,
     batch: [u64; BATCH],
@@ -117,12 +117,12 @@ pub struct Feed<'a> {
 }
 
 impl<'a> Feed<'a> {
-    /// Begins to feed `policy`.
+    /// A feed of `policy`.
     pub fn new(policy: &'a mut dyn Policy) -> Self {
         Self { policy, batch: [0; BATCH], held: 0, counts: Misses::default() }
     }
 
-    /// Asks for an object.
+    /// Requests an object.
     #[inline]
     pub fn push(&mut self, name: u64) {
         self.batch[self.held] = name;
@@ -134,7 +134,7 @@ impl<'a> Feed<'a> {
         }
     }
 
-    /// Asks for what is held back, and tells what became of all.
+    /// Requests the remaining objects; returns the misses of all requests.
     pub fn finish(mut self) -> Misses {
         for name in &self.batch[..self.held] {
             self.counts.requests += 1;

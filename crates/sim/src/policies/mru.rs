@@ -1,10 +1,10 @@
-//! Most recently used: what was used last goes first ("Solid-State Drive Caching with Differentiated Storage Services", Intel IT
-//! 2012, Table 1). For objects that are asked for in cycles longer than the cache.
+//! Most recently used: the object that was used last is evicted first ("Solid-State Drive Caching with Differentiated
+//! Storage Services", Intel IT 2012, Table 1). It suits cycles over more objects than the cache holds.
 
 use super::nodes::{List, Nodes};
 use super::{BATCH, Policy};
 
-/// The cache.
+/// An MRU cache.
 #[derive(Debug, Clone)]
 pub struct Mru {
     nodes: Nodes,
@@ -13,7 +13,7 @@ pub struct Mru {
 }
 
 impl Mru {
-    /// Room for `capacity` objects, at least 1.
+    /// A cache of `capacity` objects, at least 1.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
         let capacity = capacity.max(1);
@@ -31,7 +31,7 @@ impl Policy for Mru {
             let node = self.nodes.add(name);
             self.nodes.push(&mut self.list, node);
         } else {
-            // The newest gives its place, and its end of the list, to what is newer.
+            // The new object takes the node of the newest, which is at the newest end of the list already.
             self.nodes.rename(self.list.newest(), name);
         }
         false

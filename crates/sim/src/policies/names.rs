@@ -1,12 +1,13 @@
-//! What plain policies take for objects.
+//! The names of objects for plain policies.
 
 use nitro_trace::{Reader, Request, TraceError};
 use std::collections::HashMap;
 
-/// The name of each request's object, or of each of its blocks: its address, and, from the second volume on, the volume.
+/// Calls `each` with the name of each request's object, or of each of its blocks: the offset, combined with the volume
+/// if it is not the first.
 ///
 /// # Errors
-/// Those of the trace.
+/// The errors of the trace.
 pub fn each_name(
     reader: &mut dyn Reader,
     block_bytes: Option<u64>,
@@ -21,7 +22,7 @@ pub fn each_name(
         }
         let volume = last.1.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         match block_bytes {
-            // A request without a length is one for the block at its address.
+            // A request without a length is for the block at its offset.
             Some(bytes) => {
                 let first = request.offset / bytes;
                 (first..request.end().div_ceil(bytes).max(first + 1)).for_each(|block| each(block ^ volume));

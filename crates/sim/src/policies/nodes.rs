@@ -1,11 +1,11 @@
-//! Nodes by name, linked into lists by their numbers.
+//! Nodes with names, linked into lists by their numbers.
 
 use super::table::Table;
 
-/// The number of no node.
+/// The number for "no node".
 pub const NONE: u32 = u32::MAX;
 
-/// A name with its neighbours in a list: 16 bytes.
+/// A name with its neighbours in a list; 16 bytes.
 #[derive(Debug, Clone, Copy)]
 struct Node {
     name: u64,
@@ -28,23 +28,23 @@ impl Default for List {
 }
 
 impl List {
-    /// How many nodes it has.
+    /// The number of nodes in the list.
     pub const fn len(&self) -> u32 {
         self.len
     }
 
-    /// The node that was put in after all others.
+    /// The newest node.
     pub const fn newest(&self) -> u32 {
         self.newest
     }
 
-    /// The node that was put in before all others.
+    /// The oldest node.
     pub const fn oldest(&self) -> u32 {
         self.oldest
     }
 }
 
-/// Named nodes, each in at most one list.
+/// Nodes with names, each in at most one list.
 #[derive(Debug, Clone)]
 pub struct Nodes {
     table: Table,
@@ -53,12 +53,12 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Room for `capacity` of them; more is made when it is needed.
+    /// Room for `capacity` nodes; it grows when needed.
     pub fn new(capacity: u32) -> Self {
         Self { table: Table::new(capacity), nodes: Vec::with_capacity(capacity as usize), free: Vec::new() }
     }
 
-    /// The node of that name.
+    /// The node with this name.
     #[inline]
     pub fn find(&self, name: u64) -> Option<u32> {
         self.table.find(name, |node| self.nodes[node as usize].name == name)
@@ -70,7 +70,7 @@ impl Nodes {
         self.nodes[node as usize].name
     }
 
-    /// Makes a node of a name that has none; it is in no list.
+    /// Adds a node with a new name; it is in no list.
     #[inline]
     pub fn add(&mut self, name: u64) -> u32 {
         let fresh = Node { name, newer: NONE, older: NONE };
@@ -89,7 +89,7 @@ impl Nodes {
         node
     }
 
-    /// Gives a node that is in no list to another name, which has none.
+    /// Gives a node that is in no list another, new name.
     #[inline]
     pub fn rename(&mut self, node: u32, name: u64) {
         let old = std::mem::replace(&mut self.nodes[node as usize].name, name);
@@ -97,13 +97,13 @@ impl Nodes {
         self.table.insert(name, node);
     }
 
-    /// Forgets a node that is in no list.
+    /// Removes a node that is in no list.
     pub fn drop_node(&mut self, node: u32) {
         self.table.remove(self.name(node), node);
         self.free.push(node);
     }
 
-    /// Puts a node that is in no list before all others.
+    /// Adds a node that is in no list as the newest of `list`.
     #[inline]
     pub fn push(&mut self, list: &mut List, node: u32) {
         let newest = list.newest;
@@ -117,7 +117,7 @@ impl Nodes {
         list.len += 1;
     }
 
-    /// Makes a node the oldest of its list.
+    /// Moves a node to the oldest end of its list.
     pub fn demote(&mut self, list: &mut List, node: u32) {
         if list.oldest == node {
             return;
@@ -134,7 +134,7 @@ impl Nodes {
         list.len += 1;
     }
 
-    /// Takes a node out of the list that it is in.
+    /// Removes a node from its list.
     #[inline]
     pub fn unlink(&mut self, list: &mut List, node: u32) {
         let Node { newer, older, .. } = self.nodes[node as usize];
@@ -149,7 +149,7 @@ impl Nodes {
         list.len -= 1;
     }
 
-    /// Takes the oldest node out of a list.
+    /// Removes the oldest node of a list.
     #[inline]
     pub fn pop_oldest(&mut self, list: &mut List) -> Option<u32> {
         let node = list.oldest;
@@ -160,7 +160,7 @@ impl Nodes {
         Some(node)
     }
 
-    /// Makes a node the newest of its list.
+    /// Moves a node to the newest end of its list.
     #[inline]
     pub fn refresh(&mut self, list: &mut List, node: u32) {
         if list.newest != node {
@@ -169,8 +169,8 @@ impl Nodes {
         }
     }
 
-    /// Reads what a look-up of each of `names`, and linking it anew, will touch. The reads of different names do not wait for
-    /// one another, which those of one name do: done ahead, they cost a fraction.
+    /// Reads the memory that a look-up of each of `names`, and relinking it, will access. Reads for different names
+    /// overlap, while those for one name depend on each other, so the later look-ups take a fraction of the time.
     #[inline]
     pub fn warm<const N: usize>(&self, names: &[u64; N]) {
         let mut guesses = [NONE; N];

@@ -1,15 +1,16 @@
 //! S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023, Algorithm 1): a small queue that
-//! most objects pass through once, a main queue with second chances, and the names of what left the small one.
+//! most objects pass through once, a main queue with second chances, and the names of objects evicted from the small
+//! queue.
 
 use super::nodes::{List, Nodes};
 use super::{BATCH, Policy};
 
-/// Uses are counted up to this.
+/// The maximum count of uses.
 const USES_MAX: u8 = 3;
-/// An object goes from the small queue to the main one if it was used at least so often.
+/// An object that was used at least this often moves from the small queue to the main queue.
 const USES_TO_MOVE: u8 = 2;
 
-/// Where an object or its name is.
+/// The queue of an object or its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum In {
@@ -18,7 +19,8 @@ enum In {
     Ghost,
 }
 
-/// The cache: a tenth is the small queue; as many names are remembered as the main queue has objects at most.
+/// An S3-FIFO cache: the small queue is a tenth of it, and at most as many names are kept as the main queue has
+/// objects.
 #[derive(Debug, Clone)]
 pub struct S3Fifo {
     nodes: Nodes,
@@ -29,7 +31,7 @@ pub struct S3Fifo {
 }
 
 impl S3Fifo {
-    /// Room for `capacity` objects, at least 1.
+    /// A cache of `capacity` objects, at least 1.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
         let capacity = capacity.clamp(1, u32::MAX / 4);
@@ -99,7 +101,7 @@ impl Policy for S3Fifo {
                 *uses = (*uses + 1).min(USES_MAX);
                 return true;
             }
-            // Taken out at once: making room must not drop it.
+            // The name is removed first, so that making room does not drop its node.
             self.nodes.unlink(&mut self.lists[In::Ghost as usize], node);
         }
         while self.len() >= u64::from(self.capacity) {

@@ -1,27 +1,28 @@
-//! Segmented LRU: what was missed is on probation, and protected once it is hit ("Solid-State Drive Caching with Differentiated
-//! Storage Services", Intel IT 2012, Table 1; Karedla, Love and Wherry, "Caching strategies to improve disk system performance",
-//! IEEE Computer 27(3), 1994). What the protected segment has no room for goes back to the newest end of probation.
+//! Segmented LRU: a missed object is on probation, and becomes protected when it is hit. An object that the protected
+//! segment has no room for returns to the newest end of probation ("Solid-State Drive Caching with Differentiated
+//! Storage Services", Intel IT 2012, Table 1; Karedla, Love and Wherry, "Caching strategies to improve disk system
+//! performance", IEEE Computer 27(3), 1994).
 
 use super::nodes::{List, Nodes};
 use super::{BATCH, Policy};
 
-/// Percent of the cache that is protected at the most. The sources leave the share open; four fifths are usual.
+/// The maximum percentage of the cache that is protected. The sources do not define it; four fifths are usual.
 pub(super) const PROTECTED_PERCENT: u64 = 80;
 
-/// The cache.
+/// A segmented LRU cache.
 #[derive(Debug, Clone)]
 pub struct Slru {
     nodes: Nodes,
     probation: List,
     protected: List,
-    /// By the number of a node: whether it is in the protected segment.
+    /// For each node: whether it is in the protected segment.
     is_protected: Vec<bool>,
     capacity: u32,
     protected_max: u32,
 }
 
 impl Slru {
-    /// Room for `capacity` objects, at least 1.
+    /// A cache of `capacity` objects, at least 1.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
         let capacity = capacity.max(1);
@@ -31,7 +32,7 @@ impl Slru {
             protected: List::default(),
             is_protected: vec![false; capacity as usize],
             capacity,
-            // Less than the cache, so that probation has a victim when the cache is full.
+            // Less than the cache, so that a full cache has a victim in probation.
             protected_max: (u64::from(capacity) * PROTECTED_PERCENT / 100) as u32,
         }
     }

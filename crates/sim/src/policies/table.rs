@@ -1,18 +1,18 @@
-//! A hash table from names to node numbers, as small and flat as it gets: open addressing with linear probing, one word a
-//! slot, no tombstones.
+//! A compact hash table from names to node numbers: open addressing with linear probing, one word for each slot, and no
+//! tombstones.
 
-/// A slot that holds nothing.
+/// The value of an empty slot.
 const EMPTY: u64 = u64::MAX;
 
-/// Mixes a name so that every bit of it reaches every bit of the hash; one to one.
+/// Mixes a name so that every bit affects every bit of the hash; a bijection.
 const fn mix(name: u64) -> u64 {
     let x = (name ^ (name >> 32)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let x = (x ^ (x >> 29)).wrapping_mul(0x94D0_49BB_1331_11EB);
     x ^ (x >> 32)
 }
 
-/// Numbers of nodes by name. A slot is the upper half of the name's hash and the node's number; its home place is the hash's
-/// top bits, so that both searching and closing the gap of a removed slot look at nothing but slots.
+/// Node numbers by name. A slot has the upper half of the name's hash and the node number. The home slot is given by
+/// the hash's top bits, so searches and the closing of gaps read slots only.
 #[derive(Debug, Clone)]
 pub struct Table {
     slots: Box<[u64]>,
@@ -21,7 +21,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// For up to `capacity` names at a load of at most two thirds.
+    /// A table for up to `capacity` names, at a load of at most two thirds.
     pub fn new(capacity: u32) -> Self {
         let slots = Self::slots_for(capacity);
         let shift = 64 - slots.trailing_zeros();
@@ -32,7 +32,7 @@ impl Table {
         (u64::from(capacity) * 3 / 2 + 1).next_power_of_two() as usize
     }
 
-    /// Makes room for up to `capacity` names.
+    /// Grows the table to hold up to `capacity` names.
     #[inline]
     pub fn reserve(&mut self, capacity: u32) {
         if Self::slots_for(capacity) > self.slots.len() {
@@ -50,7 +50,7 @@ impl Table {
     }
 
     fn home(&self, hash: u64) -> usize {
-        // A table of one slot would shift by 64; the smallest has two.
+        // A table with one slot would shift by 64; the smallest table has two.
         (hash >> (self.shift & 63)) as usize & self.mask
     }
 
@@ -58,7 +58,7 @@ impl Table {
         mix(name) & 0xFFFF_FFFF_0000_0000
     }
 
-    /// The node number of `name`, if `bears` says that the candidate node bears that name.
+    /// The node number of `name`; `bears` returns whether a candidate node has that name.
     #[inline]
     pub fn find(&self, name: u64, bears: impl Fn(u32) -> bool) -> Option<u32> {
         let tag = Self::tag_of(name);
@@ -75,7 +75,7 @@ impl Table {
         }
     }
 
-    /// The first node number whose hash is like that of `name`: a guess, to have memory at hand before it is needed.
+    /// The first node number whose hash matches that of `name`: a guess, for prefetching.
     #[inline]
     pub fn guess(&self, name: u64) -> Option<u32> {
         let tag = Self::tag_of(name);
@@ -84,7 +84,7 @@ impl Table {
         near.into_iter().find(|slot| slot & 0xFFFF_FFFF_0000_0000 == tag && *slot != EMPTY).map(|slot| slot as u32)
     }
 
-    /// Enters a name that is not in the table.
+    /// Inserts a name that is not in the table.
     #[inline]
     pub fn insert(&mut self, name: u64, node: u32) {
         self.put(Self::tag_of(name) | u64::from(node));
@@ -99,7 +99,7 @@ impl Table {
         self.slots[at] = slot;
     }
 
-    /// Removes a name that is in the table under that node number.
+    /// Removes a name that is in the table with this node number.
     #[inline]
     pub fn remove(&mut self, name: u64, node: u32) {
         let tag = Self::tag_of(name);
@@ -112,7 +112,7 @@ impl Table {
             }
             at = (at + 1) & self.mask;
         }
-        // Close the gap: what stands behind it moves up unless that would bring it before its home.
+        // Close the gap: each following entry moves up, unless that would be before its home slot.
         let mut behind = at;
         loop {
             behind = (behind + 1) & self.mask;

@@ -1,15 +1,15 @@
-//! Each policy beside a naive one: plain vectors, oldest first.
+//! Each policy, compared with a naive one that uses plain vectors, oldest first.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::{HashSet, VecDeque};
 
-/// A naive cache: whether the object was there, and it is now.
+/// A naive cache; `access` returns whether the object was cached, and inserts it.
 trait Naive {
     fn access(&mut self, name: u64) -> bool;
 }
 
-/// LRU where `refresh`, else FIFO.
+/// LRU with `refresh`, else FIFO.
 struct Queue {
     objects: VecDeque<u64>,
     capacity: usize,
@@ -34,7 +34,7 @@ impl Naive for Queue {
     }
 }
 
-/// What was used last at the back.
+/// MRU: the most recently used object is at the back.
 struct NaiveMru {
     objects: Vec<u64>,
     capacity: usize,
@@ -53,7 +53,7 @@ impl Naive for NaiveMru {
     }
 }
 
-/// Table 1 of the DSS paper: both segments from the least to the most recently used.
+/// Table 1 of the DSS paper: both segments in order from least to most recently used.
 #[derive(Default)]
 struct NaiveSlru {
     probation: VecDeque<u64>,
@@ -99,7 +99,7 @@ impl Naive for NaiveClock {
     }
 }
 
-/// Figure 4 of the paper, word by word.
+/// Figure 4 of the paper, step by step.
 #[derive(Default)]
 struct NaiveArc {
     t1: VecDeque<u64>,
@@ -238,7 +238,7 @@ fn naive(kind: PolicyKind, capacity: usize) -> Box<dyn Naive> {
     }
 }
 
-/// Requests of which some names come often.
+/// Requests in which some names are frequent.
 fn names() -> impl Strategy<Value = Vec<u64>> {
     prop::collection::vec(prop_oneof![0u64..8, 0u64..40, 0u64..200], 0..700)
 }
@@ -292,7 +292,7 @@ fn segments_keep_a_working_set_from_a_scan_and_mru_keeps_a_part_of_a_cycle() {
     // 50 names twice, a scan of 1000, and the 50 again.
     let scanned = || (0..50).chain(0..50).chain(1000..2000).chain(0..50);
     assert_eq!([PolicyKind::Lru, PolicyKind::Slru].map(|kind| hits(kind, &mut scanned())), [50, 100]);
-    // 10 cycles of 101 names: LRU drops each just before it comes again, MRU misses one in each cycle.
+    // 10 cycles of 101 names: LRU evicts each name just before its next request; MRU misses one name in each cycle.
     let cycles = || (0..10).flat_map(|_| 0..101);
     let [lru, mru] = [PolicyKind::Lru, PolicyKind::Mru].map(|kind| hits(kind, &mut cycles()));
     assert_eq!((lru, mru), (0, 900));

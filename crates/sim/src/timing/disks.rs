@@ -1,5 +1,5 @@
-//! The origin's disks in virtual time: an arm each, with the mechanics and the order of requests of the server's emulated disk
-//! ([`nitro_model::disk`]). Work in the foreground comes before work in the background.
+//! The origin's disks in virtual time: an arm for each, with the mechanics and the scheduling of the server's emulated
+//! disk ([`nitro_model::disk`]). Foreground work has priority over background work.
 
 use super::settings::Disks;
 use nitro_model::disk::HddModel;
@@ -14,7 +14,7 @@ pub(super) struct DiskRequest {
     pub(super) len: u64,
 }
 
-/// One that waits.
+/// A queued request.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     operation: u64,
@@ -27,12 +27,12 @@ struct Waiting {
 struct Arm {
     foreground: VecDeque<Waiting>,
     background: VecDeque<Waiting>,
-    /// The operation that it works for, and until when.
+    /// The current operation, and the time when its request ends.
     current: Option<(u64, Duration)>,
     head: u64,
 }
 
-/// All disks.
+/// An array of disks.
 #[derive(Debug)]
 pub(super) struct Array {
     model: HddModel,
@@ -48,23 +48,23 @@ impl Array {
         Self { model, settings: *settings, arms, busy: Duration::ZERO }
     }
 
-    /// Disks that hold data in each row of stripes.
+    /// The number of disks with data in each row of stripes.
     const fn data_disks(&self) -> u64 {
         (self.settings.spindles - self.settings.raid.parity()) as u64
     }
 
-    /// Bytes of data that fit.
+    /// Bytes of data that the array holds.
     pub(super) fn data_bytes(&self) -> u64 {
         let rows = self.settings.disk_bytes / self.settings.stripe_bytes;
         rows * self.settings.stripe_bytes * self.data_disks()
     }
 
-    /// Time that all disks together have worked.
+    /// The sum of the busy times of all disks.
     pub(super) const fn busy(&self) -> Duration {
         self.busy
     }
 
-    /// What a run of the array's bytes is on the disks; parity rotates over them.
+    /// The disk requests of a range of the array; parity rotates over the disks.
     pub(super) fn locate(&self, offset: u64, len: u64) -> impl Iterator<Item = DiskRequest> {
         let (stripe, data, all) = (self.settings.stripe_bytes, self.data_disks(), u64::from(self.settings.spindles));
         let mut at = offset;
@@ -83,7 +83,7 @@ impl Array {
         })
     }
 
-    /// The parity of a run: for each row that it touches, what it touches of the row's stripes.
+    /// The parity requests of a range: for each row, the part that the range touches.
     pub(super) fn parity(&self, offset: u64, len: u64) -> Vec<DiskRequest> {
         let (stripe, data, all) = (self.settings.stripe_bytes, self.data_disks(), u64::from(self.settings.spindles));
         let row_bytes = stripe * data;
@@ -100,13 +100,13 @@ impl Array {
         all_rows
     }
 
-    /// Whether a run covers whole rows, so that its parity follows from it.
+    /// Whether a range covers whole rows, so that its parity is computed from it alone.
     pub(super) fn is_whole_rows(&self, offset: u64, len: u64) -> bool {
         let row_bytes = self.settings.stripe_bytes * self.data_disks();
         offset.is_multiple_of(row_bytes) && len.is_multiple_of(row_bytes)
     }
 
-    /// Gives a disk a request; returns when it is done if the disk begins it at once.
+    /// Queues a request of a disk; returns its end if the disk starts it at once.
     pub(super) fn ask(
         &mut self,
         now: Duration,
@@ -120,14 +120,14 @@ impl Array {
         if arm.current.is_some() { None } else { self.begin(request.disk, now) }
     }
 
-    /// A disk is done with its request: the operation that it was for, and when it is done with the next.
+    /// Ends the current request of a disk; returns its operation, and the end of the next request.
     pub(super) fn done(&mut self, disk: u32, now: Duration) -> (Option<u64>, Option<Duration>) {
         let finished = self.arms[disk as usize].current.take().map(|(operation, _)| operation);
         (finished, self.begin(disk, now))
     }
 
-    /// Begins what the arm reaches first of the requests that it sees, but one that waited too long before all others. Work in
-    /// the background has its turn when nothing else waits.
+    /// Starts the queued request that the arm reaches first, or one that has waited too long. Background work is
+    /// started only if no foreground work is queued.
     fn begin(&mut self, disk: u32, now: Duration) -> Option<Duration> {
         let (model, span) = (&self.model, self.settings.disk_bytes);
         let arm = &mut self.arms[disk as usize];
@@ -155,7 +155,7 @@ mod tests {
         Array::new(&Disks { spindles, raid, disk_bytes: 1 << 30, stripe_bytes: 64 << 10, ..Disks::default() })
     }
 
-    /// Random reads of 8 KiB, so many at a time.
+    /// Random reads of 8 KiB at a given depth.
     fn reads_per_second(array: &mut Array, depth: u64) -> f64 {
         let (mut random, mut pending) = (1u64, Vec::new());
         let mut place = |array: &Array| {
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn one_disk_is_as_fast_as_the_servers_emulated_one() {
-        // The table in nitro_device::hdd, made with that device.
+        // The values of the table in `nitro_device::hdd`, which were measured with that device.
         for (depth, expected) in [(1, 79.0), (32, 185.0)] {
             let reached = reads_per_second(&mut array(1, Raid::Raid0), depth);
             assert!((reached / expected - 1.0).abs() < 0.04, "{depth} at a time: {reached}");

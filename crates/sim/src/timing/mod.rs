@@ -1,4 +1,4 @@
-//! Virtual time: what the devices behind the cache are, how requests come, and when they are done.
+//! Virtual time: the devices behind the cache, the arrival of requests, and their ends.
 
 mod disks;
 mod origin;

@@ -1,4 +1,4 @@
-//! The origin in virtual time: operations made of stages, each of which is some requests to disks that run side by side.
+//! The origin in virtual time: an operation consists of stages, and a stage of parallel disk requests.
 
 use super::disks::{Array, DiskRequest};
 use super::settings::{Cos, Origin as Kind, Timing};
@@ -8,22 +8,22 @@ use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Bytes of a request for metadata.
+/// Bytes of a metadata request.
 const METADATA_BYTES: u64 = 4096;
 /// Bytes of a fingerprint in a recipe.
 const RECIPE_ENTRY_BYTES: u64 = 20;
-/// Where objects begin: at this share of the array times their number, the rest of it left out (the golden ratio spreads any number
-/// of them).
+/// An object's number times this share of the array, modulo the array, is its beginning: the golden ratio spreads any
+/// number of objects.
 const PLACE: f64 = 0.618_033_988_749_894_9;
 
-/// An operation's number.
+/// The number of an operation.
 pub(super) type OperationId = u64;
 
-/// An operation under way.
+/// An operation in progress.
 #[derive(Debug, Default)]
 struct Operation {
     stages: VecDeque<Vec<DiskRequest>>,
-    /// Requests of the stage that are not done.
+    /// Requests of the current stage that have not ended.
     left: usize,
     background: bool,
 }
@@ -36,11 +36,11 @@ pub(super) struct Origin {
     extent_bytes: u64,
     operations: HashMap<OperationId, Operation>,
     next: OperationId,
-    /// Chooses places of metadata.
+    /// The state of the pseudo-random positions of metadata.
     scatter: u64,
-    /// Where the next container is written.
+    /// The position of the next container.
     log: u64,
-    /// When disks are done with what they do.
+    /// The times when disks end their current requests.
     pub(super) events: Vec<(Duration, u32)>,
 }
 
@@ -71,7 +71,7 @@ impl Origin {
         self.array.busy()
     }
 
-    /// Reads a run of extents' bytes, one behind the other.
+    /// Reads the extents of a run.
     pub(super) fn read(&mut self, now: Duration, run: &[Piece]) -> OperationId {
         let stages = match self.cos {
             None => {
@@ -83,14 +83,15 @@ impl Origin {
         self.begin(now, stages, false)
     }
 
-    /// Looks up the fingerprints of extents; `None`: the recipe cache has them.
+    /// Looks up the fingerprints of extents; `None` if the recipe cache has them.
     pub(super) fn read_recipe(&mut self, now: Duration, run: &[Piece]) -> Option<OperationId> {
         let cos = self.cos?;
         let stages = self.recipe_stages(&cos, run);
         if stages.is_empty() { None } else { Some(self.begin(now, stages, false)) }
     }
 
-    /// Writes a run of extents' bytes. `known` of the extents have contents that the origin has, as far as the cache knows.
+    /// Writes the extents of a run. `known`: the number of extents whose content the origin has, as far as the cache
+    /// knows.
     pub(super) fn write(&mut self, now: Duration, run: &[Piece], known: usize, background: bool) -> OperationId {
         let stages = match self.cos {
             None => self.tps_write(run),
@@ -103,7 +104,7 @@ impl Origin {
         let (at, len) = self.place(run);
         let mut all: Vec<DiskRequest> = self.array.locate(at, len).collect();
         all.extend(self.array.parity(at, len));
-        // Old data and old parity give, with new data, the new parity.
+        // The new parity is computed from old data, old parity and new data.
         let reads = !self.array.is_whole_rows(at, len) && all.len() > self.array.locate(at, len).count();
         let mut stages = VecDeque::new();
         if reads {
@@ -127,7 +128,7 @@ impl Origin {
     fn cos_write(&mut self, cos: &Cos, run: &[Piece], known: usize) -> VecDeque<Vec<DiskRequest>> {
         let unknown = run.len().saturating_sub(known) as u64;
         let mut stages = VecDeque::new();
-        // What the cache does not know is looked up in the origin's own index, and appended to a container.
+        // Content that the cache does not know is looked up in the origin's index and appended to a container.
         for _ in 0..if unknown > 0 { cos.lookup_ios } else { 0 } {
             stages.push_back(vec![self.metadata()]);
         }
@@ -144,7 +145,7 @@ impl Origin {
         stages
     }
 
-    /// The recipe blocks that the recipe cache lacks.
+    /// Reads of the recipe blocks that are not in the recipe cache.
     fn recipe_stages(&mut self, cos: &Cos, run: &[Piece]) -> VecDeque<Vec<DiskRequest>> {
         let span = (cos.recipe_span_bytes / self.extent_bytes).max(1);
         let mut missing = Vec::new();
@@ -157,7 +158,7 @@ impl Origin {
         if missing.is_empty() { VecDeque::new() } else { VecDeque::from([missing]) }
     }
 
-    /// A request for metadata, anywhere.
+    /// A metadata request at a pseudo-random position.
     fn metadata(&mut self) -> DiskRequest {
         self.scatter = self.scatter.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let blocks = self.array.data_bytes() / METADATA_BYTES;
@@ -165,7 +166,7 @@ impl Origin {
         self.one(at, METADATA_BYTES)
     }
 
-    /// The part of a container that an extent's content is in: by its fingerprint.
+    /// The part of a container with an extent's content, chosen by its fingerprint.
     fn container(&self, cos: &Cos, piece: &Piece) -> DiskRequest {
         let (words, _) = piece.fingerprint.0.as_chunks::<8>();
         let len = u64::from(cos.container_read_bytes.max(512));
@@ -173,13 +174,13 @@ impl Origin {
         self.one(at, len)
     }
 
-    /// On the disk that its first byte is on.
+    /// A request on the disk of its first byte.
     fn one(&self, at: u64, len: u64) -> DiskRequest {
         let first = self.array.locate(at, 1).next();
         first.map_or(DiskRequest { disk: 0, offset: 0, len }, |first| DiskRequest { len, ..first })
     }
 
-    /// Where a run is on the array.
+    /// The range of a run on the array.
     fn place(&self, run: &[Piece]) -> (u64, u64) {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { return (0, 0) };
         let end = self.array.data_bytes();
@@ -198,7 +199,7 @@ impl Origin {
         id
     }
 
-    /// Begins an operation's next stage; returns whether it is done.
+    /// Starts the next stage of an operation; returns whether the operation has ended.
     fn advance(&mut self, now: Duration, id: OperationId) -> bool {
         let Some(operation) = self.operations.get_mut(&id) else { return true };
         let Some(stage) = operation.stages.pop_front() else {
@@ -214,7 +215,7 @@ impl Origin {
         false
     }
 
-    /// A disk is done; returns the operation that is done with it.
+    /// Ends the request of a disk; returns its operation if that has ended too.
     pub(super) fn disk_done(&mut self, now: Duration, disk: u32) -> Option<OperationId> {
         let (id, next) = self.array.done(disk, now);
         self.events.extend(next.map(|done| (done, disk)));

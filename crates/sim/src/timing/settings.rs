@@ -1,33 +1,35 @@
-//! How devices and load are set.
+//! Settings of devices and load.
 
 use crate::Error;
 use nitro_model::flash::{NITRO_READS, NITRO_WRITES};
 use serde::{Deserialize, Serialize};
 
-/// How requests come.
+/// The arrival of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Load {
-    /// At the trace's times, this many times as fast.
+    /// At the times of the trace, divided by this factor.
     Open(f64),
-    /// So many at a time, each when another is done: the trace's times are not looked at.
+    /// With this number of requests in progress: a request starts when another ends, independent of the times of the
+    /// trace.
     Closed(u32),
 }
 
-/// How disks are put together.
+/// The layout of disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Raid {
     /// Striped, without redundancy.
     Raid0,
-    /// Striped over one disk less than there are: a small write reads and writes data and parity, four requests to disks.
+    /// Striped, with the capacity of one disk for parity: a small write reads and writes data and parity, in four disk
+    /// requests.
     Raid5,
-    /// Striped over two disks less than there are: a small write comes to six requests.
+    /// Striped, with the capacity of two disks for parity: a small write takes six disk requests.
     Raid6,
 }
 
 impl Raid {
-    /// Disks' worth of parity.
+    /// The number of disks with the capacity of the parity.
     #[must_use]
     pub const fn parity(self) -> u32 {
         match self {
@@ -41,15 +43,15 @@ impl Raid {
 /// The origin's disks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Disks {
-    /// 7200 or 15000.
+    /// Revolutions per minute: 7200 or 15000.
     pub rpm: u32,
-    /// How many.
+    /// The number of disks.
     pub spindles: u32,
-    /// How they are put together.
+    /// The layout of the disks.
     pub raid: Raid,
-    /// Bytes on one disk before the next one's turn.
+    /// Consecutive bytes on one disk.
     pub stripe_bytes: u64,
-    /// Bytes of a disk: what its arm has to cross.
+    /// Bytes of a disk, which its arm sweeps.
     pub disk_bytes: u64,
 }
 
@@ -60,24 +62,24 @@ impl Default for Disks {
     }
 }
 
-/// What requests cost a capacity-optimized origin besides the data they move.
+/// The costs of a capacity-optimized origin in addition to its data.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Cos {
-    /// Bytes of logical data that one block of a recipe tells the fingerprints of.
+    /// Bytes of logical data whose fingerprints are in one block of a recipe.
     pub recipe_span_bytes: u64,
     /// Bytes of the recipe cache; 20 for each fingerprint.
     pub recipe_cache_bytes: u64,
-    /// Random disk requests to look up where a fingerprint's container is, for each extent that is read from it.
+    /// Random disk requests to find a fingerprint's container, for each extent read.
     pub lookup_ios: u32,
-    /// Bytes read of a container for an extent: its compression region.
+    /// Bytes read from a container for an extent: its compression region.
     pub container_read_bytes: u32,
-    /// Random disk requests for each write: recipe and metadata updates.
+    /// Random disk requests for each write, to update recipe and metadata.
     pub write_ios: u32,
 }
 
 impl Default for Cos {
-    /// Assumptions: recipe blocks of 512 fingerprints of 8 KiB, 64 MiB of recipe cache; two look-ups (fingerprint index and
-    /// container metadata) and 128 KiB a read; two metadata updates a write.
+    /// Assumptions: recipe blocks of 512 fingerprints of 8 KiB, and a recipe cache of 64 MiB. A read takes two look-ups
+    /// (fingerprint index and container metadata) and 128 KiB; a write takes two metadata updates.
     fn default() -> Self {
         Self {
             recipe_span_bytes: 4 << 20,
@@ -89,22 +91,22 @@ impl Default for Cos {
     }
 }
 
-/// What is behind the cache.
+/// The origin behind the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
-    /// Traditional primary storage: data where their addresses say.
+    /// Traditional primary storage: data are stored at their offsets.
     Tps,
     /// Capacity-optimized storage: deduplicated and compressed.
     Cos(Cos),
 }
 
-/// Time of the processor for each extent, in nanoseconds.
+/// Processor times, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// Everything else of a request.
+    /// The work on a request of any length, without decompression.
     pub request_ns: u64,
-    /// Decompressing 8 KiB that were compressed.
+    /// The decompression of 8 KiB that were compressed.
     pub decompress_ns: u64,
 }
 
@@ -115,12 +117,12 @@ impl Default for Cpu {
     }
 }
 
-/// What the controller of the SSD does of random requests of 8 KiB a second; its flash and its link may do less.
+/// Random requests of 8 KiB per second of the SSD's controller; flash and link may limit them further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SsdSpeed {
-    /// Reads.
+    /// Reads per second.
     pub reads: u32,
-    /// Writes.
+    /// Writes per second.
     pub writes: u32,
 }
 
@@ -146,10 +148,10 @@ pub struct Timing {
     pub origin: Origin,
     /// See [`Disks`].
     pub disks: Disks,
-    /// Writes are acknowledged when they are in NVRAM, as long as no more than this many bytes of it wait for the origin; 0: when the
-    /// origin has them.
+    /// Bytes of NVRAM for data that the origin does not have yet; a write is acknowledged when it is in NVRAM. 0: when
+    /// the origin has it.
     pub nvram_bytes: u64,
-    /// The SSD is so many times as large as what the cache uses of it; those made for caching have all of theirs used.
+    /// The size of the SSD over the part that the cache uses; SSDs made for caching are used entirely.
     pub ssd_times: u8,
     /// See [`SsdSpeed`].
     #[serde(default, skip_serializing_if = "SsdSpeed::is_usual")]
@@ -177,7 +179,7 @@ impl Timing {
     /// Checks every setting.
     ///
     /// # Errors
-    /// The first that makes no sense.
+    /// The first setting that is not valid.
     pub fn check(&self) -> Result<(), Error> {
         let disks = &self.disks;
         let wrong = match self.load {

@@ -1,5 +1,5 @@
-//! A trace in virtual time. What the cache decides is decided when a request comes, in the order in which requests come, so that
-//! hits are those of a run without time; the devices then say when each request is done.
+//! A trace in virtual time. The cache processes each request when it arrives, in order of arrival, so that hits are the
+//! same as without timing; the devices then determine when each request ends.
 
 use super::origin::{OperationId, Origin};
 use super::settings::{Load, Timing};
@@ -18,48 +18,48 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-/// Writes of destage under way while nobody reads from the origin, and while somebody does; as in the server.
+/// Destage writes in progress while no read of the origin is in progress, and while one is; as in the server.
 const RUNS_ALONE: u32 = 32;
 const RUNS_BESIDE_READS: u32 = 2;
-/// How often it is looked whether destage is due, while no writer waits for it; as in the server.
+/// The interval at which destage is checked while no writer waits for it; as in the server.
 const TICK: Duration = Duration::from_secs(1);
-/// Pieces between looks at whether to go on.
+/// The number of pieces between two progress reports.
 const TOLD_EVERY: u64 = 1 << 12;
 
-/// What happens at a time.
+/// An event of the simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A disk is done.
+    /// A disk request ended.
     Disk(u32),
-    /// A part of a request is done.
+    /// A part of a request ended.
     Part(u64),
     /// Destage may be due.
     Tick,
 }
 
-/// A request under way.
+/// A request in progress.
 #[derive(Debug)]
 struct Request {
     begun: Duration,
     parts: u32,
     read: bool,
-    /// It is counted in the window at the end of which it is done.
+    /// Whether it is counted in the window in which it ends.
     measured: bool,
 }
 
-/// What waits for an operation of the origin.
+/// The effects of the end of an origin operation.
 #[derive(Debug, Default)]
 struct Awaited {
     requests: Vec<u64>,
-    /// Bytes of NVRAM that come free.
+    /// Bytes of NVRAM that become free.
     nvram_bytes: u64,
-    /// It is a write of destage.
+    /// Whether it is a write of destage.
     destages: bool,
-    /// Extents that are being read.
+    /// The extents that it reads.
     keys: Vec<u64>,
 }
 
-/// What the cache did for one request.
+/// The actions of the cache for one request.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     hits: Vec<(u64, Hit)>,
@@ -107,18 +107,18 @@ impl Watch for Told {
     }
 }
 
-/// A round of destage under way: after its last write the origin is flushed, and the next one begins.
+/// The current round of destage: after its last write, the origin is flushed and the next round begins.
 #[derive(Debug, Default)]
 struct Destage {
     round: Vec<Leaving>,
-    /// What has not been given to the origin yet.
+    /// Writes that have not been started.
     waiting: VecDeque<Vec<Leaving>>,
     under_way: u32,
     at_once: u32,
     has_tick: bool,
 }
 
-/// A run under way.
+/// A simulation in progress.
 struct Timed<'a> {
     timing: Timing,
     run: Run<'a>,
@@ -130,7 +130,7 @@ struct Timed<'a> {
     requests: HashMap<u64, Request>,
     next_request: u64,
     awaited: HashMap<OperationId, Awaited>,
-    /// Extents that are being read from the origin.
+    /// The extents that are being read from the origin, with their operations.
     reading: HashMap<u64, OperationId>,
     nvram_bytes: u64,
     destage: Destage,
@@ -189,7 +189,7 @@ pub(crate) fn simulate(
 }
 
 impl Timed<'_> {
-    /// Waits until a request may begin, and begins it.
+    /// Waits until a request may start, and starts it.
     fn take(&mut self, request: &[Piece]) -> Result<(), Error> {
         match self.timing.load {
             Load::Open(speed) => {
@@ -230,7 +230,7 @@ impl Timed<'_> {
         Ok(())
     }
 
-    /// Whole seconds now, by which the age of dirty extents goes.
+    /// The current second, for the age of dirty extents.
     fn seconds(&self) -> u32 {
         u32::try_from(self.now.as_secs()).unwrap_or(u32::MAX)
     }
@@ -272,7 +272,7 @@ impl Timed<'_> {
         }
     }
 
-    /// Reads from the origin what is not being read already.
+    /// Reads extents from the origin that are not being read already.
     fn read_origin(&mut self, id: Option<u64>, run: &[Piece]) {
         let operation = self.origin.read(self.now, run);
         let keys: Vec<u64> = run.iter().map(|piece| piece.key.raw()).collect();
@@ -288,7 +288,7 @@ impl Timed<'_> {
         for run in runs(&told.fetched) {
             self.read_origin(None, run);
         }
-        // What the cache did not take, the disks have to.
+        // The origin writes the extents that the cache did not take.
         if self.run.write_back.is_none() || told.written.len() < pieces.len() {
             let bytes: u64 = pieces.iter().map(|piece| u64::from(piece.len)).sum();
             let buffered = self.nvram_bytes + bytes <= self.timing.nvram_bytes;
@@ -313,7 +313,7 @@ impl Timed<'_> {
         self.run.write_back.as_ref().is_some_and(|write_back| write_back.is_full(model))
     }
 
-    /// Gives the origin what is due: behind all readers, unless writers wait for it.
+    /// Starts the destage writes that are due, with lower priority than reads unless writers wait for destage.
     fn destage(&mut self) {
         let seconds = self.seconds();
         let Some(write_back) = &mut self.run.write_back else { return };
@@ -338,7 +338,7 @@ impl Timed<'_> {
         self.take_disk_events();
     }
 
-    /// Has what is dirty looked at in a while, unless it is being destaged.
+    /// Schedules a check of dirty data, unless destage is in progress.
     fn set_tick(&mut self) {
         let is_dirty = self.run.write_back.as_ref().is_some_and(|write_back| !write_back.is_clean());
         if is_dirty && self.destage.round.is_empty() && !self.destage.has_tick {
@@ -347,7 +347,7 @@ impl Timed<'_> {
         }
     }
 
-    /// The origin has what one write of destage gave it.
+    /// Ends one write of destage.
     fn destaged(&mut self) {
         self.destage.under_way -= 1;
         if self.destage.under_way == 0 && self.destage.waiting.is_empty() {
@@ -395,7 +395,7 @@ impl Timed<'_> {
         }
     }
 
-    /// Lets the next thing happen; `false`: nothing is under way.
+    /// Processes the next event; `false` if nothing is in progress.
     fn step(&mut self) -> bool {
         let Some(Reverse((at, _, event))) = self.events.pop() else { return false };
         self.now = self.now.max(at);

@@ -5,7 +5,7 @@ use crate::outcome::{Latency, Pace};
 use hdrhistogram::Histogram;
 use std::time::Duration;
 
-/// Response times of the requests that are done in it.
+/// The response times of the requests that end in a window.
 pub(super) struct Window {
     begin: Duration,
     busy: Duration,
@@ -15,22 +15,22 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// It begins when the disks have been busy for so long.
+    /// A window that begins at `begin`, when the disks have been busy for `busy`.
     pub(super) fn new(begin: Duration, busy: Duration) -> Result<Self, Error> {
         let histogram = || Histogram::new(3).map_err(|error| Error::Setting(error.to_string()));
         Ok(Self { begin, busy, reads: histogram()?, writes: histogram()?, last: begin })
     }
 
-    /// Counts a request that began then and is done now.
+    /// Counts a request that started at `begun` and ends now.
     pub(super) fn note(&mut self, read: bool, begun: Duration, now: Duration) {
         let ns = now.saturating_sub(begun).as_nanos() as u64;
         let histogram = if read { &mut self.reads } else { &mut self.writes };
-        // It grows as need be; what 64 bits of nanoseconds do not hold cannot happen.
+        // The histogram grows as needed; durations beyond 64 bits of nanoseconds do not occur.
         let _ = histogram.record(ns.max(1));
         self.last = now;
     }
 
-    /// What it comes to.
+    /// The results of the window.
     pub(super) fn pace(&self, busy: Duration, disks: u32) -> Pace {
         let seconds = self.last.saturating_sub(self.begin).as_secs_f64();
         let requests = self.reads.len() + self.writes.len();

@@ -1,4 +1,4 @@
-//! Requests that get their class by rules, as in the server.
+//! Classification of a trace's requests by rules, as in the server.
 
 use nitro_cache::admission::Source;
 use nitro_cache::class::{Asked, Rules};
@@ -6,18 +6,18 @@ use nitro_trace::{Op, Reader, Request, Skipped, TraceError};
 use nitro_units::ClassId;
 use std::sync::Arc;
 
-/// What gives a request its class where both the trace and a rule do.
+/// The source of a class if both the trace and a rule give one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Precedence {
-    /// The trace, as a client that says its class does in the server.
+    /// The trace, as with clients that give a class to the server.
     #[default]
     Trace,
-    /// The rule: to try rules on a trace that was recorded with others.
+    /// The rule, to try rules on a trace that was recorded with others.
     Rules,
 }
 
-/// A trace whose requests get their class by rules that look at the request alone: place, length, direction. What is trimmed or
-/// flushed counts as written, as in the server.
+/// A trace whose requests are classified by rules on the request itself: offset, length and direction. Trims and
+/// flushes count as writes, as in the server.
 pub struct Classified<R> {
     reader: R,
     rules: Arc<Rules>,
@@ -25,7 +25,7 @@ pub struct Classified<R> {
 }
 
 impl<R: Reader> Classified<R> {
-    /// Rules that look at contents never hold: a trace has none.
+    /// Rules on contents never match, because a trace has no contents.
     pub const fn new(reader: R, rules: Arc<Rules>, precedence: Precedence) -> Self {
         Self { reader, rules, precedence }
     }

@@ -1,4 +1,4 @@
-//! Pieces made while a trace is read.
+//! Pieces that are made while a trace is read.
 
 use super::piece::Piece;
 use super::{BATCH_PIECES, Pieces};
@@ -8,35 +8,36 @@ use nitro_trace::content::Contents;
 use nitro_trace::{Op, Reader, Request};
 use nitro_units::{ExtentIndex, ExtentKey, Fingerprint, ObjectId};
 
-/// Objects have 16 bits in an extent's key; the rest of an object's number goes to the top of the extent's.
+/// An extent's key has 16 bits for the object; the upper bits of the trace's object number go to the top of the
+/// extent's number.
 const OBJECT_INDEX_SHIFT: u32 = 40;
-/// Bytes of the blocks that contents are kept in.
+/// The block size of contents, in bytes.
 const BLOCK_BYTES: u32 = 4096;
 
-/// Where fingerprints come from.
+/// The source of fingerprints.
 enum Content {
-    /// The trace has none: every write, and every fill of the cache, brings content of its own.
+    /// The trace has none: every write, and every fill of the cache, has unique content.
     Unique { made: u64 },
-    /// From the trace's, by Nitro §5.2.
+    /// The trace's fingerprints, by the algorithm of Nitro §5.2.
     Known(Box<Contents>),
 }
 
-/// The pieces of what a reader reads.
+/// The pieces of a reader's requests.
 pub struct Live<R> {
     reader: R,
     request: Request,
     extent_bytes: u64,
     content: Content,
-    /// Numbers of objects, from 0 on.
+    /// The objects' numbers, from 0 on.
     objects: HashMap<u32, u32>,
-    /// The last request's object.
+    /// The object of the last request.
     object: (u32, u32),
     first_ns: Option<u64>,
     prints: Vec<Fingerprint>,
     ignored: u64,
 }
 
-/// A fingerprint that stands for content which nothing else has.
+/// The fingerprint of a unique content.
 fn unique(number: u64) -> Fingerprint {
     let mut print = [0; 20];
     print[..8].copy_from_slice(&mix(number).to_le_bytes());
@@ -44,7 +45,7 @@ fn unique(number: u64) -> Fingerprint {
     Fingerprint(print)
 }
 
-/// The finaliser of SplitMix64, one to one.
+/// The finaliser of SplitMix64, a bijection.
 const fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -52,7 +53,7 @@ const fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Fingerprints of larger blocks as those of blocks of 4 KiB, which is what [`Contents`] keeps.
+/// Splits fingerprints of larger blocks into those of 4 KiB blocks, the unit of [`Contents`].
 pub(super) fn refine(request: &mut Request) {
     let parts = request.block_bytes / BLOCK_BYTES;
     if parts < 2 || !request.block_bytes.is_multiple_of(BLOCK_BYTES) {
@@ -73,7 +74,7 @@ pub(super) fn refine(request: &mut Request) {
     request.block_bytes = BLOCK_BYTES;
 }
 
-/// The first pass, for [`Contents::prepare`].
+/// The reader for the first pass, [`Contents::prepare`].
 pub(super) struct Refined<R>(pub(super) R);
 
 impl<R: Reader> Reader for Refined<R> {
@@ -85,7 +86,7 @@ impl<R: Reader> Reader for Refined<R> {
 }
 
 impl<R: Reader> Live<R> {
-    /// Without `contents`, the trace's fingerprints are not looked at.
+    /// With `contents` = `None`, the trace's fingerprints are ignored.
     pub(super) fn new(reader: R, extent_bytes: u32, contents: Option<Contents>) -> Self {
         Self {
             reader,
@@ -100,7 +101,7 @@ impl<R: Reader> Live<R> {
         }
     }
 
-    /// Whether it keeps what the trace's extents hold: RAM that a copy of the pieces does without.
+    /// Whether it keeps the contents of the trace's extents, in RAM that [`Stored`](super::Stored) pieces do not need.
     #[must_use]
     pub const fn keeps_contents(&self) -> bool {
         matches!(self.content, Content::Known(_))

@@ -1,8 +1,9 @@
-//! A trace as extents: what each request does to which extents, and what those hold afterwards.
+//! A trace as operations on extents, with the contents of the extents after each operation.
 //!
-//! Traces with fingerprints go through the multi-pass algorithm of Nitro §5.2 ([`nitro_trace::content`]). Traces without
-//! have no duplicates: an extent's content is new each time that it is written, and each time that the cache is filled with it;
-//! since no other extent could have the same, that comes to the same as content named by extent and version.
+//! Traces with fingerprints are processed with the multi-pass algorithm of Nitro §5.2 ([`nitro_trace::content`]).
+//! Traces without fingerprints have no duplicates: an extent has new content whenever it is written and whenever the
+//! cache is filled with it. Because no other extent has the same content, this is equivalent to content that is named
+//! by extent and version.
 
 mod classified;
 mod live;
@@ -23,23 +24,23 @@ use nitro_cache::settings::EXTENT_BYTES;
 use nitro_trace::content::Contents;
 use nitro_trace::{Reader, Request, TraceError};
 
-/// Pieces of a batch, about.
+/// The approximate number of pieces of a batch.
 pub const BATCH_PIECES: usize = 4096;
-/// If none of so many requests has a fingerprint, the trace has none.
+/// If none of this number of requests has a fingerprint, the trace has none.
 const PEEKED: u64 = 1 << 16;
 
 /// Pieces in the order of their requests, in batches.
 pub trait Pieces {
-    /// Overwrites `out` with the next pieces; `false`: there are no more.
+    /// Overwrites `out` with the next pieces; returns `false` if there are no more.
     ///
     /// # Errors
-    /// Those of the trace, or of the scratch file.
+    /// Errors of the trace or of the scratch file.
     fn next_batch(&mut self, out: &mut Vec<Piece>) -> Result<bool, Error>;
 
-    /// Requests so far that are neither reads, writes nor trims, or are empty.
+    /// The number of requests so far that are empty, or neither reads, writes nor trims.
     fn ignored(&self) -> u64;
 
-    /// Bad records left out so far.
+    /// The number of bad records skipped so far.
     fn skipped(&self) -> u64;
 }
 
@@ -57,19 +58,19 @@ impl<P: Pieces + ?Sized> Pieces for Box<P> {
     }
 }
 
-/// Opens a trace, each time from its beginning.
+/// Opens a trace, each time at its beginning.
 pub type Open<'a> = dyn Fn() -> Result<Box<dyn Reader>, TraceError> + 'a;
 
-/// The pieces of a trace for extents of `extent_bytes`, made while it is read. Traces with fingerprints are read to their end
-/// before.
+/// The pieces of a trace for extents of `extent_bytes`, made while it is read. Traces with fingerprints are read to
+/// their end before this.
 ///
 /// # Errors
-/// Those of the trace, or an extent size that is out of bounds.
+/// Errors of the trace, or an extent size that is out of bounds.
 pub fn live(open: &Open<'_>, extent_bytes: u32) -> Result<Live<Box<dyn Reader>>, Error> {
     live_from(open, open()?, extent_bytes)
 }
 
-/// As [`live`], with the reader for the last pass given.
+/// As [`live`], with a given reader for the last pass.
 ///
 /// # Errors
 /// As [`live`].
@@ -84,7 +85,7 @@ pub fn live_from<R: Reader>(open: &Open<'_>, last: R, extent_bytes: u32) -> Resu
     Ok(Live::new(last, extent_bytes, contents))
 }
 
-/// The pieces of what a reader reads, whose fingerprints are not looked at: for those who ask for addresses only.
+/// The pieces of a reader's requests without the trace's fingerprints, for callers that need keys only.
 ///
 /// # Errors
 /// An extent size that is out of bounds.
@@ -93,10 +94,10 @@ pub fn without_contents<R: Reader>(reader: R, extent_bytes: u32) -> Result<Live<
     Ok(Live::new(reader, extent_bytes, None))
 }
 
-/// The pieces of a trace, kept for many runs.
+/// The pieces of a trace, stored for many runs.
 ///
 /// # Errors
-/// As [`live`], and those of the scratch file.
+/// As [`live`], and errors of the scratch file.
 pub fn stored(open: &Open<'_>, extent_bytes: u32) -> Result<Stored, Error> {
     Stored::keep(&mut live(open, extent_bytes)?)
 }

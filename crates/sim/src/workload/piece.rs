@@ -1,37 +1,37 @@
-//! One extent's share of a request.
+//! The part of a request on one extent.
 
 use nitro_trace::Op;
 use nitro_units::{ClassId, ExtentKey, Fingerprint};
 
 /// Bytes of an encoded piece.
 pub(super) const PIECE_BYTES: usize = 48;
-/// The highest bit of `packed`: the last piece of its request.
+/// A bit of `packed`: the last piece of its request.
 const LAST: u32 = 1 << 31;
 const CLASS_SHIFT: u32 = 26;
 const OP_SHIFT: u32 = 23;
 const OP_MASK: u32 = 0b111;
-/// The size after compression is told; in the lower bits.
+/// A bit of `packed`: the compressed size is known; the lower bits hold it.
 const KNOWN: u32 = 1 << 22;
 const SIZE_MASK: u32 = KNOWN - 1;
 
-/// What a request does to one extent, with what the extent holds afterwards.
+/// The operation of a request on one extent, and the content of the extent afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
     /// Nanoseconds since the trace's first request.
     pub time_ns: u64,
     /// The extent.
     pub key: ExtentKey,
-    /// What all of the extent holds after the request.
+    /// The fingerprint of the whole extent after the request.
     pub fingerprint: Fingerprint,
-    /// First byte within the extent that the request is about.
+    /// The offset in the extent at which the request begins, in bytes.
     pub offset: u32,
-    /// How many bytes.
+    /// The length in bytes.
     pub len: u32,
     packed: u32,
 }
 
 impl Piece {
-    /// A piece; `compressed_bytes` of the whole extent, where that is known, below 4 MiB.
+    /// A piece. `compressed_bytes`: the compressed size of the whole extent if it is known, below 4 MiB.
     pub(crate) fn new(
         (time_ns, op, class, last): (u64, Op, ClassId, bool),
         key: ExtentKey,
@@ -46,7 +46,7 @@ impl Piece {
         Self { time_ns, key, fingerprint, offset, len, packed }
     }
 
-    /// A read of a whole extent whose content is not told: it has one of its own.
+    /// A read of a whole extent without a known content: it gets a unique one.
     pub(crate) fn whole(time_ns: u64, key: ExtentKey, extent_bytes: u32) -> Self {
         let mut name = [0; 20];
         name[..8].copy_from_slice(&key.raw().wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
@@ -54,7 +54,7 @@ impl Piece {
         Self::new(about, key, (0, extent_bytes), Fingerprint(name), None)
     }
 
-    /// What is asked for.
+    /// The kind of the request.
     #[must_use]
     pub const fn op(&self) -> Op {
         match self.packed >> OP_SHIFT & OP_MASK {
@@ -66,19 +66,19 @@ impl Piece {
         }
     }
 
-    /// The request's class.
+    /// The class of the request.
     #[must_use]
     pub fn class(&self) -> ClassId {
         ClassId::new(((self.packed & !LAST) >> CLASS_SHIFT) as u8).unwrap_or_default()
     }
 
-    /// Whether it is the last piece of its request.
+    /// Whether this is the last piece of its request.
     #[must_use]
     pub const fn is_last(&self) -> bool {
         self.packed & LAST != 0
     }
 
-    /// What the whole extent takes when compressed, where the trace tells, in bytes.
+    /// The compressed size of the whole extent in bytes, if the trace has it.
     #[must_use]
     pub const fn compressed_bytes(&self) -> Option<u32> {
         if self.packed & KNOWN == 0 { None } else { Some(self.packed & SIZE_MASK) }
@@ -109,7 +109,7 @@ impl Piece {
     }
 }
 
-/// Cuts pieces where they are not neighbours.
+/// Splits pieces into runs of consecutive extents.
 pub(crate) fn runs(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
     pieces.chunk_by(|a, b| a.key.object() == b.key.object() && a.key.index().0 + 1 == b.key.index().0)
 }

@@ -1,4 +1,4 @@
-//! A trace as simulations read it: several times from its beginning.
+//! A trace that simulations read several times from its beginning.
 
 use super::{Classified, Precedence};
 use nitro_cache::class::Rules;
@@ -10,46 +10,46 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes at both ends of a file that tell it from others.
+/// Bytes at both ends of a file that identify it.
 const SAMPLED_BYTES: u64 = 1 << 16;
 
-/// Requests within which a trace that tells of contents does so.
+/// If none of this number of requests has contents, the trace has none.
 const CONTENTS_REQUESTS: u32 = 100_000;
 
-/// What a trace says of contents; the rest is made up.
+/// The information on contents that a trace has; the simulator generates the rest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SaidContents {
-    /// Which are the same.
+    /// Whether it has fingerprints.
     pub fingerprints: bool,
-    /// What they take when compressed.
+    /// Whether it has compressed sizes.
     pub compressed_sizes: bool,
 }
 
-/// Opens a trace, each time from its beginning, on any thread.
+/// Opens a trace at its beginning, on any thread.
 pub type OpenAnywhere<'a> = dyn Fn() -> Result<Box<dyn Reader>, TraceError> + Sync + 'a;
 
-/// A trace that is read several times, each request with its class.
+/// A trace that can be read several times, with classified requests.
 pub struct Source<'a> {
     open: Box<OpenAnywhere<'a>>,
     rules: Option<(Arc<Rules>, Precedence)>,
 }
 
 impl<'a> Source<'a> {
-    /// What `open` opens, classified by rules, if there are any.
+    /// The trace that `open` opens, classified by rules if there are any.
     #[must_use]
     pub fn new(open: Box<OpenAnywhere<'a>>, rules: Option<(Arc<Rules>, Precedence)>) -> Self {
         Self { open, rules }
     }
 
-    /// From the beginning.
+    /// Opens the trace at its beginning.
     ///
     /// # Errors
-    /// Those of the trace.
+    /// Errors of the trace.
     pub fn open(&self) -> Result<Box<dyn Reader>, TraceError> {
         Ok(self.classified((self.open)()?))
     }
 
-    /// What another reader reads of the same trace, classified as this.
+    /// Classifies the requests of another reader of the same trace in the same way.
     #[must_use]
     pub fn classified(&self, reader: Box<dyn Reader>) -> Box<dyn Reader> {
         match &self.rules {
@@ -58,10 +58,10 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Whether any request has a class, of its own or by the rules: reads up to the first that has.
+    /// Whether any request has a class, from the trace or by the rules. Reads up to the first that has one.
     ///
     /// # Errors
-    /// Those of the trace.
+    /// Errors of the trace.
     pub fn has_classes(&self) -> Result<bool, TraceError> {
         let (mut reader, mut request) = (self.open()?, Request::default());
         while reader.next(&mut request)? {
@@ -72,10 +72,10 @@ impl<'a> Source<'a> {
         Ok(false)
     }
 
-    /// What the trace says of contents, from its first requests.
+    /// The information on contents that the trace has, from its first requests.
     ///
     /// # Errors
-    /// Those of the trace.
+    /// Errors of the trace.
     pub fn contents(&self) -> Result<SaidContents, TraceError> {
         let mut reader = self.open()?;
         let (mut request, mut found) = (Request::default(), SaidContents::default());
@@ -89,13 +89,13 @@ impl<'a> Source<'a> {
         Ok(found)
     }
 
-    /// What tells this trace, read as `how` says from these files, from others.
+    /// A text that identifies this trace, read from `files` in the way that `how` names.
     ///
     /// # Errors
-    /// The file that cannot be read, and why.
+    /// The file that cannot be read, and the error.
     pub fn identity<'p>(&self, how: &str, files: &'p [PathBuf]) -> Result<String, (&'p Path, io::Error)> {
         let mut identity = how.to_owned();
-        // What classes deserve is in the settings; which requests are of which is of the trace.
+        // The policies of classes are in the settings; the rules are a part of the trace.
         if let Some((rules, precedence)) = &self.rules {
             let _ = write!(identity, " {precedence:?} {rules:?}");
         }

@@ -1,4 +1,4 @@
-//! Pieces kept for many runs: in RAM while they are few, then in a file without a name.
+//! Pieces stored for many runs, in RAM up to a bound, and in an unnamed file beyond it.
 
 use super::piece::{PIECE_BYTES, Piece};
 use super::{BATCH_PIECES, Pieces};
@@ -8,9 +8,9 @@ use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Up to so many bytes stay in RAM.
+/// The maximum number of bytes in RAM.
 const RAM_BYTES: usize = 64 << 20;
-/// Bytes read from the file at once.
+/// Bytes of a read of the file.
 const READ_BYTES: usize = BATCH_PIECES * PIECE_BYTES;
 
 #[derive(Debug)]
@@ -19,7 +19,7 @@ enum Place {
     File(File),
 }
 
-/// What was kept; cheap to clone, and read by any number of runs at once.
+/// Stored pieces; cheap to clone, and read by any number of runs at a time.
 #[derive(Debug, Clone)]
 pub struct Stored {
     place: Arc<Place>,
@@ -30,10 +30,10 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Keeps all of `pieces`.
+    /// Stores all of `pieces`.
     ///
     /// # Errors
-    /// Those of `pieces`, and of the scratch file.
+    /// Errors of `pieces` and of the scratch file.
     pub fn keep(pieces: &mut dyn Pieces) -> Result<Self, Error> {
         let (mut ram, mut file, mut bytes, mut requests) = (Vec::new(), None, 0, 0);
         let mut batch = Vec::with_capacity(BATCH_PIECES);
@@ -62,26 +62,26 @@ impl Stored {
         Ok(Self { place: Arc::new(place), bytes, requests, ignored: pieces.ignored(), skipped: pieces.skipped() })
     }
 
-    /// Requests.
+    /// The number of requests.
     #[must_use]
     pub const fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// Pieces: extents that the requests touch, one after the other.
+    /// The number of pieces.
     #[must_use]
     pub const fn pieces(&self) -> u64 {
         self.bytes / PIECE_BYTES as u64
     }
 
-    /// Reads them from the beginning.
+    /// Reads the pieces from the beginning.
     #[must_use]
     pub fn replay(&self) -> Replay {
         Replay { stored: self.clone(), at: 0, buf: vec![0; READ_BYTES] }
     }
 }
 
-/// Reads what was kept.
+/// Reads stored pieces.
 #[derive(Debug)]
 pub struct Replay {
     stored: Stored,
@@ -90,7 +90,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Pieces read so far.
+    /// The number of pieces read so far.
     #[must_use]
     pub const fn position(&self) -> u64 {
         self.at / PIECE_BYTES as u64

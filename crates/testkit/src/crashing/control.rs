@@ -1,4 +1,4 @@
-//! How tests make a crashing device, have it fail, and see what that leaves.
+//! The methods with which tests create a crashing device, inject faults, and examine its content.
 
 use super::{CrashingDevice, Faults, History, Loss, Medium, Pace, Platter, Power, Rng, Room, State, Wiring};
 use nitro_port::Device;
@@ -21,7 +21,7 @@ impl CrashingDevice {
         }))
     }
 
-    /// A device of a simulation. What it holds is on the platter, and outlives it.
+    /// A device of a simulation. Its content is on the platter, which outlives the device.
     #[must_use]
     pub fn on(platter: &Platter, wiring: Wiring) -> Self {
         let Wiring { name, block_bytes, clock, power, seed, delay_us_max, stalls } = wiring;
@@ -33,7 +33,7 @@ impl CrashingDevice {
         device
     }
 
-    /// A device for any executor, of `size_bytes`, which hold arbitrary bytes. `seed` decides all that happens by chance.
+    /// A device for any executor, with `size_bytes` of arbitrary content. `seed` determines all random choices.
     #[must_use]
     pub fn new(size_bytes: u64, block_bytes: u32, seed: u64) -> Self {
         Self::with_image(vec![0xA5; size_bytes as usize], block_bytes, seed)
@@ -46,7 +46,8 @@ impl CrashingDevice {
         Self::with(platter, block_bytes, seed, Pace::Turns, Power::with_errors())
     }
 
-    /// A device that durably holds `image`, does requests at once, and remembers them: see [`crashed_at`](Self::crashed_at).
+    /// A device that durably holds `image`, executes requests at once and records them: see
+    /// [`crashed_at`](Self::crashed_at).
     #[must_use]
     pub fn recorded(image: Vec<u8>, block_bytes: u32) -> Self {
         let history = History::new(image.clone());
@@ -56,49 +57,49 @@ impl CrashingDevice {
         device
     }
 
-    /// Begins or ends to misbehave.
+    /// Sets the faults that the device injects from now on.
     pub fn misbehave(&self, faults: Faults) {
         *self.0.faults.lock() = faults;
     }
 
-    /// One request fails, after so many others.
+    /// After `requests` more requests, one request fails.
     pub fn fail_once_after(&self, requests: u64) {
         *self.0.fails_once_after.lock() = Some(requests);
     }
 
-    /// Power fails when so many more writes and flushes have begun; from then on every request fails. Not for devices of a simulation,
-    /// whose [`Power`] knows when it fails.
+    /// Power fails when `changes` more writes and flushes have begun; after that every request fails. Devices of a
+    /// simulation do not use this method: their [`Power`] determines the moment.
     pub fn fail_power_after(&self, changes: u64) {
         self.0.power.fail_after(changes);
     }
 
-    /// From now on the device is as a sparse file on a filesystem that has so many bytes left. Blocks have storage as they had it
-    /// before; of a device without such a limit, none.
+    /// From now on the device acts like a sparse file on a file system with `bytes` bytes free. Blocks that have
+    /// storage keep it. When a device gets its first limit, no block has storage.
     pub fn set_room(&self, bytes: u64) {
         let size_bytes = self.geometry().size_bytes;
         self.0.room.lock().get_or_insert_with(|| Room::new(size_bytes)).set_left(bytes);
     }
 
-    /// Bytes that have storage.
+    /// Bytes of the device that have storage.
     #[must_use]
     pub fn backed_bytes(&self) -> u64 {
         let size_bytes = self.geometry().size_bytes;
         self.0.room.lock().as_ref().map_or(size_bytes, Room::backed_bytes)
     }
 
-    /// What is read now.
+    /// The content that reads return now.
     #[must_use]
     pub fn image(&self) -> Vec<u8> {
         self.0.medium.lock().image()
     }
 
-    /// Changes bytes behind everyone's back, durably.
+    /// Changes bytes durably, without a write request.
     pub fn damage(&self, offset: u64, bytes: &[u8]) {
         self.0.medium.lock().damage(offset, bytes);
     }
 
-    /// What a power failure now may leave: each sector that is not durable is old, or is of any of its newer writes. This device has
-    /// no power from now on.
+    /// A device with a content that a power failure now may leave: each sector that is not durable is old, or is from
+    /// any of its newer writes. This device has no power from now on.
     #[must_use]
     pub fn crashed(&self) -> Self {
         let random = &mut *self.0.random.lock();
@@ -112,36 +113,36 @@ impl CrashingDevice {
         crashed
     }
 
-    /// The process that wrote ended, power did not fail: what it had asked for and not awaited is done in part, sector by
-    /// sector, and nothing of it is done later.
+    /// Models the end of the program without a power failure: writes under way are done in part, sector by sector, and
+    /// the rest of them is never done.
     pub fn settle(&self) {
         let random = &mut *self.0.random.lock();
         self.0.medium.lock().settle(random);
     }
 
-    /// How many writes and flushes it remembers.
+    /// Number of recorded writes and flushes.
     ///
     /// # Panics
-    /// It has no history.
+    /// The device has no history.
     #[must_use]
     pub fn changes(&self) -> usize {
         self.0.history.lock().as_ref().expect("a recorded device").len()
     }
 
-    /// Whether that one was a write.
+    /// Whether the recorded change with this number is a write.
     ///
     /// # Panics
-    /// It has no history, or not so long a one.
+    /// The device has no history, or the history is shorter.
     #[must_use]
     pub fn was_write(&self, change: usize) -> bool {
         self.0.history.lock().as_ref().expect("a recorded device").is_write(change)
     }
 
-    /// What may be found if power fails before the change `upto` has ended: each sector that was written since the last flush, also
-    /// by that change, is old or new.
+    /// A device with a content that a power failure before the end of the change `upto` may leave: each sector written
+    /// since the last flush, also by that change, is old or new.
     ///
     /// # Panics
-    /// It has no history.
+    /// The device has no history.
     #[must_use]
     pub fn crashed_at(&self, upto: usize, random: &mut Rng) -> Self {
         let image = self.0.history.lock().as_ref().expect("a recorded device").crashed(upto, random);

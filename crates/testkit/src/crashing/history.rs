@@ -1,4 +1,4 @@
-//! What a device was asked to change, so that a power failure can be placed anywhere after the fact.
+//! The recorded writes and flushes of a device, so that a power failure can be simulated at any of them later.
 
 use super::medium::{Loss, Medium, SECTOR_BYTES};
 use crate::Rng;
@@ -9,7 +9,7 @@ enum Change {
     Flush,
 }
 
-/// Writes and flushes, one after the other, of a device that held `base` before.
+/// The writes and flushes of a device in their order; `base` is the content before them.
 pub(super) struct History {
     base: Vec<u8>,
     changes: Vec<Change>,
@@ -36,8 +36,8 @@ impl History {
         matches!(self.changes[change], Change::Write(..))
     }
 
-    /// What may be found if power fails before the change `upto` has ended: each sector that was written since the last flush, also
-    /// by that change, is old or new.
+    /// A content that a power failure before the end of the change `upto` may leave: each sector written since the last
+    /// flush, also by that change, is old or new.
     pub(super) fn crashed(&self, upto: usize, random: &mut Rng) -> Vec<u8> {
         let mut medium = Medium::of(self.base.clone());
         for (number, change) in self.changes.iter().enumerate().take(upto + 1) {

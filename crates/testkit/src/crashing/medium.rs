@@ -1,14 +1,14 @@
-//! What a device holds: durable sectors, and a volatile cache of whatever was written since the last flush.
+//! The content of a device: durable sectors, and a volatile cache of the sectors written since the last flush.
 
 use crate::Rng;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Bytes of a sector: what a device writes whole, or not at all.
+/// Bytes of a sector: the unit that a device writes atomically.
 pub const SECTOR_BYTES: usize = 512;
 
-/// Names a write of a medium.
+/// Identifies a write to a medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
@@ -21,11 +21,11 @@ struct Version {
 struct UnderWay {
     first: u64,
     data: Bytes,
-    /// Sectors of it that are in the volatile cache.
+    /// Number of its sectors that are in the volatile cache.
     applied: u64,
 }
 
-/// The writes that a flush makes durable: those that had returned when it began.
+/// The writes that a flush makes durable: those that had returned when the flush began.
 pub struct FlushMark {
     next: u64,
     under_way: BTreeSet<Ticket>,
@@ -37,23 +37,23 @@ impl FlushMark {
     }
 }
 
-/// How a power failure treats what is not durable.
+/// What a power failure does to sectors that are not durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// Each sector for itself keeps what is durable, or takes any newer version.
+    /// Each sector independently keeps its durable version or takes any newer one.
     Shuffled,
-    /// Nothing but what is durable survives.
+    /// Only durable data survive.
     All,
-    /// Everything that returned survives, and some of what was under way.
+    /// All writes that returned survive, and a front part of each write under way.
     None,
-    /// As shuffled, and a sector may be cut in two as well: its front new, its back old.
+    /// As `Shuffled`, and a sector may be torn as well: its front is new, its back is old.
     Torn,
-    /// Each sector of each write is lost so many times in eight.
+    /// Each sector of each write is lost with a probability of this number of eighths.
     Eighths(u64),
 }
 
 impl Loss {
-    /// Some share of the sectors; now and then all of them survive, or none.
+    /// A random share of the sectors; sometimes all of them survive, or none.
     pub fn some(random: &mut Rng) -> Self {
         Self::Eighths([0, 1, 4, 7, 8][random.below(5) as usize])
     }
@@ -80,7 +80,7 @@ impl Medium {
         Self { durable: image, volatile: BTreeMap::new(), under_way: BTreeMap::new(), next: 0 }
     }
 
-    /// All that is read now.
+    /// The content that reads return now.
     #[must_use]
     pub fn image(&self) -> Vec<u8> {
         let mut image = vec![0; self.durable.len()];
@@ -88,13 +88,13 @@ impl Medium {
         image
     }
 
-    /// Its size in bytes.
+    /// Size in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.durable.len() as u64
     }
 
-    /// A write begins at the sector `first`.
+    /// Begins a write at the sector `first`.
     pub fn begin(&mut self, first: u64, data: Bytes) -> Ticket {
         let ticket = Ticket(self.next);
         self.next += 1;
@@ -102,7 +102,7 @@ impl Medium {
         ticket
     }
 
-    /// Lets reads see the first `sectors` of a write.
+    /// Makes the first `sectors` sectors of a write visible to reads.
     pub fn apply(&mut self, ticket: Ticket, sectors: u64) {
         let Some(write) = self.under_way.get_mut(&ticket) else { return };
         let to = sectors.min((write.data.len() / SECTOR_BYTES) as u64);
@@ -113,7 +113,8 @@ impl Medium {
         write.applied = write.applied.max(to);
     }
 
-    /// A write returns: with all of it done, or (`applied_only`) with an error and what was applied of it.
+    /// Ends a write: with all of its sectors applied or, if `applied_only`, with an error and only the sectors applied
+    /// before.
     pub fn end(&mut self, ticket: Ticket, applied_only: bool) {
         if !applied_only {
             self.apply(ticket, u64::MAX);
@@ -121,13 +122,13 @@ impl Medium {
         self.under_way.remove(&ticket);
     }
 
-    /// A flush begins: it covers the writes that have returned.
+    /// Begins a flush, which covers the writes that have returned.
     #[must_use]
     pub fn flush_begins(&self) -> FlushMark {
         FlushMark { next: self.next, under_way: self.under_way.keys().copied().collect() }
     }
 
-    /// A flush ends: what it covers is durable.
+    /// Ends a flush: the writes that it covers are durable.
     pub fn flush_ends(&mut self, mark: &FlushMark) {
         let Self { durable, volatile, .. } = self;
         volatile.retain(|sector, versions| {
@@ -139,7 +140,7 @@ impl Medium {
         });
     }
 
-    /// Reads sectors from `first` on.
+    /// Reads sectors, beginning with the sector `first`.
     pub fn read(&self, first: u64, out: &mut [u8]) {
         let start = first as usize * SECTOR_BYTES;
         out.copy_from_slice(&self.durable[start..start + out.len()]);
@@ -150,7 +151,7 @@ impl Medium {
         }
     }
 
-    /// Flips a bit of a sector, durably and unnoticed.
+    /// Flips a bit of a sector durably, without a write request.
     pub fn rot(&mut self, sector: u64, bit: usize) {
         let at = sector as usize * SECTOR_BYTES + bit / 8;
         self.durable[at] ^= 1 << (bit % 8);
@@ -161,7 +162,7 @@ impl Medium {
         }
     }
 
-    /// Changes bytes behind everyone's back, durably.
+    /// Changes bytes durably, without a write request.
     pub fn damage(&mut self, offset: u64, bytes: &[u8]) {
         let (start, end) = (offset as usize, offset as usize + bytes.len());
         self.durable[start..end].copy_from_slice(bytes);
@@ -176,7 +177,7 @@ impl Medium {
         }
     }
 
-    /// Makes sectors zeroes at once, now and after a power failure.
+    /// Sets sectors to zeroes at once, durably.
     pub fn discard(&mut self, sectors: Range<u64>) {
         for sector in sectors {
             self.volatile.remove(&sector);
@@ -184,7 +185,8 @@ impl Medium {
         }
     }
 
-    /// Flips a bit of a sector that something durable stands in, from `first` on.
+    /// Flips a random bit of a random sector from `first` on, if its durable content is not all zeroes and it has no
+    /// newer version.
     pub fn rot_at_rest(&mut self, rng: &mut Rng, first: u64) {
         let sectors = self.size_bytes() / SECTOR_BYTES as u64 - first;
         let sector = first + rng.below(sectors);
@@ -194,7 +196,7 @@ impl Medium {
         }
     }
 
-    /// The machine loses power. Afterwards all that is left is durable.
+    /// Simulates a power failure. Afterwards all remaining data are durable.
     pub fn lose_power(&mut self, rng: &mut Rng, loss: Loss) {
         if loss == Loss::All {
             self.under_way.clear();
@@ -214,7 +216,8 @@ impl Medium {
         }
     }
 
-    /// Has each sector of each write survive or not, for itself; of those that survive, the write that began last counts.
+    /// Each sector of each write survives or is lost independently; of the surviving versions of a sector, the one of
+    /// the latest write counts.
     fn lose_sectors(&mut self, rng: &mut Rng, lost_in_8: u64) {
         let of_sector =
             |(sector, versions): (u64, Vec<Version>)| versions.into_iter().map(move |v| (v.ticket, sector, v.data));
@@ -227,7 +230,8 @@ impl Medium {
         }
     }
 
-    /// The program ended: writes under way are done in part, sector by sector, and nothing of them is done later.
+    /// Models the end of the program: writes under way are done in part, sector by sector, and the rest of them is
+    /// never done.
     pub fn settle(&mut self, rng: &mut Rng) {
         for (_, write) in std::mem::take(&mut self.under_way) {
             for n in write.applied..(write.data.len() / SECTOR_BYTES) as u64 {
@@ -239,12 +243,13 @@ impl Medium {
         }
     }
 
-    /// The program is killed: the device keeps its volatile cache; writes under way may still reach it.
+    /// Models the kill of the program: the device keeps its volatile cache, and a front part of each write under way
+    /// reaches it.
     pub fn outlive_program(&mut self, rng: &mut Rng) {
         self.stop_writes(rng, true);
     }
 
-    /// Ends all writes under way: with some front part done if `in_order`, else with any sectors.
+    /// Ends all writes under way: with a random front part applied if `in_order`, else with all sectors applied.
     fn stop_writes(&mut self, rng: &mut Rng, in_order: bool) {
         for ticket in self.under_way.keys().copied().collect::<Vec<_>>() {
             let write = &self.under_way[&ticket];
@@ -261,7 +266,7 @@ fn span(sector: u64) -> Range<usize> {
     start..start + SECTOR_BYTES
 }
 
-/// The `n`th sector of some data.
+/// Sector number `n` of some data.
 #[must_use]
 pub fn sector_of(data: &Bytes, n: u64) -> Bytes {
     data.slice(span(n))

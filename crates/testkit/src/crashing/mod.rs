@@ -1,10 +1,10 @@
-//! A device in RAM whose power can fail: it knows which writes are durable, and which may be lost, torn or reordered. It errs or lies
-//! if told to.
+//! A device in RAM that simulates power failures: it knows which writes are durable, and which may be lost, torn or
+//! reordered. It can also inject errors and silent faults.
 //!
-//! It comes in three paces. In a [simulation](CrashingDevice::on) each step of a request takes a seeded while of virtual time, and
-//! the power of all devices fails at a chosen step. [On any executor](CrashingDevice::new) a request takes a few turns, and fails
-//! without power. [With a history](CrashingDevice::recorded) requests are done at once, and a power failure can be placed at any of
-//! them later.
+//! It has three paces. In a [simulation](CrashingDevice::on), each step of a request takes a random virtual time from a
+//! seed, and the power of all devices fails at a chosen step. [On any executor](CrashingDevice::new), a request takes a
+//! few turns, and requests fail once the power is off. [With a history](CrashingDevice::recorded), requests are
+//! executed at once, and a power failure can be simulated at any of them later.
 
 mod control;
 mod faults;
@@ -28,31 +28,31 @@ use room::Room;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A request of a device that takes turns takes fewer of them than this.
+/// Upper bound (exclusive) of the turns of one step, on a device that takes turns.
 const TURNS: u64 = 4;
-/// A device that stalls does so once in so many steps, for up to so long.
+/// A device that stalls does so once in this many steps, for up to `STALL_US_MAX` microseconds.
 const STALL_STEPS: u64 = 1000;
 const STALL_US_MAX: u64 = 8_000_000;
 const HANG_US_MAX: u64 = 200_000_000;
 
-/// What of a device outlives a crash.
+/// The part of a device that outlives a crash.
 pub type Platter = Arc<Mutex<Medium>>;
 
 /// How long requests take.
 enum Pace {
-    /// Each step takes a while, so that requests overlap and overtake each other. A write may be half done for a while. A request whose
-    /// future is dropped is done nevertheless.
+    /// Each step takes virtual time, so that requests overlap and overtake each other, and a write may be half done for
+    /// some time. A request whose future is dropped is executed nevertheless.
     Time { clock: VirtualTime, delay_us_max: u64, stalls: bool },
-    /// A few turns of the executor, after which a request takes effect and ends. One whose future is dropped before that stays under
-    /// way, until [`settle`](CrashingDevice::settle).
+    /// Each step takes a few turns of the executor. A request whose future is dropped before it takes effect stays
+    /// under way until [`settle`](CrashingDevice::settle).
     Turns,
-    /// None at all.
+    /// Requests are executed at once.
     Instant,
 }
 
-/// What a device of a simulation is switched on with.
+/// The settings of a device of a simulation.
 pub struct Wiring {
-    /// Tells devices apart in traces.
+    /// Identifies the device in traces.
     pub name: u64,
     /// Bytes of a block: offsets and lengths are multiples of this.
     pub block_bytes: u32,
@@ -60,11 +60,11 @@ pub struct Wiring {
     pub clock: VirtualTime,
     /// The power supply, which devices may share.
     pub power: Power,
-    /// Decides all that happens by chance.
+    /// Determines all random choices.
     pub seed: u64,
-    /// The longest that a step takes mostly, in microseconds.
+    /// The usual upper bound of the time of a step, in microseconds.
     pub delay_us_max: u64,
-    /// Now and then a step takes seconds, while others overtake it.
+    /// Sometimes a step takes seconds, and other requests overtake it.
     pub stalls: bool,
 }
 
@@ -76,10 +76,10 @@ struct State {
     power: Power,
     random: Mutex<Rng>,
     faults: Mutex<Faults>,
-    /// `None`: all blocks have storage.
+    /// The storage of a sparse file; `None`: all blocks have storage.
     room: Mutex<Option<Room>>,
     history: Mutex<Option<History>>,
-    /// One request fails after so many others.
+    /// One request fails after this many others.
     fails_once_after: Mutex<Option<u64>>,
 }
 
@@ -105,7 +105,7 @@ impl CrashingDevice {
         matches!(self.0.pace, Pace::Time { .. })
     }
 
-    /// What passes before a step ends.
+    /// Waits for the random duration of a step.
     async fn delay(&self) {
         match &self.0.pace {
             Pace::Time { clock, delay_us_max, stalls } => {
@@ -135,7 +135,7 @@ impl CrashingDevice {
         }
     }
 
-    /// A later step of a request, which the power may fail at.
+    /// A later step of a request, at which the power may fail.
     async fn step(&self, what: Operation, offset: u64, len: u64) -> Result<(), DeviceError> {
         self.delay().await;
         self.has_power(false, what, offset, len).await
@@ -167,17 +167,17 @@ impl CrashingDevice {
         fails
     }
 
-    /// The step of a request before it takes effect, on a device of turns.
+    /// The step of a request before its effect, on a device that does not take time.
     async fn before_effect(&self, what: Operation, offset: u64, len: u64) -> Result<(), DeviceError> {
         if self.takes_time() { Ok(()) } else { self.step(what, offset, len).await }
     }
 
-    /// The step of a request after it took effect, on a device that takes time.
+    /// The step of a request after its effect, on a device that takes time.
     async fn after_effect(&self, what: Operation, offset: u64, len: u64) -> Result<(), DeviceError> {
         if self.takes_time() { self.step(what, offset, len).await } else { Ok(()) }
     }
 
-    /// Puts data where it belongs, on a device that takes time perhaps in two steps.
+    /// Writes data to the medium; a device that takes time may do so in two steps.
     async fn put(&self, what: Operation, offset: u64, data: Bytes) -> Result<(), DeviceError> {
         let (len, sectors) = (data.len() as u64, (data.len() / SECTOR_BYTES) as u64);
         let ticket = self.0.medium.lock().begin(offset / SECTOR_BYTES as u64, data);
@@ -192,7 +192,7 @@ impl CrashingDevice {
         done
     }
 
-    /// Does the front part of a write.
+    /// Writes a random front part of the data.
     fn put_some(&self, offset: u64, data: Bytes) {
         let sectors = self.below((data.len() / SECTOR_BYTES) as u64 + 1);
         let mut medium = self.0.medium.lock();
@@ -201,18 +201,18 @@ impl CrashingDevice {
         medium.end(ticket, true);
     }
 
-    /// Another place for as many bytes.
+    /// A random offset at which `len` bytes fit.
     fn elsewhere(&self, len: u64) -> u64 {
         let blocks = (self.geometry().size_bytes - len) / u64::from(self.0.block_bytes);
         self.below(blocks + 1) * u64::from(self.0.block_bytes)
     }
 
-    /// Gives storage to a range; returns how many bytes from its start have it.
+    /// Assigns storage to a range; returns how many bytes from its start have storage.
     fn back(&self, offset: u64, len: u64) -> u64 {
         self.0.room.lock().as_mut().map_or(len, |room| room.back(offset, len))
     }
 
-    /// Turns some sectors to zeroes and leaves the others.
+    /// Sets all or some of the sectors of a range to zeroes.
     fn zero_some(&self, offset: u64, len: u64) {
         let zero = Bytes::from_static(&[0; SECTOR_BYTES]);
         let first = offset / SECTOR_BYTES as u64;
@@ -227,7 +227,7 @@ impl CrashingDevice {
     }
 }
 
-/// A write whose future may be dropped.
+/// Guard of a write whose future may be dropped: on a device that takes time, the write is then completed.
 struct Unfinished<'a> {
     device: &'a CrashingDevice,
     ticket: Ticket,
@@ -273,7 +273,7 @@ impl Device for CrashingDevice {
             return error(ErrorKind::Io);
         }
         let place = if self.strikes(|f| f.misdirected) { self.elsewhere(len) } else { offset };
-        // What found room is written, as by a filesystem.
+        // As on a file system, the part that has storage is written.
         let room = self.back(place, len);
         if let Some(history) = &mut *self.0.history.lock() {
             history.write(place, data.clone());
@@ -302,8 +302,9 @@ impl Device for CrashingDevice {
         self.after_effect(Operation::Flush, 0, 0).await
     }
 
-    /// With limited room, storage is released, and what it held reads as zeroes, also after a power failure. A device that takes time
-    /// turns some sectors to zeroes and leaves the others. Unsupported otherwise.
+    /// With a limit on storage, the storage is released, and the range reads as zeroes, also after a power failure.
+    /// Without one, a device that takes time sets some of the sectors to zeroes, and other devices return
+    /// `Unsupported`.
     async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
         let releases = self.0.room.lock().is_some();
         if !releases && !self.takes_time() {
@@ -329,7 +330,7 @@ impl Device for CrashingDevice {
         }
     }
 
-    /// Unsupported, but by a device that takes time, where storage may be released.
+    /// Supported only by a device that takes time, and only if storage may be released.
     async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
         let unsupported = DeviceError::new(ErrorKind::Unsupported, Operation::WriteZeroes, offset, len);
         if !self.takes_time() {

@@ -1,4 +1,4 @@
-//! The power supply of one or more devices: it counts what they do, and fails at a chosen moment.
+//! The power supply of one or more devices: it counts their steps and fails at a chosen moment.
 
 use nitro_port::Operation;
 use parking_lot::Mutex;
@@ -6,12 +6,12 @@ use std::future::{pending, poll_fn};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-/// How requests fare once the power is off.
+/// What happens to requests once the power is off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outage {
-    /// They never return, as in a machine that is off; whoever waits for them is dropped. Each step of a request counts.
+    /// Requests never return, as in a machine without power. Each step of a request counts.
     Silence,
-    /// They fail. Writes and flushes count when they begin; the last of them begins, and fails.
+    /// Requests fail. Writes and flushes count when they begin; the last one begins and then fails.
     Errors,
 }
 
@@ -19,12 +19,12 @@ struct State {
     steps: u64,
     fails_at: u64,
     off: bool,
-    /// A hash of all that was asked of the devices, to compare runs by.
+    /// A hash of all requests to the devices, to compare runs.
     trace: u64,
     waiting: Option<Waker>,
 }
 
-/// One power supply; clones are the same. Once off, it stays off: the next run has its own.
+/// A power supply; clones are the same one. Once off, it stays off: the next run has its own supply.
 #[derive(Clone)]
 pub struct Power {
     outage: Outage,
@@ -37,24 +37,25 @@ impl Power {
         Self { outage, state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Power that fails at the `fails_at`th step of a request from now on; from then on no request returns.
+    /// A power supply that fails at step number `fails_at`; from then on no request returns.
     #[must_use]
     pub fn new(fails_at: u64) -> Self {
         Self::with(Outage::Silence, fails_at)
     }
 
-    /// Power that does not fail before [`fail_after`](Self::fail_after) says so; from then on requests fail.
+    /// A power supply that fails only after [`fail_after`](Self::fail_after); from then on requests fail.
     pub(super) fn with_errors() -> Self {
         Self::with(Outage::Errors, u64::MAX)
     }
 
-    /// Fails when so many more writes and flushes have begun.
+    /// The power fails when `changes` more writes and flushes have begun.
     pub(super) fn fail_after(&self, changes: u64) {
         let state = &mut *self.state.lock();
         (state.fails_at, state.off) = (state.steps.saturating_add(changes), changes == 0);
     }
 
-    /// A step of a request to a device, the first one or a later one. Returns whether there is power for it, if it returns.
+    /// Counts the first or a later step of a request to a device. Returns whether the request may go on; with `Silence`
+    /// it does not return without power.
     pub(super) async fn step(&self, is_first: bool, what: (u64, Operation, u64, u64)) -> bool {
         match self.outage {
             Outage::Silence => self.step_or_silence(what).await,
@@ -82,7 +83,7 @@ impl Power {
 
     fn step_or_error(&self, is_first: bool, operation: Operation) -> bool {
         let state = &mut *self.state.lock();
-        // A read that has begun ends.
+        // A read that has begun completes.
         if !is_first {
             return !state.off || operation == Operation::Read;
         }
@@ -94,7 +95,7 @@ impl Power {
         had_power
     }
 
-    /// Ends when the power fails.
+    /// Completes when the power fails.
     pub async fn failure(&self) {
         poll_fn(|context| {
             let mut state = self.state.lock();
@@ -104,18 +105,18 @@ impl Power {
         .await;
     }
 
-    /// Switches it off.
+    /// Switches the power off.
     pub fn cut(&self) {
         self.state.lock().off = true;
     }
 
-    /// Whether it has failed.
+    /// Whether the power is off.
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.state.lock().off
     }
 
-    /// Steps so far, and a hash of them.
+    /// The number of steps so far, and a hash of them.
     #[must_use]
     pub fn trace(&self) -> (u64, u64) {
         let state = self.state.lock();

@@ -1,4 +1,4 @@
-//! Slots come back after a restart, and their number changes.
+//! Slots: their restoration after a restart, and changes of their number.
 
 use super::{Slot, SlotState, WeuTable};
 use crate::admission::Shelf;
@@ -8,7 +8,7 @@ use crate::weu::layout::{Position, Stored};
 use nitro_units::{ExtentKey, Generation, WeuId};
 
 impl WeuTable {
-    /// No slot is known any more.
+    /// Makes all slots unread.
     pub(crate) fn begin_restore(&mut self) {
         self.free.clear();
         for slot in &mut self.slots {

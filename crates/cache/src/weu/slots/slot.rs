@@ -1,28 +1,28 @@
-//! One slot: its state, its entries, and who refers to them.
+//! One slot: its state, its entries, and the counts of extents that refer to them.
 
 use crate::admission::Shelf;
 use crate::weu::entries::Entries;
 use crate::weu::heat::Heats;
 use nitro_units::{ClassId, Generation};
 
-/// The life of a slot.
+/// The state of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SlotState {
-    /// Holds nothing; may be opened.
+    /// Empty; may be opened.
     Free,
-    /// Holds nothing; may not be opened before the device has been told so.
+    /// Empty; must be discarded on the device before it is opened.
     Discarding,
     /// Being filled in RAM.
     Open,
-    /// Full, on its way to the SSD; still served from RAM.
+    /// Full and being written to the SSD; still served from RAM.
     Sealed,
     /// On the SSD; may be evicted.
     Stored,
-    /// Being emptied: nothing of it is found any more, but its entries are still in the indexes.
+    /// Being emptied: its entries are not found any more, but are still in the indexes.
     Clearing,
-    /// Failed to be written; not used again.
+    /// Not used any more: its write failed, or a shrink removed it.
     Retired,
-    /// Not yet read since the restart.
+    /// Not read yet since the restart.
     Unread,
 }
 
@@ -30,30 +30,30 @@ pub(crate) enum SlotState {
 pub(in crate::weu) struct Slot {
     pub(in crate::weu) state: SlotState,
     pub(in crate::weu) generation: Generation,
-    /// The sweep that was in progress when `generation` last began a lap of what a fingerprint slot can tell apart.
+    /// The cleaner's pass in which `generation` last began half a lap; see `CacheManager::finish_lap`.
     pub(super) lap_sweep: u64,
     pub(in crate::weu) entries: Entries,
-    /// How often its entries were used again since it is full.
+    /// Uses of its entries since it became full.
     pub(in crate::weu) heats: Heats,
-    /// A bit for each entry up to the last that a dup referred to: set for those.
+    /// One bit for each entry, up to the last one that is set: whether a dup ever referred to it.
     pub(in crate::weu) shared: Vec<u64>,
-    /// What it was opened for.
+    /// The lane and the band that it was opened for.
     pub(in crate::weu) shelf: Shelf,
-    /// What is worth it is being copied forward, after which it is evicted.
+    /// Its surviving extents are being copied forward; then it is evicted.
     pub(in crate::weu) leaving: bool,
-    /// Extents that refer to its entries.
+    /// Number of extents that refer to its entries.
     pub(in crate::weu) live: u32,
-    /// Of them, pinned ones.
+    /// The number of pinned ones among them.
     pub(super) kept: u32,
-    /// Where any entry was classified.
+    /// The classes of its entries; `None`: none was classified.
     pub(super) classes: Option<Box<Classes>>,
-    /// Reasons not to evict it: extents that the origin does not have, or that the journal still names.
+    /// Number of reasons not to evict it: dirty extents, and older content that the journal still names.
     pub(in crate::weu) pins: u32,
-    /// Filled with content that the origin does not have: the journal sees to its being durable.
+    /// Filled with dirty content: the engine writes it to the SSD before the journal names it.
     pub(super) for_dirty: bool,
-    /// Known from its header only, since the restart: its extents may never have reached the SSD.
+    /// Restored from its header: its extents may never have reached the SSD.
     pub(super) restored: bool,
-    /// How many slots had been opened since the start when it was, itself included; 0: before the start.
+    /// The value of the counter of opened slots when this one was opened, itself included; 0: before the start.
     pub(in crate::weu) opened: u32,
 }
 
@@ -82,9 +82,9 @@ impl Slot {
 /// The classes of a slot's entries.
 #[derive(Debug, Default)]
 pub(super) struct Classes {
-    /// By entry; of those behind the last: unclassified.
+    /// By entry; entries beyond the end are unclassified.
     pub(super) of: Vec<ClassId>,
-    /// Extents that refer to entries of each class. That of the unclassified is not counted.
+    /// Number of extents that refer to entries of each class. The unclassified ones are not counted.
     pub(super) live: [u32; ClassId::COUNT],
 }
 
@@ -99,7 +99,7 @@ impl Slot {
         self.classes.as_ref().and_then(|classes| classes.of(entry)).unwrap_or_default()
     }
 
-    /// Extents that refer to entries of a class.
+    /// Number of extents that refer to entries of a class.
     pub(super) fn live_of(&self, class: ClassId) -> u64 {
         let live = self.classes.as_ref().map_or(&[0; ClassId::COUNT], |classes| &classes.live);
         let count = if class.is_classified() { live[class.index()] } else { self.live - live.iter().sum::<u32>() };

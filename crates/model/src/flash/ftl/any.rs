@@ -1,26 +1,26 @@
-//! A translation layer chosen while the program runs.
+//! A translation layer that is chosen at run time.
 
 use super::{CoDesigned, CoDesignedSettings, Ftl, Hybrid, HybridSettings, PageMapped, PageMappedSettings};
 use crate::{Error, Flash, Geometry, Lpn, Medium, PageRun, Ppn};
 use serde::Serialize;
 
-/// Which layer, and how it is set.
+/// A translation layer and its settings.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(tag = "ftl", rename_all = "kebab-case")]
 pub enum FtlSettings {
-    /// Hybrid mapping: the paper's unmodified SSD.
+    /// Hybrid mapping: the unmodified SSD of the Nitro paper.
     Hybrid(HybridSettings),
     /// Page mapping.
     PageMapped(PageMappedSettings),
-    /// An SSD designed together with the cache: the paper's modified SSD.
+    /// An SSD designed together with the cache: the modified SSD of the Nitro paper.
     CoDesigned(CoDesignedSettings),
 }
 
 impl FtlSettings {
-    /// Makes the layer on erased flash.
+    /// Creates the layer on erased flash.
     ///
     /// # Errors
-    /// A setting or the geometry is out of bounds, or the SSD too small.
+    /// A setting or the geometry is out of bounds, or the SSD is too small.
     pub fn build(self, geometry: Geometry) -> Result<AnyFtl, Error> {
         Ok(match self {
             Self::Hybrid(settings) => AnyFtl::Hybrid(Hybrid::new(geometry, settings)?),
@@ -29,10 +29,10 @@ impl FtlSettings {
         })
     }
 
-    /// Blocks that the host may use of an SSD with `blocks` in all.
+    /// Superblocks that the host may use on an SSD of `blocks` superblocks.
     ///
     /// # Errors
-    /// A setting is out of bounds, or the SSD too small.
+    /// A setting is out of bounds, or the SSD is too small.
     pub fn logical_blocks(&self, blocks: u32) -> Result<u32, Error> {
         match self {
             Self::Hybrid(settings) => settings.logical_blocks(blocks),
@@ -41,10 +41,10 @@ impl FtlSettings {
         }
     }
 
-    /// `geometry` with as few superblocks as give the host `logical_bytes`.
+    /// `geometry` with the smallest number of superblocks that gives the host `logical_bytes`.
     ///
     /// # Errors
-    /// A setting or the geometry is out of bounds, or so many blocks cannot be numbered.
+    /// A setting or the geometry is out of bounds, or the SSD has more pages than 32 bits can number.
     pub fn geometry_for(&self, geometry: Geometry, logical_bytes: u64) -> Result<Geometry, Error> {
         geometry.check()?;
         let wanted = logical_bytes.div_ceil(geometry.block_bytes()).max(1);
@@ -65,18 +65,18 @@ impl FtlSettings {
     }
 }
 
-/// One of the layers.
+/// A translation layer of any kind.
 #[derive(Debug)]
 pub enum AnyFtl {
     /// Hybrid mapping.
     Hybrid(Hybrid),
     /// Page mapping.
     PageMapped(PageMapped),
-    /// Designed together with the cache.
+    /// An SSD designed together with the cache.
     CoDesigned(CoDesigned),
 }
 
-/// Calls the method of whichever layer it is.
+/// Calls a method of the layer inside.
 macro_rules! each {
     ($any:expr, $ftl:ident => $call:expr) => {
         match $any {

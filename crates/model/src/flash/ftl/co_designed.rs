@@ -1,5 +1,5 @@
-//! An SSD designed together with the cache (Nitro §4, "Potential SSD customization"): WEUs are aligned to blocks, the SSD
-//! chooses the WEU that is evicted, and a WEU that is overwritten or trimmed is dropped without copying anything.
+//! An SSD designed together with the cache (Nitro §4, "Potential SSD customization"). WEUs are aligned to blocks, and
+//! the SSD chooses the WEU to evict. A WEU that is overwritten or trimmed is dropped without copying pages.
 
 use super::Ftl;
 use crate::flash::ids::NONE;
@@ -8,7 +8,7 @@ use crate::{BlockId, Error, Flash, Geometry, Lpn, Medium, PageRun, Ppn};
 use serde::Serialize;
 use std::ops::Range;
 
-/// How the SSD is set.
+/// Settings of an SSD designed together with the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CoDesignedSettings {
     /// Superblocks of a WEU; at least 1.
@@ -23,8 +23,8 @@ impl Default for CoDesignedSettings {
 }
 
 impl CoDesignedSettings {
-    /// Blocks that the host may use of an SSD with `blocks` in all: whole WEUs of all but one of them. Nothing is reserved
-    /// for the log or for collection (Nitro §5.3); the one block is there to rewrite a WEU in part.
+    /// Superblocks that the host may use on an SSD of `blocks` superblocks: whole WEUs, with at least one block kept
+    /// free to rewrite a part of a WEU. Nothing is reserved for a log or for collection (Nitro §5.3).
     ///
     /// # Errors
     /// [`Error::Setting`] or [`Error::TooSmall`].
@@ -37,25 +37,25 @@ impl CoDesignedSettings {
     }
 }
 
-/// The layer. Blocks are mapped as wholes; WEUs are kept in the order of their use.
+/// The layer of an SSD designed together with the cache. It maps whole blocks and keeps WEUs in the order of their use.
 ///
-/// It takes other writes than whole WEUs too: behind what a block holds they are appended, and elsewhere the block is
-/// rewritten.
+/// Writes that are not whole WEUs are supported as well: they are appended to a block where that is possible; otherwise
+/// the block is rewritten.
 #[derive(Debug)]
 pub struct CoDesigned {
     flash: Flash,
     map: Vec<u32>,
     data: Vec<Option<BlockId>>,
     weu_blocks: u32,
-    /// WEUs that hold something, the one used most recently at the back.
+    /// WEUs with content, the most recently used at the back.
     recency: Lists,
 }
 
 impl CoDesigned {
-    /// On erased flash.
+    /// A layer on erased flash.
     ///
     /// # Errors
-    /// A setting or the geometry is out of bounds, or the SSD too small.
+    /// A setting or the geometry is out of bounds, or the SSD is too small.
     pub fn new(geometry: Geometry, settings: CoDesignedSettings) -> Result<Self, Error> {
         let flash = Flash::new(geometry)?;
         let logical = settings.logical_blocks(geometry.superblocks)?;
@@ -72,7 +72,7 @@ impl CoDesigned {
         let whole = places.len() == self.flash.block_pages() as usize;
         match self.data[lbn as usize] {
             Some(block) if whole => {
-                // The cache has evicted what is there, so that it may go before the new content is in.
+                // The cache has evicted the old content, so it may be erased before the new content is written.
                 for place in places.clone() {
                     self.forget(lbn, place);
                 }
@@ -91,7 +91,7 @@ impl CoDesigned {
         self.place(block, lbn, places, medium);
     }
 
-    /// Moves a block's pages to a fresh block, those in `places` with new content.
+    /// Moves a block's pages to a fresh block; the pages in `places` get new content.
     fn rewrite<M: Medium>(&mut self, old: BlockId, lbn: u32, places: Range<u32>, medium: &mut M) {
         let fresh = self.flash.allocate();
         self.gather(fresh, lbn, 0..places.start, medium);
@@ -121,7 +121,7 @@ impl CoDesigned {
         }
     }
 
-    /// Returns whether there was something.
+    /// Unmaps a page; returns whether it had content.
     fn forget(&mut self, lbn: u32, place: u32) -> bool {
         let lpn = lbn * self.flash.block_pages() + place;
         let from = std::mem::replace(&mut self.map[lpn as usize], NONE);
@@ -131,7 +131,7 @@ impl CoDesigned {
         from != NONE
     }
 
-    /// Makes a WEU the most recently used if it holds something, or takes it out of the order.
+    /// Makes a WEU the most recently used if it has content; otherwise removes it from the order.
     fn touch(&mut self, weu: u32) {
         let blocks = (weu * self.weu_blocks) as usize..((weu + 1) * self.weu_blocks) as usize;
         if self.data[blocks].iter().any(Option::is_some) {
@@ -177,7 +177,7 @@ impl Ftl for CoDesigned {
         self.flash.counters.partial_writes += u64::from(pages);
     }
 
-    /// Blocks that are left without anything valid are erased at once. The WEU keeps its place in the order.
+    /// Blocks that have no valid pages afterwards are erased at once. The WEU keeps its position in the order.
     fn trim<M: Medium>(&mut self, run: PageRun, medium: &mut M) {
         for (lbn, places) in run.by_block(self.flash.block_pages()) {
             let dropped = places.filter(|place| self.forget(lbn, *place)).count();
@@ -193,7 +193,7 @@ impl Ftl for CoDesigned {
         }
     }
 
-    /// The WEU used least recently (WEU-LRU, Nitro §4).
+    /// The least recently used WEU (WEU-LRU, Nitro §4).
     fn victim(&self) -> Option<PageRun> {
         let weu = self.recency.front(0)?;
         Some(PageRun { first: Lpn(weu * self.weu_pages()), pages: self.weu_pages() })

@@ -1,4 +1,4 @@
-//! Flash translation layers: where the pages that the host writes go.
+//! Flash translation layers: the mapping from logical to physical pages.
 
 mod any;
 mod co_designed;
@@ -15,31 +15,31 @@ use crate::{Flash, Lpn, Medium, PageRun, Ppn};
 
 /// A flash translation layer.
 ///
-/// The caller keeps runs within [`logical_pages`](Self::logical_pages) ([`Ssd`](crate::Ssd) checks that). The layer orders
-/// of the [`Medium`] what it does, at once: there is no collection in the background.
+/// The caller keeps runs within [`logical_pages`](Self::logical_pages); [`Ssd`](crate::Ssd) checks this. The layer
+/// issues its operations to the [`Medium`] during the call: there is no collection in the background.
 pub trait Ftl {
-    /// The flash on which it works.
+    /// The flash below the layer.
     fn flash(&self) -> &Flash;
 
-    /// Pages that the host may use.
+    /// The number of pages that the host may use.
     fn logical_pages(&self) -> u32;
 
-    /// Where a page is that was written and not trimmed since.
+    /// The physical page of a logical page; `None` if it was never written or has been trimmed.
     fn lookup(&self, lpn: Lpn) -> Option<Ppn>;
 
-    /// Writes pages as one request, and makes room first.
+    /// Writes pages as one request, after making room for them.
     fn write<M: Medium>(&mut self, run: PageRun, medium: &mut M);
 
-    /// Notes that the host reads pages.
+    /// Counts a read of pages by the host.
     fn read(&mut self, run: PageRun);
 
-    /// Notes that `pages` of the pages written last were written in part.
+    /// Counts `pages` of the pages written last as partly written.
     fn note_partial(&mut self, pages: u32);
 
-    /// Forgets what pages hold, on the host's word.
+    /// Drops the content of pages, for a trim of the host.
     fn trim<M: Medium>(&mut self, run: PageRun, medium: &mut M);
 
-    /// The pages of the WEU that the SSD would have evicted; `None` if it has none or does not choose.
+    /// The pages of the WEU that the SSD would evict next. `None`: there is none, or the layer does not choose WEUs.
     fn victim(&self) -> Option<PageRun> {
         None
     }

@@ -1,19 +1,20 @@
-//! When a way that is shared is taken.
+//! Reservations of a shared path: a channel or the host's link.
 
 use crate::Nanos;
 use std::collections::VecDeque;
 
-/// Spans are joined over the gap between the two oldest beyond this many, which bounds the search.
+/// If there are more spans than this, the two oldest are joined over the gap between them, which bounds the search.
 const SPANS_MAX: usize = 64;
 
-/// Spans of time that are taken, in order, with gaps between them.
+/// Reserved spans of time, in order, with gaps between them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Calendar {
     taken: VecDeque<(Nanos, Nanos)>,
 }
 
 impl Calendar {
-    /// Takes the first `span` that is free from `ready` on, and returns its end. Nobody will ask for time before `now` again.
+    /// Reserves the first free `span` from `ready` on, and returns its end. Later calls must not ask for time before
+    /// `now`.
     pub(super) fn reserve(&mut self, now: Nanos, ready: Nanos, span: Nanos) -> Nanos {
         while self.taken.front().is_some_and(|(_, end)| *end <= now) {
             self.taken.pop_front();
@@ -32,7 +33,7 @@ impl Calendar {
         end
     }
 
-    /// Puts a span before the one at `at`, joined with those it touches.
+    /// Inserts a span before the one at `at`, and joins it with adjacent ones.
     fn insert(&mut self, at: usize, start: Nanos, end: Nanos) {
         let joins_before = at > 0 && self.taken[at - 1].1 == start;
         let joins_behind = self.taken.get(at).is_some_and(|(from, _)| *from == end);
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Tries every start and every span taken before.
+    /// A naive model: it tries every start and compares with every reserved span.
     fn naive(taken: &mut Vec<(u64, u64)>, ready: u64, span: u64) -> u64 {
         let fits = |start: &u64| taken.iter().all(|(from, to)| start + span <= *from || *to <= *start);
         let start = (ready..).find(fits).unwrap();

@@ -1,9 +1,9 @@
-//! On which plane and channel a page lies.
+//! The plane and the channel of each page.
 
 use crate::flash::divisor::Divisor;
 use crate::{BlockId, Geometry, Ppn};
 
-/// Consecutive pages of a superblock lie on consecutive planes, consecutive planes on different channels.
+/// Consecutive pages of a superblock are on consecutive planes, and consecutive planes are on different channels.
 #[derive(Debug)]
 pub(super) struct Layout {
     stripe: u32,
@@ -28,12 +28,12 @@ impl Layout {
         self.stripe
     }
 
-    /// The plane of the erase block `part` of a superblock.
+    /// The plane of erase block `part` of a superblock.
     pub(super) const fn plane_of(&self, block: BlockId, part: u32) -> u32 {
         self.by_planes.remainder(block.0 * self.stripe + part)
     }
 
-    /// The plane on which a page lies. A superblock's pages are a multiple of the stripe.
+    /// The plane of a page. The remainder alone is enough, because a superblock's pages are a multiple of the stripe.
     pub(super) const fn plane(&self, ppn: Ppn) -> u32 {
         self.plane_of(BlockId(self.by_block_pages.quotient(ppn.0)), self.by_stripe.remainder(ppn.0))
     }

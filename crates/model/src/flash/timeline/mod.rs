@@ -1,4 +1,4 @@
-//! Virtual time: when planes, channels and the host's link are busy, and when a request is done.
+//! Virtual time: when planes, channels and the host's link are busy, and when a request ends.
 
 mod calendar;
 mod layout;
@@ -7,17 +7,19 @@ use crate::{BlockId, Geometry, Lpn, Medium, Nanos, Ppn, Timing};
 use calendar::Calendar;
 use layout::Layout;
 
-/// The parts of the SSD and until when they are busy.
+/// The times until which the parts of the SSD are busy.
 ///
-/// What the host asks for is done by each plane in the order in which it came; its transfers take the first gap of the channel,
-/// and of the link, that is long enough. There is no write cache: a write is done when its last page is programmed.
+/// Each plane does the operations of the host's requests in the order of their arrival. Their transfers take the first
+/// gap of the channel, and of the link, that is long enough. There is no write cache: a write ends when its last page
+/// is programmed.
 ///
-/// Copies and erasures are work that planes have to do before what the host asks for next, but they are not put in order among
-/// themselves: the controller is taken to read ahead and to leave no plane idle. (In order, each copy would wait for the
-/// program of the one before it wherever it reads from that plane, which makes collection four times slower.)
+/// Copies and erasures delay the next operation of the host on their planes, but they are not ordered among themselves:
+/// the controller is assumed to read ahead and to leave no plane idle. (In order, each copy from a plane would follow
+/// the previous program on that plane, which makes collection four times slower.)
 ///
-/// Left out: that copies take the channel from the host (where they are many, the planes are what is waited for), reads that
-/// overtake programs or interrupt erasures, programs of several planes or of the next page that share a command, errors.
+/// The model omits errors, and the time that copies take from the host's transfers on a channel: where there are many
+/// copies, the planes are the bottleneck. It also omits reads that overtake programs or interrupt erasures, multi-plane
+/// programs and cached programs.
 #[derive(Debug)]
 pub(crate) struct Timeline {
     layout: Layout,
@@ -26,20 +28,20 @@ pub(crate) struct Timeline {
     link_transfer: Nanos,
     planes: Vec<Nanos>,
     channels: Vec<Calendar>,
-    /// When each channel has moved the copies that it was given.
+    /// The time when each channel has transferred its copies.
     copies: Vec<Nanos>,
     link: Calendar,
-    /// When the controller has done what it does for one request at a time.
+    /// The time when the controller has finished the work that it does for one request at a time.
     controller: Nanos,
-    /// When the request in progress arrived, the controller's time included.
+    /// The time when the current request has arrived and the controller has processed its command.
     start: Nanos,
-    /// When the request has all that it programs, but for what the host sends.
+    /// The time when the data that the current request programs are in the controller, except those sent by the host.
     ready: Nanos,
-    /// When what has been ordered for the request so far is done.
+    /// The time when the operations of the current request so far are done.
     done: Nanos,
 }
 
-/// Time to transfer a page.
+/// The time to transfer a page.
 fn transfer(page_bytes: u32, bytes_per_second: u64) -> Nanos {
     Nanos((u64::from(page_bytes) * 1_000_000_000).div_ceil(bytes_per_second.max(1)))
 }
@@ -62,12 +64,12 @@ impl Timeline {
         }
     }
 
-    /// A read arrives; not before the request before it.
+    /// Starts a read. It arrives at `arrival`, or with the previous request if that arrived later.
     pub(crate) fn begin_read(&mut self, arrival: Nanos) {
         self.begin(arrival, self.timing.each_read);
     }
 
-    /// Another request arrives.
+    /// Starts a request of another kind.
     pub(crate) fn begin_write(&mut self, arrival: Nanos) {
         self.begin(arrival, self.timing.each_write);
     }
@@ -79,7 +81,7 @@ impl Timeline {
         self.done = self.start;
     }
 
-    /// When the request is done.
+    /// The time when the request ends.
     pub(crate) const fn end(&self) -> Nanos {
         self.done
     }
@@ -91,12 +93,12 @@ impl Timeline {
         self.finish(end);
     }
 
-    /// Reads a page into the controller, for which the request's programs wait.
+    /// Reads a page into the controller; the request's programs start after that.
     pub(crate) fn fetch(&mut self, ppn: Ppn) {
         self.ready = self.ready.max(self.read_out(ppn));
     }
 
-    /// Answers for a page that was never written.
+    /// Answers a read of a page that was never written.
     pub(crate) fn read_nothing(&mut self) {
         let end = self.link.reserve(self.start, self.start, self.link_transfer);
         self.finish(end);
@@ -108,20 +110,20 @@ impl Timeline {
         self.channels[self.layout.channel(plane) as usize].reserve(self.start, read, self.channel_transfer)
     }
 
-    /// Lets a plane work for `span` from `ready` on, or as soon as it is free.
+    /// Occupies a plane for `span`, from `ready` or from the time when it is free.
     fn occupy(&mut self, plane: u32, ready: Nanos, span: Nanos) -> Nanos {
         let free = &mut self.planes[plane as usize];
         *free = (*free).max(ready) + span;
         *free
     }
 
-    /// Gives a plane work that is not waited for.
+    /// Occupies a plane for `span` with work that the current request does not wait for.
     fn burden(&mut self, plane: u32, span: Nanos) {
         self.occupy(plane, self.start, span);
     }
 
-    /// Moves a copied page over a plane's channel. The plane cannot be done before the channel has moved all copies that it
-    /// was given.
+    /// Transfers a copied page over a plane's channel. The plane is busy at least until the channel has transferred all
+    /// its copies.
     fn move_copy(&mut self, plane: u32) {
         let channel = &mut self.copies[self.layout.channel(plane) as usize];
         *channel = (*channel).max(self.start) + self.channel_transfer;
@@ -144,7 +146,7 @@ impl Medium for Timeline {
         self.finish(end);
     }
 
-    /// Within a plane without a transfer ("copyback").
+    /// A copy within a plane needs no transfer ("copyback").
     fn copy(&mut self, from: Ppn, to: Ppn) {
         let (source, target) = (self.layout.plane(from), self.layout.plane(to));
         self.burden(source, self.timing.read);

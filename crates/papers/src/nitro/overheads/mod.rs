@@ -1,5 +1,5 @@
-//! Figure 8: what Nitro costs when nothing hits, and when everything does: on the real engine, before a plain file and before a
-//! deduplicating store, with an emulated disk and this machine's SSD.
+//! Figure 8: the overhead of Nitro at 0 % and at 100 % hits. It is measured on the real engine, in front of a plain
+//! file and of a deduplicating store, with an emulated disk and this machine's SSD.
 
 mod origin;
 mod report;
@@ -22,34 +22,34 @@ use std::time::{Duration, Instant};
 type TestCache = Cache<AnyDevice, CompioClock>;
 type TestVolume<O> = Volume<AnyDevice, O, CompioClock>;
 
-/// How much is measured.
+/// The amount of work.
 #[derive(Debug, Clone, Copy)]
 struct Scale {
-    /// Machines whose boot is read from the SSD; one boots from the disk.
+    /// The number of machines whose boot is read from the SSD; one boots from the disk.
     machines: u32,
-    /// Reads of each round at 100 and 0 % hits.
+    /// Reads of each round, at 100 and at 0 % hits.
     reads: [usize; 2],
-    /// Rounds, of which the median counts.
+    /// The numbers of rounds; the median counts.
     rounds: [usize; 2],
 }
 
-/// What a read took.
+/// The costs of a read.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cost {
     response_ms: f64,
     /// Requests of the disk.
     requests: f64,
-    /// The share of extents that recipes led to.
+    /// The share of extents that were found by recipes.
     by_recipes: f64,
 }
 
-/// What was found of one system.
+/// The results of one system.
 #[derive(Default)]
 struct Found {
     /// Overheads at 100 and at 0 % hits, in percent, in the order of [`Kind::ALL`].
     hits: Vec<f64>,
     misses: Vec<f64>,
-    /// At 0 % hits: without a cache, then by kind.
+    /// The costs at 0 % hits: without a cache, then by kind.
     costs: Vec<Cost>,
 }
 
@@ -57,7 +57,7 @@ fn failed(error: &(dyn std::error::Error + 'static)) -> Error {
     Error::with_sources("figure-8", error).or("give a --folder on a disk with some gigabytes of room")
 }
 
-/// Measures, and tells.
+/// Runs the measurement and writes the section.
 pub(super) fn section(quick: bool, seed: u64, folder: &Path) -> Result<Section, Error> {
     let scale = match quick {
         true => Scale { machines: 6, reads: [3000, 300], rounds: [5, 3] },
@@ -86,7 +86,7 @@ fn volume<O: Origin>(cache: Arc<TestCache>, origin: O) -> Arc<TestVolume<O>> {
     Volume::new(cache, origin, VolumeOptions { object: ObjectId(0), read_only: true, mode: WriteMode::WriteThrough })
 }
 
-/// A volume without a cache, as `nitro serve --cache none` has it.
+/// A volume without a cache, as with `nitro serve --cache none`.
 fn alone<O: Origin>(origin: O) -> Result<Arc<TestVolume<O>>, Error> {
     let mut manager = Settings { extent_bytes: 4096, ..Settings::paper(16 << 20) };
     manager.streams.threshold_bytes = 0;
@@ -96,7 +96,7 @@ fn alone<O: Origin>(origin: O) -> Result<Arc<TestVolume<O>>, Error> {
     Ok(volume(cache, origin))
 }
 
-/// A volume with a cache that is created again, and the thread that inserts.
+/// A volume with a cache, created for each round, and the thread that inserts.
 struct Cached<O> {
     volume: Arc<TestVolume<O>>,
     thread: ReactorThread<()>,
@@ -108,7 +108,7 @@ impl<O: Origin> Cached<O> {
         manager.streams.threshold_bytes = 0;
         let settings =
             EngineSettings { compression: kind.compression(), ram_cache_bytes: 0, ..EngineSettings::new(manager) };
-        // Of an earlier round.
+        // The file may exist from an earlier round.
         let _ = fs::remove_file(path);
         let bytes = cache_bytes + TestCache::overhead_bytes(&settings);
         let flash = FileOptions::new(path).create(bytes).map_err(|e| failed(&e))?;
@@ -126,7 +126,7 @@ impl<O: Origin> Cached<O> {
     }
 }
 
-/// The mean response of reads one after the other.
+/// The mean response of reads, one at a time.
 async fn read<O: Origin>(volume: &TestVolume<O>, reads: &[Read]) -> Result<Duration, Error> {
     let begun = Instant::now();
     for (offset, len) in reads {
@@ -140,12 +140,13 @@ fn median(mut all: Vec<f64>) -> f64 {
     all.get(all.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// How much more time something took, in percent.
+/// The percentage by which `with` is longer than `without`.
 fn overhead(with: f64, without: f64) -> f64 {
     (with / without - 1.0) * 100.0
 }
 
-/// Everything is in the cache; beside the same reads of the SSD without one. The rounds of all kinds alternate.
+/// Overheads when every extent is in the cache, relative to the same reads of the SSD without a cache. The rounds of
+/// the kinds alternate.
 async fn all_hits<O: Bed>(scale: Scale, storm: &Storm, files: &Files) -> Result<Vec<f64>, Error> {
     let cache_bytes = (storm.bytes() * 5 / 4 + (64 << 20)).next_multiple_of(2 << 20);
     let reads = &storm.reads[..storm.reads.len().min(scale.reads[0])];
@@ -179,7 +180,8 @@ async fn all_hits<O: Bed>(scale: Scale, storm: &Storm, files: &Files) -> Result<
     Ok(overheads.into_iter().map(median).collect())
 }
 
-/// The first machine's boot from the disk, through a cache that is created again each time, beside the disk alone.
+/// Overheads when no extent is in the cache: the first machine's boot through a new cache in each round, relative to
+/// the disk alone.
 async fn no_hits<O: Bed>(scale: Scale, storm: &Storm, files: &Files) -> Result<Found, Error> {
     let cache_bytes = 256 << 20;
     let reads = first_reads(&storm.reads, scale.reads[1]);
@@ -214,7 +216,7 @@ async fn no_hits<O: Bed>(scale: Scale, storm: &Storm, files: &Files) -> Result<F
     Ok(Found { misses, costs: costs.collect(), ..Found::default() })
 }
 
-/// What reads cost that the disk answers.
+/// The costs of reads that are served by the disk.
 async fn cost<O: Origin>(volume: &TestVolume<O>, requests: impl Fn() -> u64, reads: &[Read]) -> Result<Cost, Error> {
     let before = requests();
     let response = read(volume, reads).await?;
@@ -226,13 +228,13 @@ async fn cost<O: Origin>(volume: &TestVolume<O>, requests: impl Fn() -> u64, rea
     })
 }
 
-/// The first reads that share no extent with an earlier one, so that none can hit.
+/// The first reads that share no extent with an earlier read, so that none can hit.
 fn first_reads(reads: &[Read], count: usize) -> Vec<Read> {
     const EXTENT_BYTES: u64 = 8192;
     let mut seen = std::collections::HashSet::new();
     let fresh = |(offset, len): &&Read| {
         let extents = offset / EXTENT_BYTES..(offset + len).div_ceil(EXTENT_BYTES);
-        // All are noted, whichever of them is new.
+        // `fold` inserts all extents, also those after one that was seen before.
         extents.map(|extent| seen.insert(extent)).fold(true, |all, new| all & new)
     };
     reads.iter().filter(fresh).take(count).copied().collect()

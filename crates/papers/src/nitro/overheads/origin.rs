@@ -1,4 +1,5 @@
-//! What boots are read from: a plain file, or an object of a store in a file; each as slow as a disk, or as fast as the file is.
+//! The origins of the boots: a plain file, or an object of a store in a file; each with the latency of a disk, or as
+//! fast as the file.
 
 use super::failed;
 use crate::kind::Kind;
@@ -13,14 +14,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const OBJECT: &str = "machines";
-/// Room in a store for its index, its journal and containers that are being filled.
+/// Room in a store for its index, its journal and containers that are being filled, in bytes.
 const ROOM_BYTES: u64 = 256 << 20;
 
-/// Files that are removed at the end.
+/// The files of the measurement, which are removed on drop.
 pub(super) struct Files {
     pub(super) origin: PathBuf,
     pub(super) store: PathBuf,
-    /// What the origin holds, one after the other.
+    /// The contents of the origin, stored consecutively.
     pub(super) plain: PathBuf,
     pub(super) caches: Vec<PathBuf>,
 }
@@ -36,7 +37,7 @@ impl Files {
 
     fn remove(&self) {
         for path in self.caches.iter().chain([&self.origin, &self.store, &self.plain]) {
-            // They are not there at the beginning.
+            // An error means that the file did not exist.
             let _ = fs::remove_file(path);
         }
     }
@@ -48,17 +49,17 @@ impl Drop for Files {
     }
 }
 
-/// Whether a file is emulated to be a disk.
+/// Whether the latency of a disk is emulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pace {
     Disk,
     File,
 }
 
-/// A device beneath, to be counted.
+/// The device below an origin, with counters.
 pub(super) type Beneath = Arc<AnyDevice>;
 
-/// Requests of an emulated disk.
+/// The number of requests of an emulated disk.
 pub(super) fn requests(beneath: &Beneath) -> u64 {
     match &**beneath {
         AnyDevice::Hdd(disk) => disk.stats().requests,
@@ -66,12 +67,12 @@ pub(super) fn requests(beneath: &Beneath) -> u64 {
     }
 }
 
-/// An origin of one kind.
+/// An origin of one kind: a plain file, or an object of a store.
 pub(super) trait Bed: nitro_port::Origin + Clone {
-    /// Makes one that holds what machines have when they boot.
+    /// Creates an origin with the contents that the machines read.
     async fn make(files: &Files, storm: &Storm) -> Result<(), Error>;
 
-    /// Opens it, with nothing of it in RAM.
+    /// Opens the origin; none of its data are in RAM.
     async fn open(files: &Files, pace: Pace) -> Result<(Self, Beneath), Error>;
 }
 
@@ -85,7 +86,7 @@ fn opened(options: &FileOptions, pace: Pace) -> Result<Beneath, Error> {
 
 impl Bed for Arc<AnyDevice> {
     async fn make(files: &Files, storm: &Storm) -> Result<(), Error> {
-        // With holes: most of what machines have is never read.
+        // The file is sparse: most of the volume is never read.
         fs::File::create_new(&files.origin)
             .and_then(|file| file.set_len(storm.volume_bytes))
             .map_err(|e| failed(&e))?;

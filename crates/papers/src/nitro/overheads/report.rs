@@ -1,4 +1,4 @@
-//! What is told of Figure 8.
+//! The report of Figure 8.
 
 use super::{Found, Scale};
 use crate::kind::Kind;

@@ -1,17 +1,17 @@
-//! Axes: from values to places, and where lines across go.
+//! Axes: the positions of values, and grid lines.
 
 use super::{BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, escaped, number};
 
-/// Values along one side of the drawing.
+/// The values along one side of a chart.
 pub(super) struct Axis {
     low: f64,
     high: f64,
     log: bool,
-    /// Where the low and the high end are.
+    /// The positions of the low and the high end.
     ends: (f64, f64),
 }
 
-/// A round number of about that size: 1, 2 or 5 times a power of ten.
+/// A round number of about this size: 1, 2 or 5 times a power of ten.
 fn round(step: f64) -> f64 {
     let power = 10f64.powf(step.log10().floor());
     let leading = step / power;
@@ -28,7 +28,7 @@ fn round(step: f64) -> f64 {
 }
 
 impl Axis {
-    /// An axis that holds all of `values`; they are above 0 on a logarithmic one.
+    /// An axis that includes all of `values`, which must be positive on a logarithmic axis.
     fn new(values: impl Iterator<Item = f64>, from: Option<f64>, log: bool, ends: (f64, f64)) -> Self {
         let (mut low, mut high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
         if !low.is_finite() || !high.is_finite() {
@@ -48,17 +48,17 @@ impl Axis {
         Self { low, high, log, ends }
     }
 
-    /// Along the bottom.
+    /// The horizontal axis, at the bottom.
     pub(super) fn horizontal(values: impl Iterator<Item = f64>, log: bool) -> Self {
         Self::new(values, None, log, (LEFT, WIDTH - RIGHT))
     }
 
-    /// Up the left side.
+    /// The vertical axis, on the left.
     pub(super) fn vertical(values: impl Iterator<Item = f64>, from: f64, log: bool) -> Self {
         Self::new(values, Some(from), log, (HEIGHT - BOTTOM, TOP))
     }
 
-    /// Where a value is.
+    /// The position of a value.
     pub(super) fn at(&self, value: f64) -> f64 {
         let share = match self.log {
             true => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
@@ -85,7 +85,7 @@ impl Axis {
         (0..=count).map(|n| self.low + f64::from(n) * step).collect()
     }
 
-    /// Lines across the drawing, and their values, for a vertical axis.
+    /// The grid lines and labels of a vertical axis.
     pub(super) fn across(&self, label: &str) -> String {
         let mut out = String::new();
         for tick in self.ticks() {
@@ -106,7 +106,7 @@ impl Axis {
         )
     }
 
-    /// Values below the drawing, for a horizontal axis.
+    /// The labels of a horizontal axis, below the chart.
     pub(super) fn below(&self, label: &str) -> String {
         let y = HEIGHT - BOTTOM + 16.0;
         let mut out = String::new();
@@ -121,7 +121,7 @@ impl Axis {
     }
 }
 
-/// What is below the values of the horizontal axis.
+/// The name of the horizontal axis, below its labels.
 pub(super) fn below_label(label: &str) -> String {
     let middle = f64::midpoint(LEFT, WIDTH - RIGHT);
     let y = HEIGHT - BOTTOM + 32.0;

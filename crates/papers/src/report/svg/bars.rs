@@ -4,13 +4,13 @@ use super::axis::Axis;
 use super::{BOTTOM, COLOURS, HEIGHT, LEFT, RIGHT, WIDTH, escaped, legend, number};
 use crate::report::Bars;
 
-/// Of a group's width, what its bars take.
+/// The share of a group's width that its bars fill.
 const FILLED: f64 = 0.8;
 
 pub(super) fn draw(chart: &Bars) -> String {
     let heights = || chart.bars.iter().flat_map(|(_, heights)| heights.iter().flatten().copied());
     let above_zero = heights().filter(|height| !chart.log_y || *height > 0.0);
-    // A logarithmic axis begins at 1, or at the power of ten below the least bar, which else would have no height.
+    // A logarithmic axis starts at 1 or at the power of ten below the least bar, so that every bar has a height.
     let least = above_zero.clone().fold(1.0, f64::min);
     let from = if chart.log_y { 10f64.powf(least.log10().floor()) } else { 0.0 };
     let axis = Axis::vertical(above_zero, from, chart.log_y);

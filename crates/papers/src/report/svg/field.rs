@@ -1,10 +1,10 @@
-//! A field over two axes: the darker, the higher; with its values.
+//! A field over two axes, with its values; darker is higher.
 
 use super::axis::below_label;
 use super::{BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, escaped, number};
 use crate::report::Contour;
 
-/// The strongest colour still leaves text legible in light and dark.
+/// The strongest colour leaves text legible in light and dark mode.
 const OPACITY_MAX: f64 = 0.65;
 
 pub(super) fn draw(chart: &Contour) -> String {

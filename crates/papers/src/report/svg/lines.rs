@@ -4,10 +4,10 @@ use super::axis::Axis;
 use super::{BOTTOM, COLOURS, HEIGHT, legend, number};
 use crate::report::Lines;
 
-/// Height of the row of strokes that tell when something happened.
+/// The height of the row of strokes that mark events.
 const STROKE: f64 = 12.0;
 
-/// A mark of its own for each line, so that they are distinguished without colours.
+/// The mark of a line; marks differ, so that lines are distinguishable without colours.
 pub(super) fn mark(line: usize, x: f64, y: f64) -> String {
     match line % 3 {
         0 => format!("<circle class=\"mark\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>"),
@@ -36,7 +36,7 @@ pub(super) fn draw(chart: &Lines) -> String {
     out + &legend(names.map(String::as_str))
 }
 
-/// Short strokes above the horizontal axis, a row for each kind.
+/// Short strokes above the horizontal axis, in a row for each kind of event.
 fn events(colour: usize, row: usize, places: impl Iterator<Item = f64>) -> String {
     let bottom = HEIGHT - BOTTOM - STROKE * row as f64;
     let strokes: String = places.map(|x| format!("M{x:.1} {bottom}v-{}", STROKE - 2.0)).collect();

@@ -9,21 +9,21 @@ mod points;
 use crate::report::html::escaped;
 use crate::report::{Bars, Chart, Contour, Lines, Points, Table};
 
-/// Size of every chart.
+/// The size of every chart.
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 320.0;
-/// What is left for labels around the drawing.
+/// Margins around the drawing, for labels.
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 68.0;
-/// Kinds of lines and bars that have a colour of their own.
+/// The number of colours for lines and bars.
 const COLOURS: usize = 10;
-/// Height of a row of the legend, and rows for which there is room in every chart.
+/// The height of a row of the legend, and the number of rows with room in every chart.
 const LEGEND_ROW: f64 = 16.0;
 const LEGEND_ROWS: usize = 2;
 
-/// The title, above the chart.
+/// The title of a chart.
 pub(super) fn title(chart: &Chart) -> &str {
     match chart {
         Chart::Lines(chart) => &chart.title,
@@ -33,7 +33,7 @@ pub(super) fn title(chart: &Chart) -> &str {
     }
 }
 
-/// The drawing.
+/// The drawing of a chart.
 pub(super) fn draw(chart: &Chart) -> String {
     let (drawn, description) = match chart {
         Chart::Lines(chart) => (lines::draw(chart), lines::description(chart)),
@@ -47,20 +47,20 @@ pub(super) fn draw(chart: &Chart) -> String {
     format!("<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">{drawn}</svg>", escaped(&label))
 }
 
-/// A number as short as it can be.
+/// A number in the shortest form.
 fn number(value: f64) -> String {
     let text = match value.abs() {
         0.0 => return "0".to_owned(),
         large if large >= 100.0 => format!("{value:.0}"),
         medium if medium >= 1.0 => format!("{value:.2}"),
         small if small >= 0.01 => format!("{value:.3}"),
-        // Two digits that tell.
+        // Two significant digits.
         tiny => format!("{value:.*}", (1.0 - tiny.log10().floor()) as usize),
     };
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// What is drawn, as a table.
+/// The figures of a chart as a table.
 pub(super) fn figures(chart: &Chart) -> Table {
     let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), number);
     match chart {
@@ -105,7 +105,7 @@ pub(super) fn figures(chart: &Chart) -> Table {
     }
 }
 
-/// What is named in the legend.
+/// The names in the legend.
 fn names(chart: &Chart) -> Vec<&str> {
     match chart {
         Chart::Lines(chart) => {
@@ -118,7 +118,7 @@ fn names(chart: &Chart) -> Vec<&str> {
     }
 }
 
-/// Where each name of a legend begins, and in which row.
+/// The position and the row of each name of a legend.
 fn places(names: &[&str]) -> Vec<(f64, usize)> {
     let (mut x, mut row) = (LEFT, 0);
     let mut out = Vec::new();

@@ -4,7 +4,7 @@ use super::axis::Axis;
 use super::{COLOURS, RIGHT, WIDTH, escaped, legend, number};
 use crate::report::Points;
 
-/// Room for each letter of a name, in the drawing's units.
+/// The width of a letter of a name, in units of the drawing.
 const LETTER: f64 = 6.6;
 
 pub(super) fn draw(chart: &Points) -> String {
@@ -17,10 +17,11 @@ pub(super) fn draw(chart: &Points) -> String {
         for point in points {
             let (x, y) = (x_axis.at(point.x), y_axis.at(point.y));
             let mark = super::lines::mark(number, x, y);
-            // To the left of the point where there is no room to its right.
+            // The name is to the left of its point if there is no room to the right.
             let fits = x + 8.0 + LETTER * point.name.chars().count() as f64 <= WIDTH - RIGHT;
             let (at, anchor) = if fits { (x + 6.0, "start") } else { (x - 6.0, "end") };
-            // Kinds on different sides, for what is measured may lie where it was published.
+            // The names of different kinds are on different sides, because a measured point may coincide with a
+            // published one.
             let beside = if number % 2 == 0 { y - 6.0 } else { y + 14.0 };
             out += &format!(
                 "{mark}<text x=\"{at:.1}\" y=\"{beside:.1}\" text-anchor=\"{anchor}\">{}</text>",

@@ -1,4 +1,4 @@
-//! File systems as they are before they are measured: a store for each, in RAM, imported once and copied for each run.
+//! File systems in the state before the measurement: a store for each, in RAM, imported once and copied for each run.
 
 use super::super::bed::{CHUNK_BYTES, Disk, Object, RATIO, TestStore, WRITE_BYTES, content, failed, little_ram};
 use super::Trace;
@@ -16,52 +16,52 @@ use nitro_units::Fingerprint;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes of the blocks that contents of traces are told of.
+/// Bytes of the blocks whose contents are in traces.
 pub(super) const BLOCK_BYTES: u64 = 4096;
 const CHUNK_BLOCKS: u64 = CHUNK_BYTES / BLOCK_BYTES;
 const NAME: &str = "files";
-/// The simulator's two shelves of 23 disks, without those for parity.
+/// The simulator's two shelves of 23 disks, without parity disks.
 pub(super) const SPINDLES: u32 = 21;
 const STRIPE_BYTES: u64 = 256 << 10;
-/// Containers are as small beside these file systems as 4 MiB beside real ones, or as small as they can be.
+/// Containers are smaller than 4 MiB, in proportion to these file systems, or have the minimum size.
 const CONTAINER_BYTES: u32 = 512 << 10;
-/// Containers of 4 MiB whose fingerprints a store keeps in RAM: that of a file system of the published size.
+/// Containers of 4 MiB whose fingerprints a store keeps in RAM, for a file system of the published size.
 const LOCALITY_CONTAINERS: f64 = 512.0;
-/// The least: with fewer, what is written would not find its own neighbours.
+/// The minimum: with fewer, a write would not find its own neighbours.
 const LOCALITY_CONTAINERS_MIN: usize = 8;
-/// What a chunk takes on the disk, for planning, in percent; Zstandard makes less of it.
+/// The planned size of a chunk on the disk, in percent; Zstandard achieves less.
 const STORED_PERCENT: u64 = 60;
-/// For the index, the journal, and containers that are being filled.
+/// Room for the index, the journal, and containers that are being filled, in bytes.
 const ROOM_BYTES: u64 = 64 << 20;
 
-/// What blocks of the footprint hold.
+/// The contents of the footprint's blocks.
 type Contents = BTreeMap<u64, Fingerprint>;
 
-/// A store, closed.
+/// A closed store.
 pub(super) struct Image {
     ram: RamDevice,
     trace: Trace,
 }
 
-/// A store that is to be measured.
+/// A store during a measurement.
 pub(super) struct Measured {
     pub(super) disk: Arc<Disk>,
     pub(super) store: Arc<TestStore>,
 }
 
 impl Measured {
-    /// The file system.
+    /// Opens the file system.
     pub(super) fn object(&self) -> Result<Object, Error> {
         self.store.open_volume(NAME).map_err(|e| failed(&e))
     }
 }
 
-/// What a block holds that is written before anybody read it: something that nothing else has.
+/// The content of a block that is written before its first read: unique content.
 fn unknown(block: u64) -> Fingerprint {
     content(1 << 63 | block)
 }
 
-/// The bytes of blocks.
+/// The bytes of blocks with these fingerprints.
 pub(super) fn bytes_of(prints: &[Fingerprint]) -> Bytes {
     let mut bytes = BufMut::with_len(prints.len() * BLOCK_BYTES as usize);
     for (print, block) in prints.iter().zip(bytes.chunks_exact_mut(BLOCK_BYTES as usize)) {
@@ -70,7 +70,7 @@ pub(super) fn bytes_of(prints: &[Fingerprint]) -> Bytes {
     bytes.freeze()
 }
 
-/// What the footprint holds at a moment of a trace, and the chunks that are written from then on.
+/// The contents of the footprint at a moment of a trace, and the number of chunks that are written afterwards.
 fn contents(trace: &Trace, at_ns: u64) -> Result<(Contents, u64), Error> {
     let mut contents = Contents::new();
     let mut written = 0;
@@ -93,7 +93,7 @@ fn contents(trace: &Trace, at_ns: u64) -> Result<(Contents, u64), Error> {
 }
 
 impl Image {
-    /// Imports what the file system holds when the trace has come so far.
+    /// Imports the contents of the file system at a moment of the trace.
     pub(super) async fn new(trace: Trace, at_ns: u64, clock: &VirtualTime) -> Result<Self, Error> {
         let (contents, written) = contents(&trace, at_ns)?;
         let chunks = contents.len() as u64 / CHUNK_BLOCKS + written;
@@ -111,7 +111,7 @@ impl Image {
         Ok(Self { ram, trace })
     }
 
-    /// Opens a copy of it.
+    /// Opens a copy of the store.
     pub(super) async fn open(&self, clock: &VirtualTime) -> Result<Measured, Error> {
         let disk = Arc::new(disk(copy(&self.ram).await?, clock));
         let small = f64::from(4 << 20) / f64::from(CONTAINER_BYTES);
@@ -127,7 +127,7 @@ fn disk(ram: RamDevice, clock: &VirtualTime) -> Disk {
     HddDevice::new(ram, clock.clone(), HddModel::rpm_7200().with_spindles(SPINDLES, STRIPE_BYTES))
 }
 
-/// Writes contents, in the order of their addresses; what lies beside them in their chunks is written too.
+/// Writes contents in the order of their offsets, with the neighbours in their chunks.
 async fn import(object: &Object, contents: &Contents) -> Result<(), Error> {
     let mut chunks: Vec<u64> = contents.keys().map(|block| block / CHUNK_BLOCKS).collect();
     chunks.dedup();
@@ -141,7 +141,7 @@ async fn import(object: &Object, contents: &Contents) -> Result<(), Error> {
     Ok(())
 }
 
-/// A copy of what a device holds.
+/// A copy of a device's content.
 async fn copy(ram: &RamDevice) -> Result<RamDevice, Error> {
     let size_bytes = ram.geometry().size_bytes;
     let copy = RamDevice::new(size_bytes, BLOCK_BYTES as u32);

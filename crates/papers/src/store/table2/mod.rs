@@ -1,5 +1,5 @@
-//! Table 2 for capacity-optimized storage: the traces of three file systems before the store itself, without an SSD and with each
-//! variant, warm and cold.
+//! Table 2 for capacity-optimized storage: the traces of three file systems in front of the store itself, without an
+//! SSD and with each variant, warm and cold.
 
 mod image;
 mod player;
@@ -23,15 +23,15 @@ use player::{Player, Tally, Target};
 use std::pin::pin;
 use std::sync::Arc;
 
-/// Of the file system.
+/// The size of the cache in percent of the file system.
 const CACHE_PERCENT: f64 = 2.0;
-/// Bytes of a file system are a multiple of this, as those of the traces are.
+/// The size of a file system is a multiple of this, as in the traces.
 const VOLUME_UNIT_BYTES: u64 = 256 << 10;
-/// RAM for extents on their way to the SSD, clean and dirty each: the server's 64 MiB would hold more than such a cache.
+/// RAM for clean, and for dirty, extents on their way to the SSD: the server's 64 MiB would be more than such a cache.
 const QUEUE_BYTES: u64 = 4 << 20;
 const SEED: u64 = 1;
 
-/// One of the traces, scaled.
+/// A scaled trace.
 #[derive(Debug, Clone, Copy)]
 struct Trace {
     fiu: Fiu,
@@ -58,17 +58,17 @@ impl Trace {
     }
 }
 
-/// What the last five days of a trace came to.
+/// The results over the last five days of a trace.
 #[derive(Debug, Clone, Copy, Default)]
 struct Outcome {
-    /// Reads and writes.
+    /// Reads and writes per second.
     iops: f64,
-    /// Of a read, in the mean.
+    /// The mean response time of a read.
     response_ms: f64,
-    /// Of extents read: the share that came from the cache, and of that, the part that only recipes led to.
+    /// The share of the extents read that the cache served, and the part of these that was found only by recipes.
     hits: f64,
     recipe_hits: f64,
-    /// Requests of the disks for each read, those for writes and destage included.
+    /// Requests of the disks for each read, including those for writes and destage.
     requests: f64,
     /// Regions that the store read for each read.
     regions: f64,
@@ -95,7 +95,7 @@ impl Outcome {
     }
 }
 
-/// What was counted up to a moment.
+/// Counters at a moment.
 struct Figures {
     work: Work,
     counters: Option<VolumeCounters>,
@@ -124,7 +124,7 @@ fn systems() -> impl Iterator<Item = Option<Kind>> {
     std::iter::once(None).chain(Kind::ALL.map(Some))
 }
 
-/// Measures, and tells.
+/// Runs the measurement and writes the section.
 pub(super) async fn section(quick: bool, clock: &VirtualTime) -> Result<Section, Error> {
     let scales = if quick { [0.006, 0.002, 0.0005] } else { [0.02, 0.005, 0.001] };
     let traces = Fiu::ALL.into_iter().zip(scales).map(|(fiu, scale)| Trace { fiu, scale });
@@ -148,7 +148,7 @@ pub(super) async fn section(quick: bool, clock: &VirtualTime) -> Result<Section,
     Ok(report::section(&all))
 }
 
-/// Plays a trace to its end, before one system.
+/// Replays a trace to its end on one system.
 async fn run(
     image: &Image,
     trace: Trace,
@@ -171,7 +171,7 @@ async fn run(
     beside(&mut worker, measure(&player, &measured, &target, clock)).await?
 }
 
-/// Plays what comes before the last five days, if the player begins there, and measures these.
+/// Replays the part before the last five days, if the player starts there, and measures the last five days.
 async fn measure(player: &Player, measured: &Measured, target: &Target, clock: &VirtualTime) -> Result<Outcome, Error> {
     player.play(target, WARM_NS).await?;
     let before = Figures::new(measured, target, clock);
@@ -179,7 +179,7 @@ async fn measure(player: &Player, measured: &Measured, target: &Target, clock: &
     Ok(Outcome::new(&tally, &before, &Figures::new(measured, target, clock)))
 }
 
-/// A cache on a modelled SSD before the file system, in write-back.
+/// A cache on a modelled SSD in front of the file system, in write-back.
 async fn cached(kind: Kind, bytes: u64, object: Object, clock: &VirtualTime) -> Result<Arc<TestVolume>, Error> {
     let mut manager = Settings { dedup: kind.dedup, weu_bytes: WEU_BYTES as u32, ..Settings::paper(bytes) };
     manager.streams.readahead_bytes = 0;

@@ -1,4 +1,4 @@
-//! Plays a trace: so many requests at a time, each when another is done.
+//! Replays a trace with a fixed number of requests in progress: a new one starts when another ends.
 
 use super::super::bed::{CHUNK_BYTES, Object, TestVolume, failed};
 use super::Trace;
@@ -16,19 +16,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Requests from which on an earlier one of the same place is surely done.
+/// A request has surely ended when this number of later requests have started.
 const DONE_AFTER: u64 = 4096;
 
-/// What requests go to.
+/// The target of requests.
 pub(super) enum Target {
     /// The store alone.
     Store(Object),
-    /// Through a cache.
+    /// A volume with a cache.
     Cached(Arc<TestVolume>),
 }
 
 impl Target {
-    /// The first block of what is read.
+    /// Reads; returns at least the first block.
     async fn read(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
         match self {
             Self::Store(object) => object.read(offset, len as usize).await.map_err(|e| failed(&e)),
@@ -47,24 +47,24 @@ impl Target {
     }
 }
 
-/// When a block was written.
+/// The last write of a block.
 struct Written {
     number: u64,
-    /// Whether another write of it may not have been done by then: then either may have come last.
+    /// Whether an earlier write of the block may still have been in progress: then either content is possible.
     unsure: bool,
 }
 
-/// Where a trace is.
+/// The position in a trace.
 struct Place {
     reader: Box<dyn Reader>,
-    /// A request that belongs to what is played later.
+    /// A request that was read from the trace but belongs to the next part.
     ahead: Option<Request>,
     number: u64,
     written: HashMap<u64, Written>,
 }
 
 impl Place {
-    /// The write that the first block of a request holds, for sure; 0 if it was never written.
+    /// The number of the write whose content the first block of a request surely has; 0 if it was never written.
     fn held(&self, request: &Request) -> Option<u64> {
         match self.written.get(&(request.offset / BLOCK_BYTES)) {
             Some(written) if written.unsure || self.number - written.number <= DONE_AFTER => None,
@@ -72,7 +72,7 @@ impl Place {
         }
     }
 
-    /// The next request before that moment, and what its first block holds.
+    /// The next request before that moment, and the write whose content its first block has.
     fn next(&mut self, until_ns: u64) -> Result<Option<(Request, Option<u64>)>, Error> {
         let mut request = self.ahead.take().unwrap_or_default();
         if request.len == 0 && !self.reader.next(&mut request).map_err(|e| failed(&e))? {
@@ -95,31 +95,31 @@ impl Place {
     }
 }
 
-/// What was done.
+/// The results of a replay.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tally {
     pub(super) reads: u64,
     pub(super) writes: u64,
-    /// Of all reads.
+    /// The sum of all reads' response times.
     pub(super) read_time: Duration,
     pub(super) time: Duration,
 }
 
-/// Plays a trace.
+/// Replays a trace.
 pub(super) struct Player {
     place: RefCell<Place>,
     clock: VirtualTime,
 }
 
 impl Player {
-    /// From that moment on.
+    /// A player that starts at `from_ns`.
     pub(super) fn new(trace: &Trace, from_ns: u64, clock: &VirtualTime) -> Result<Self, Error> {
         let reader = trace.open_from(from_ns)?;
         let place = Place { reader, ahead: None, number: 0, written: HashMap::new() };
         Ok(Self { place: RefCell::new(place), clock: clock.clone() })
     }
 
-    /// Plays what comes before that moment, to its end.
+    /// Replays the requests before `until_ns`, and waits until they end.
     pub(super) async fn play(&self, target: &Target, until_ns: u64) -> Result<Tally, Error> {
         let begun = self.clock.now();
         let all = try_join_all((0..DEPTH).map(|_| self.lane(target, until_ns))).await?;
@@ -132,7 +132,7 @@ impl Player {
         Ok(Tally { time: self.clock.now() - begun, ..all.iter().fold(Tally::default(), sum) })
     }
 
-    /// One request after the other.
+    /// Replays one request after the other.
     async fn lane(&self, target: &Target, until_ns: u64) -> Result<Tally, Error> {
         let mut tally = Tally::default();
         loop {
@@ -149,7 +149,7 @@ impl Player {
             let read = target.read(request.offset, request.len).await?;
             tally.reads += 1;
             tally.read_time += self.clock.now() - begun;
-            // Unless it was written meanwhile.
+            // The check is skipped if the block was written meanwhile.
             let sure = held.is_some() && held == self.place.borrow().held(&request);
             if sure && read.get(..BLOCK_BYTES as usize) != Some(&bytes_of(&request.fingerprints[..1])[..]) {
                 let why = format!("a read at byte {} is not what was written", request.offset);

@@ -1,4 +1,4 @@
-//! What is told of Table 2.
+//! The report of Table 2.
 
 use super::image::SPINDLES;
 use super::{CACHE_PERCENT, Outcome, Outcomes, QUEUE_BYTES, systems};
@@ -8,7 +8,7 @@ use crate::report::{Bars, Chart, Holds, Section, Table, Verdict, percent_more, p
 use nitro_console::size::Size;
 use nitro_sim::timing::Cpu;
 
-/// What reads and writes are compared by.
+/// A figure by which systems are compared.
 type Figure = fn(&Outcome) -> f64;
 const IOPS: Figure = |outcome| outcome.iops;
 const RESPONSE: Figure = |outcome| outcome.response_ms;
@@ -18,7 +18,7 @@ impl Outcomes {
         if warm { &self.warm } else { &self.cold }
     }
 
-    /// Of a variant, in percent more than another's or, without one, than without an SSD.
+    /// The difference of a variant's figure to another variant, or to no SSD, in percent.
     fn more(&self, warm: bool, figure: Figure, kind: Kind, than: Option<Kind>) -> f64 {
         let of = |system: Option<Kind>| {
             let place = systems().position(|s| s == system);
@@ -28,12 +28,12 @@ impl Outcomes {
     }
 }
 
-/// Of all variants and traces, beside no SSD.
+/// The differences of all variants and traces to no SSD.
 fn gains(all: &[Outcomes], warm: bool, figure: Figure) -> Vec<f64> {
     all.iter().flat_map(|trace| Kind::ALL.map(|kind| trace.more(warm, figure, kind, None))).collect()
 }
 
-/// Of all traces, one variant beside another.
+/// The differences of one variant to another, in all traces.
 fn between(all: &[Outcomes], figure: Figure, kind: Kind, than: Kind) -> Vec<f64> {
     all.iter().map(|trace| trace.more(true, figure, kind, Some(than))).collect()
 }

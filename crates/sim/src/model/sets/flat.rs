@@ -1,19 +1,20 @@
-//! Sets of few ways: the keys of a set stand side by side, the one used last first, and are searched one by one.
+//! Sets with few ways: the keys of a set are adjacent, most recently used first, and are searched linearly.
 
-/// No extent: no key has all bits set, since objects are numbered from 0.
+/// The value of an empty way. No key has all bits set, because objects are numbered from 0.
 const NOTHING: u64 = u64::MAX;
 
-/// Sets of at most [`WAYS_MAX`](Self::WAYS_MAX) ways: 8 bytes a way, and 1 for its place where there are several.
+/// Sets of at most [`WAYS_MAX`](Self::WAYS_MAX) ways: 8 bytes for each way, and 1 byte for its place if there are
+/// several.
 pub(super) struct Flat {
-    /// Set by set: what each way holds.
+    /// The key in each way, set by set.
     keys: Vec<u64>,
-    /// Which place of the set on the SSD that is; none for direct-mapped caches, whose sets have but one.
+    /// The place of each way in its set on the SSD; empty for direct-mapped caches, whose sets have one place.
     places: Vec<u8>,
     ways: usize,
 }
 
 impl Flat {
-    /// Ways that a place's number has room for.
+    /// The maximum number of ways: places are numbered with 8 bits.
     pub(super) const WAYS_MAX: u32 = 1 << 8;
 
     pub(super) fn new(sets: u64, ways: u32) -> Self {
@@ -27,7 +28,7 @@ impl Flat {
         self.keys[first..first + self.ways].iter().position(|held| *held == key)
     }
 
-    /// Makes what is that far down the order of a set the first; returns its place.
+    /// Moves the key at position `rank` of a set to the front; returns its place.
     fn lift(&mut self, set: u64, rank: usize) -> u64 {
         let first = set as usize * self.ways;
         self.keys[first..=first + rank].rotate_right(1);

@@ -1,8 +1,8 @@
-//! Sets of many ways: one hash table over all keys, and a list for each set in the order of use.
+//! Sets with many ways: one hash table over all keys, and a list in LRU order for each set.
 
 use crate::policies::nodes::{List, Nodes};
 
-/// Sets of any number of ways. The number of a key's node is its place on the SSD.
+/// Sets with any number of ways. The number of a key's node is its place on the SSD.
 pub(super) struct Linked {
     nodes: Nodes,
     sets: Vec<List>,
@@ -10,7 +10,7 @@ pub(super) struct Linked {
 }
 
 impl Linked {
-    /// `sets` times `ways` is at most 2³² - 2.
+    /// `sets` × `ways` must be at most 2³² - 2.
     pub(super) fn new(sets: u64, ways: u32) -> Self {
         let places = u32::try_from(sets * u64::from(ways)).unwrap_or(u32::MAX - 1);
         Self { nodes: Nodes::new(places), sets: vec![List::default(); sets as usize], ways }

@@ -1,5 +1,5 @@
-//! Extents in sets of places, chosen by the extent's address: direct-mapped and N-way caches, for any N that divides the places
-//! of the cache. Within a set, what was used least recently is replaced.
+//! Extents in sets of places, chosen by the extent's offset: direct-mapped and N-way caches, for any N that divides the
+//! number of places. Within a set, replacement is LRU.
 
 mod flat;
 mod linked;
@@ -16,7 +16,7 @@ use nitro_cache::Stats;
 use nitro_model::Nanos;
 use nitro_units::ExtentKey;
 
-/// Which extents each set holds, and where on the SSD.
+/// The extents of each set, and their places on the SSD.
 enum Index {
     Flat(Flat),
     Linked(Linked),
@@ -27,7 +27,7 @@ impl Index {
         if ways <= Flat::WAYS_MAX { Self::Flat(Flat::new(sets, ways)) } else { Self::Linked(Linked::new(sets, ways)) }
     }
 
-    /// The place of a key, which is the last of its set to be replaced from now on; `None`: it is not there.
+    /// The place of a key, which becomes the most recently used of its set; `None` if it is absent.
     fn refresh(&mut self, set: u64, key: u64) -> Option<u64> {
         match self {
             Self::Flat(flat) => flat.refresh(set, key),
@@ -35,7 +35,7 @@ impl Index {
         }
     }
 
-    /// Puts a key into its set; its place, and what was there before, which may be the key itself.
+    /// Inserts a key into its set; returns its place, and the key that was there before, which may be the same.
     fn insert(&mut self, set: u64, key: u64) -> (u64, Option<u64>) {
         match self {
             Self::Flat(flat) => flat.insert(set, key),
@@ -43,7 +43,7 @@ impl Index {
         }
     }
 
-    /// Takes a key out of its set, where a place is then free; whether it was there.
+    /// Removes a key from its set, which then has a free place; returns whether it was present.
     fn forget(&mut self, set: u64, key: u64) -> bool {
         match self {
             Self::Flat(flat) => flat.forget(set, key),
@@ -66,7 +66,7 @@ impl Index {
     }
 }
 
-/// The cache. Neighbouring extents fall into neighbouring sets, as in Azor.
+/// A cache of sets. Neighbouring extents are in neighbouring sets, as in Azor.
 pub(crate) struct Sets {
     index: Index,
     sets: u64,
@@ -77,17 +77,17 @@ pub(crate) struct Sets {
     usable_bytes: u64,
 }
 
-/// The nearest numbers that divide `all`, below and above a number that does not; at most `all`.
+/// The nearest divisors of `all` below and above a number that is not a divisor; at most `all`.
 fn nearest_divisors(all: u64, ways: u64) -> (u64, u64) {
     let pairs = (1..=all.isqrt()).filter(|n| all.is_multiple_of(*n)).flat_map(|n| [n, all / n]);
     let (below, above): (Vec<u64>, Vec<u64>) = pairs.partition(|n| *n < ways);
     (below.into_iter().max().unwrap_or(1), above.into_iter().min().unwrap_or(all))
 }
 
-/// Whether a cache with places for so many extents can have sets of so many ways.
+/// Checks that the number of ways divides the number of places `all`.
 ///
 /// # Errors
-/// The ways do not divide the places.
+/// It does not.
 pub(crate) fn check(all: u64, ways: u32) -> Result<(), Error> {
     if all > 0 && all.is_multiple_of(ways.into()) {
         return Ok(());
@@ -115,7 +115,7 @@ impl Sets {
     }
 
     fn set(&self, key: ExtentKey) -> u64 {
-        // Objects begin at sets far from one another.
+        // Objects start at sets that are far from each other.
         let number = key.index().0.wrapping_add(u64::from(key.object().0).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 16);
         number % self.sets
     }
@@ -153,7 +153,7 @@ impl Model for Sets {
         self.flash.write(self.at(place), bytes).map(|_| false)
     }
 
-    /// The place becomes the next to be used.
+    /// The freed place is the next to be used.
     fn forget(&mut self, piece: &Piece) -> Result<bool, Error> {
         let was_there = self.index.forget(self.set(piece.key), piece.key.raw());
         self.cached -= u64::from(was_there);

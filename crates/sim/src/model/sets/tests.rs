@@ -1,4 +1,4 @@
-//! Both kinds of sets beside naive ones: a list for each set, the key used last first.
+//! Both kinds of sets, compared with a naive one: a list for each set, most recently used first.
 
 use super::*;
 use proptest::prelude::*;

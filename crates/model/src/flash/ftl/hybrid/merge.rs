@@ -1,11 +1,12 @@
-//! Merges: how pages get from the log back to data blocks.
+//! Merges: moving pages from the log back to data blocks.
 
 use super::Hybrid;
 use crate::flash::ids::NONE;
 use crate::{BlockId, Medium, Ppn};
 
 impl Hybrid {
-    /// Brings all pages of a logical block into one data block, and frees its old data block and sequential log block.
+    /// Moves all pages of a logical block into one data block, and frees its old data block and its sequential log
+    /// block.
     pub(super) fn merge<M: Medium>(&mut self, lbn: u32, medium: &mut M) {
         let log = self.end_sequential(lbn);
         let old = self.data[lbn as usize].take();
@@ -27,7 +28,7 @@ impl Hybrid {
         old.into_iter().for_each(|old| self.flash.release(old, medium));
     }
 
-    /// Whether no page of the logical block has newer content elsewhere than in the part of `log` that is written.
+    /// Whether all programmed pages of `log` are the newest of their logical block, or trimmed.
     fn is_current(&self, lbn: u32, log: BlockId) -> bool {
         (0..self.flash.next(log)).all(|place| {
             let newest = self.newest(lbn, place);
@@ -35,7 +36,7 @@ impl Hybrid {
         })
     }
 
-    /// Copies the pages of a logical block from `first` on to their places in `to`; returns how many there were.
+    /// Copies the pages of a logical block, from page `first` on, to the same positions in `to`; returns their number.
     fn gather<M: Medium>(&mut self, lbn: u32, first: u32, to: BlockId, medium: &mut M) -> u32 {
         let mut copies = 0;
         for place in first..self.flash.block_pages() {
@@ -53,8 +54,8 @@ impl Hybrid {
         self.map[(lbn * self.flash.block_pages() + place) as usize]
     }
 
-    /// Frees a block of the random log: the oldest without anything valid, or else the oldest, once every logical block
-    /// that has a page there was merged.
+    /// Frees a block of the random log: the oldest one without valid pages, or else the oldest one, after a merge of
+    /// every logical block that has a valid page there.
     pub(super) fn reclaim_random<M: Medium>(&mut self, medium: &mut M) {
         let dead = self.random.iter().position(|log| self.flash.valid_pages(*log) == 0);
         let victim = self.random.remove(dead.unwrap_or(0)).expect("the random log is full");
@@ -66,7 +67,7 @@ impl Hybrid {
         self.flash.release(victim, medium);
     }
 
-    /// Frees the data block and the sequential log block of a logical block, if nothing in them is valid.
+    /// Frees the data block and the sequential log block of a logical block if they have no valid pages.
     pub(super) fn drop_empty<M: Medium>(&mut self, lbn: u32, medium: &mut M) {
         if let Some(data) = self.data[lbn as usize].take_if(|data| self.flash.valid_pages(*data) == 0) {
             self.flash.release(data, medium);

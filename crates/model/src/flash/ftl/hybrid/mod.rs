@@ -1,14 +1,14 @@
-//! Hybrid mapping: data blocks hold a logical block each, every page at its place; what is overwritten goes to log blocks,
-//! which are mapped by page and merged with the data blocks when the log is full (Nitro §4).
+//! Hybrid mapping (Nitro §4). A data block holds one logical block, with each page at its own position. Overwritten
+//! pages go to log blocks, which are mapped by page; when the log is full, they are merged with the data blocks.
 //!
-//! A write goes, in this order of preference,
-//! 1. to the sequential log block of its logical block, if it continues that;
-//! 2. to its place in the data block, if that is still erased and nothing behind it is programmed;
-//! 3. to a new sequential log block, if it is the beginning of a logical block in a long request;
-//! 4. to the random log, of which any block takes any page.
+//! A page is written to the first of these that is possible:
+//! 1. the sequential log block of its logical block, if the page continues it;
+//! 2. its position in the data block, if that position and all later ones are still erased;
+//! 3. a new sequential log block, if the page is the first of a logical block in a long request;
+//! 4. the random log, whose blocks take any page.
 //!
-//! That is FAST (Lee et al., 2007) with the log split into areas as in LAST (Lee et al., 2008), of which locality by
-//! temperature is left out. Flash programmed in ascending order only, as MLC demands, is why (2) says "behind it".
+//! This is FAST (Lee et al., 2007) with a log that is split as in LAST (Lee et al., 2008), without LAST's separation by
+//! temperature. The condition in (2) follows from MLC flash, which is programmed in ascending order only.
 
 mod merge;
 mod settings;
@@ -21,20 +21,20 @@ use crate::flash::lists::Lists;
 use crate::{BlockId, Error, Flash, Geometry, Lpn, Medium, PageRun, Ppn};
 use std::collections::VecDeque;
 
-/// A layer with hybrid mapping.
+/// A translation layer with hybrid mapping.
 #[derive(Debug)]
 pub struct Hybrid {
     flash: Flash,
-    /// Where each page's last content is, in data and log blocks alike.
+    /// The physical page with the newest content of each logical page, in data and log blocks.
     map: Vec<u32>,
     /// The data block of each logical block.
     data: Vec<Option<BlockId>>,
     /// The sequential log block of each logical block.
     sequential: Vec<Option<BlockId>>,
-    /// Logical blocks with a sequential log block, the one written to most recently at the back.
+    /// Logical blocks with a sequential log block, the most recently written at the back.
     sequential_order: Lists,
     sequential_count: u32,
-    /// The random log, oldest first; the last one is being filled.
+    /// Blocks of the random log, oldest first; the last one is being filled.
     random: VecDeque<BlockId>,
     sequential_max: u32,
     random_max: u32,
@@ -42,10 +42,10 @@ pub struct Hybrid {
 }
 
 impl Hybrid {
-    /// On erased flash.
+    /// A layer on erased flash.
     ///
     /// # Errors
-    /// A setting or the geometry is out of bounds, or the SSD too small.
+    /// A setting or the geometry is out of bounds, or the SSD is too small.
     pub fn new(geometry: Geometry, settings: HybridSettings) -> Result<Self, Error> {
         let flash = Flash::new(geometry)?;
         let areas = settings.areas(geometry.superblocks)?;
@@ -82,7 +82,7 @@ impl Hybrid {
         }
     }
 
-    /// Programs page `from` of a logical block at `place` of `block`.
+    /// Programs page `from` of a logical block at position `place` of `block`.
     fn place<M: Medium>(&mut self, block: BlockId, place: u32, lbn: u32, from: u32, medium: &mut M) {
         let lpn = lbn * self.flash.block_pages() + from;
         let to = self.flash.program(block, place, Lpn(lpn), medium);
@@ -110,7 +110,7 @@ impl Hybrid {
         }
     }
 
-    /// The logical block has no sequential log block any more.
+    /// Removes the sequential log block of a logical block from the area; returns it.
     fn end_sequential(&mut self, lbn: u32) -> Option<BlockId> {
         let log = self.sequential[lbn as usize].take()?;
         self.sequential_order.remove(lbn);
@@ -162,7 +162,7 @@ impl Ftl for Hybrid {
         self.flash.counters.partial_writes += u64::from(pages);
     }
 
-    /// Data blocks and sequential log blocks that are left without anything valid are erased at once.
+    /// Data blocks and sequential log blocks that have no valid pages afterwards are erased at once.
     fn trim<M: Medium>(&mut self, run: PageRun, medium: &mut M) {
         for (lbn, places) in run.by_block(self.flash.block_pages()) {
             for place in places {

@@ -1,33 +1,33 @@
-//! How hybrid mapping is set, and how it divides the flash.
+//! Settings of hybrid mapping, and the areas of the flash that follow from them.
 
 use crate::Error;
 use crate::flash::ftl::settings;
 use serde::Serialize;
 
-/// Blocks beyond the logical ones without which nothing works: a sequential and a random log block, and one to merge into.
+/// The smallest number of blocks beyond the logical ones: a sequential and a random log block, and one to merge into.
 const RESERVE_BLOCKS: u32 = 3;
 
-/// How hybrid mapping is set.
+/// Settings of hybrid mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct HybridSettings {
     /// Flash beyond the logical capacity and the log, as a share of the logical capacity.
     pub over_provisioning: f64,
-    /// Log blocks as a share of the logical blocks; at least two.
+    /// Log blocks as a share of the logical blocks; there are at least two.
     pub log_share: f64,
-    /// Share of the log blocks that are for sequential writes; at least one, and at least one is left.
+    /// The share of the log blocks for sequential writes; there is at least one sequential and one random log block.
     pub sequential_share: f64,
-    /// Pages of a logical block that a request must cover to be taken for sequential.
+    /// A request that covers this many pages of a logical block counts as sequential.
     pub long_pages: u32,
 }
 
 impl Default for HybridSettings {
-    /// 7 % and 10 % (Nitro §5.3); a quarter of the log for requests of at least 64 pages.
+    /// 7 % over-provisioning and a log of 10 % (Nitro §5.3); a quarter of the log is for requests of at least 64 pages.
     fn default() -> Self {
         Self { over_provisioning: 0.07, log_share: 0.10, sequential_share: 0.25, long_pages: 64 }
     }
 }
 
-/// How the blocks are divided; what is not named is spare.
+/// The areas of the flash, in superblocks; the others are spare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Areas {
     pub(super) logical: u32,
@@ -36,7 +36,7 @@ pub(super) struct Areas {
 }
 
 impl HybridSettings {
-    /// Blocks that the host may use of an SSD with `blocks` in all.
+    /// Superblocks that the host may use on an SSD of `blocks` superblocks.
     ///
     /// # Errors
     /// [`Error::Setting`] or [`Error::TooSmall`].
@@ -51,7 +51,7 @@ impl HybridSettings {
             return Err(Error::setting("sequential_share", self.sequential_share, "must be from 0 to 1"));
         }
         let logical = settings::logical_blocks(blocks, self.over_provisioning + self.log_share, RESERVE_BLOCKS)?;
-        // One block is left to merge into, whatever the rounding.
+        // One block is left to merge into, independent of rounding.
         let log = ((f64::from(logical) * self.log_share).round() as u32).clamp(2, blocks - logical - 1);
         let sequential = ((f64::from(log) * self.sequential_share).round() as u32).clamp(1, log - 1);
         Ok(Areas { logical, sequential, random: log - sequential })

@@ -1,4 +1,5 @@
-//! Page mapping: any page may lie anywhere; garbage collection copies what is valid out of the blocks it reclaims.
+//! Page mapping: every page may be stored anywhere. Garbage collection copies the valid pages out of the blocks that it
+//! reclaims.
 
 mod victims;
 
@@ -10,22 +11,22 @@ use crate::{BlockId, Error, Flash, Geometry, Lpn, Medium, PageRun, Ppn};
 use serde::Serialize;
 use victims::Victims;
 
-/// Blocks beyond the logical ones that collection needs to make headway: one free for the host, one for copies, two that
-/// are being filled, and one's worth of garbage to find.
+/// The smallest number of blocks beyond the logical ones with which collection makes progress: a free one for the host,
+/// one for copies, two that are being filled, and the equivalent of one block in garbage.
 const RESERVE_BLOCKS: u32 = 5;
 
-/// Free blocks below which garbage is collected: the host's next one, and one for copies.
+/// Garbage is collected while fewer blocks are free: one is for the host, and one for copies.
 const FREE_MIN: u32 = 2;
 
-/// How page mapping is set.
+/// Settings of page mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PageMappedSettings {
-    /// Flash beyond the logical capacity, as a share of that; at least five superblocks are kept.
+    /// Flash beyond the logical capacity, as a share of the logical capacity; at least five superblocks.
     pub over_provisioning: f64,
-    /// Which block is reclaimed.
+    /// The block that is reclaimed.
     pub victims: VictimPolicy,
-    /// Whether a write that covers a whole aligned block gets a block for itself, so that a WEU leaves whole blocks of
-    /// garbage (Nitro §4, "aligned allocation").
+    /// Whether a write that covers a whole aligned block is given a block of its own, so that evicting a WEU leaves
+    /// whole blocks of garbage (Nitro §4, "aligned allocation").
     pub aligned: bool,
 }
 
@@ -37,7 +38,7 @@ impl Default for PageMappedSettings {
 }
 
 impl PageMappedSettings {
-    /// Blocks that the host may use of an SSD with `blocks` in all.
+    /// Superblocks that the host may use on an SSD of `blocks` superblocks.
     ///
     /// # Errors
     /// [`Error::Setting`] or [`Error::TooSmall`].
@@ -47,24 +48,24 @@ impl PageMappedSettings {
     }
 }
 
-/// A page-mapped layer. Copies and writes of the host go to different blocks.
+/// A translation layer with page mapping. Copies and writes of the host go to different blocks.
 #[derive(Debug)]
 pub struct PageMapped {
     flash: Flash,
     map: Vec<u32>,
     aligned: bool,
-    /// The block that the host's small writes go to.
+    /// The block that is being filled with small writes of the host.
     open_host: Option<BlockId>,
-    /// The block that copies go to.
+    /// The block that is being filled with copies.
     open_copies: Option<BlockId>,
     victims: Victims,
 }
 
 impl PageMapped {
-    /// On erased flash.
+    /// A layer on erased flash.
     ///
     /// # Errors
-    /// A setting or the geometry is out of bounds, or the SSD too small.
+    /// A setting or the geometry is out of bounds, or the SSD is too small.
     pub fn new(geometry: Geometry, settings: PageMappedSettings) -> Result<Self, Error> {
         let flash = Flash::new(geometry)?;
         let logical = settings.logical_blocks(geometry.superblocks)?;
@@ -78,7 +79,7 @@ impl PageMapped {
         })
     }
 
-    /// Fills a block of its own.
+    /// Writes a whole logical block to a block of its own.
     fn write_block<M: Medium>(&mut self, first: u32, medium: &mut M) {
         let block = self.allocate_for_host(medium);
         for place in 0..self.flash.block_pages() {
@@ -114,7 +115,7 @@ impl PageMapped {
         self.victims.note(block, valid, self.flash.counters.host_writes);
     }
 
-    /// A full block may be reclaimed from now on.
+    /// Makes a full block a candidate for collection.
     fn close(&mut self, block: BlockId) {
         self.victims.add(block, self.flash.valid_pages(block), self.flash.counters.host_writes);
     }

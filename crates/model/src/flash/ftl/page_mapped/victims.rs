@@ -1,4 +1,4 @@
-//! Which block garbage collection reclaims.
+//! The choice of the block that garbage collection reclaims.
 
 use crate::BlockId;
 use crate::flash::lists::Lists;
@@ -8,23 +8,25 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VictimPolicy {
-    /// The block with the fewest valid pages; of several, the one unchanged for longest.
+    /// The block with the fewest valid pages; among equals, the one unchanged for longest.
     Greedy,
-    /// The highest (1 - u) / 2u × age, where u is the valid share and age the writes since a page of the block became
-    /// invalid (Kawaguchi, Nishioka and Motoda, "A flash-memory based file system", 1995).
+    /// The block with the highest (1 - u) / 2u × age: u is the valid share of the block, and age counts the host's
+    /// writes since a page of the block last became invalid (Kawaguchi, Nishioka and Motoda, "A flash-memory based file
+    /// system", 1995).
     CostBenefit,
 }
 
-/// Full blocks in a list for each number of valid pages. A block goes to the back of its list when that number changes, so
-/// the front of a list is the one unchanged for longest: of those with as many valid pages, the one of most benefit.
+/// Full blocks, in one list for each number of valid pages. A block moves to the back of its new list when that number
+/// changes, so the front of a list is the block unchanged for longest: among blocks with as many valid pages, the one
+/// with the highest benefit.
 #[derive(Debug)]
 pub(super) struct Victims {
     policy: VictimPolicy,
     by_valid: Lists,
     block_pages: u32,
-    /// No block has fewer valid pages.
+    /// No block has fewer valid pages than this.
     fewest: u32,
-    /// Writes of the host when a block last changed; only kept for cost-benefit.
+    /// The host's writes at the last change of each block; only kept for [`VictimPolicy::CostBenefit`].
     changed: Vec<u64>,
 }
 
@@ -34,7 +36,7 @@ impl Victims {
         Self { policy, by_valid: Lists::new(blocks, block_pages + 1), block_pages, fewest: 0, changed }
     }
 
-    /// A block is full.
+    /// Adds a full block.
     pub(super) fn add(&mut self, block: BlockId, valid: u32, now: u64) {
         self.by_valid.push_back(valid, block.0);
         self.fewest = self.fewest.min(valid);
@@ -43,14 +45,14 @@ impl Victims {
         }
     }
 
-    /// A page of a block became invalid.
+    /// A page of a block became invalid: moves the block to the list of its new number of valid pages.
     pub(super) fn note(&mut self, block: BlockId, valid: u32, now: u64) {
         if self.by_valid.contains(block.0) {
             self.add(block, valid, now);
         }
     }
 
-    /// Chooses a block, which is no candidate any more.
+    /// Chooses a block and removes it.
     pub(super) fn take(&mut self, now: u64) -> Option<BlockId> {
         let fewest = (self.fewest..=self.block_pages).find(|valid| self.by_valid.front(*valid).is_some())?;
         self.fewest = fewest;
@@ -70,7 +72,7 @@ impl Victims {
         Some(BlockId(block))
     }
 
-    /// A full block without garbage is of none, however old.
+    /// The benefit of reclaiming a block; 0 for a block without garbage, at any age.
     fn benefit(&self, block: u32, valid: u32, now: u64) -> f64 {
         let used = f64::from(valid) / f64::from(self.block_pages);
         let age = (now - self.changed[block as usize] + 1) as f64;
