@@ -140,7 +140,7 @@ fn policies_that_a_variant_has_not_and_promises_that_no_cache_keeps_are_refused(
         (Variant::WeuLruMod, highest, "weu-lru-trim"),
         (Variant::Extent { ways: 0 }, highest, "weu-lru-trim"),
         (Variant::Weu, ClassPolicy { min_percent: 95, ..highest }, "minimums"),
-        (Variant::Weu, ClassPolicy { max_percent: 0, ..highest }, "no bounds"),
+        (Variant::Weu, ClassPolicy { max_percent: 0, ..highest }, "not valid"),
     ] {
         let settings = Settings { variant, ..settings(policy) };
         let error = nitro_sim::simulate(&mut trace.replay(), &settings, &mut |_| true).unwrap_err();
