@@ -159,7 +159,7 @@ struct CacheArgs {
     #[arg(long, requires = "cache")]
     verify_duplicates: bool,
     /// RAM in which clean data wait before they are written to the SSD, so that data that are soon overwritten are
-    /// never written there; 0: none [default: 3 % of the cache, at most 64M]
+    /// never written there; 0: none [default: 6 % of the cache, at most 64M]
     #[arg(long, value_name = "SIZE", requires = "cache")]
     staging: Option<Size>,
     /// Limit of the bytes written to the SSD, as in its data sheet: 0.5dwpd (drive writes per day) or 600TBW (terabytes

@@ -125,7 +125,7 @@ pub(crate) struct CacheSettings {
     #[arg(long, value_name = "POLICY")]
     eviction: Option<String>,
     /// RAM in which new content waits before it is packed into write-evict units, in addition to the size of the cache
-    /// [default: 3 % of the cache, at most 64M, for variant weu, as in the server; otherwise 0]
+    /// [default: 6 % of the cache, at most 64M, for variant weu, as in the server; otherwise 0]
     #[arg(long, value_name = "SIZE")]
     staging: Option<String>,
     /// Bytes that may be written to the SSD for each byte requested, such as 0.25: close to it, less new content is

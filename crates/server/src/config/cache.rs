@@ -53,7 +53,7 @@ pub struct CacheConfig {
     pub fingerprint_index: Option<FingerprintIndexName>,
     /// RAM of the index on flash; default: four bytes for each entry.
     pub fingerprint_index_ram: Option<Size>,
-    /// RAM in which clean content waits before it goes to the SSD; default: 3 % of the cache, at most 64 MiB; 0:
+    /// RAM in which clean content waits before it goes to the SSD; default: 6 % of the cache, at most 64 MiB; 0:
     /// content does not wait.
     pub staging: Option<Size>,
     /// The limit of bytes written to the SSD, in the vendor's units; default: no limit.
