@@ -4,7 +4,7 @@
 //! The models do no I/O and have no clock, threads or data: they take requests with their times of arrival, and return
 //! the times when the requests end. The translation layers are those of Nitro §4: hybrid mapping, page mapping, and an
 //! SSD designed together with its cache. Only the module [`flash::device`] handles data: it gives a device the
-//! latencies of the model.
+//! latencies of the model, by a real clock or a virtual one.
 //!
 //! ```
 //! use nitro_model::{FtlSettings, Geometry, HybridSettings, Lpn, Nanos, PageRun, Ssd, Timing};
@@ -22,10 +22,14 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "device")]
+mod clock;
 pub mod disk;
 mod error;
 pub mod flash;
 
+#[cfg(feature = "device")]
+pub use clock::SleepClock;
 pub use error::Error;
 #[cfg(feature = "device")]
 pub use flash::SsdDevice;

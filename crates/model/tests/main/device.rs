@@ -5,27 +5,10 @@ use bytes::Bytes;
 use futures_executor::block_on;
 use nitro_device::{FaultyDevice, RamDevice};
 use nitro_model::{
-    AnyFtl, CoDesignedSettings, FtlSettings, Geometry, HybridSettings, Nanos, PageMappedSettings, Ssd, SsdDevice,
-    Timing,
+    AnyFtl, CoDesignedSettings, FtlSettings, Geometry, HybridSettings, Nanos, PageMappedSettings, SleepClock, Ssd,
+    SsdDevice, Timing,
 };
 use nitro_port::{Clock, Device, ErrorKind, Operation};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
-/// A clock that goes on only while somebody sleeps.
-#[derive(Clone, Default)]
-struct SleepClock(Arc<AtomicU64>);
-
-impl Clock for SleepClock {
-    fn now(&self) -> Duration {
-        Duration::from_nanos(self.0.load(Ordering::Relaxed))
-    }
-
-    async fn sleep(&self, duration: Duration) {
-        self.0.fetch_add(duration.as_nanos() as u64, Ordering::Relaxed);
-    }
-}
 
 const GEOMETRY: Geometry =
     Geometry { page_bytes: 8192, pages_per_block: 4, stripe: 2, channels: 2, dies: 1, planes: 1, superblocks: 12 };

@@ -4,26 +4,10 @@ use super::failed;
 use nitro_console::error::Error;
 use nitro_device::RamDevice;
 use nitro_model::{
-    AnyFtl, Counters, FtlSettings, Geometry, HybridSettings, PageMappedSettings, Ssd, SsdDevice, Timing, VictimPolicy,
+    AnyFtl, Counters, FtlSettings, Geometry, HybridSettings, PageMappedSettings, SleepClock, Ssd, SsdDevice, Timing,
+    VictimPolicy,
 };
-use nitro_port::Clock;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
-
-/// A clock whose time advances only by sleeping.
-#[derive(Clone, Default)]
-pub(crate) struct VirtualClock(Arc<AtomicU64>);
-
-impl Clock for VirtualClock {
-    fn now(&self) -> Duration {
-        Duration::from_nanos(self.0.load(Relaxed))
-    }
-
-    async fn sleep(&self, duration: Duration) {
-        self.0.fetch_add(duration.as_nanos() as u64, Relaxed);
-    }
-}
 
 /// The translation layer of the SSD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,8 +34,8 @@ impl Layer {
 
 /// A modelled SSD whose bytes are in RAM; it does one request at a time.
 pub(crate) struct Modelled {
-    pub(crate) device: Arc<SsdDevice<RamDevice, VirtualClock, AnyFtl>>,
-    pub(crate) clock: VirtualClock,
+    pub(crate) device: Arc<SsdDevice<RamDevice, SleepClock, AnyFtl>>,
+    pub(crate) clock: SleepClock,
 }
 
 impl Modelled {
@@ -62,7 +46,7 @@ impl Modelled {
         let geometry = settings.geometry_for(pages, bytes).map_err(|e| failed(&e))?;
         let ftl = settings.build(geometry).map_err(|e| failed(&e))?;
         let ssd = Ssd::new(ftl, Timing::for_geometry(&geometry));
-        let clock = VirtualClock::default();
+        let clock = SleepClock::default();
         let inner = RamDevice::new(ssd.logical_bytes(), 4096);
         Ok(Self { device: Arc::new(SsdDevice::new(inner, clock.clone(), ssd)), clock })
     }

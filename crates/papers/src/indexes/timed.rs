@@ -1,8 +1,8 @@
 //! Operations one at a time, each with its latency.
 
-use super::modelled::VirtualClock;
 use crate::load::{Entries, Latencies, mix};
 use nitro_index::{Error, FlashIndex, Value};
+use nitro_model::SleepClock;
 use nitro_port::Clock;
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ impl<I: FlashIndex> KeyValue for I {
 pub(crate) struct Watch {
     begun: Instant,
     /// The clock of a modelled device; its operations take no real time.
-    device: Option<VirtualClock>,
+    device: Option<SleepClock>,
 }
 
 impl Watch {
@@ -35,7 +35,7 @@ impl Watch {
         Self { begun: Instant::now(), device: None }
     }
 
-    pub(crate) fn modelled(device: VirtualClock) -> Self {
+    pub(crate) fn modelled(device: SleepClock) -> Self {
         Self { begun: Instant::now(), device: Some(device) }
     }
 
