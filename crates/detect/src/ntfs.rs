@@ -47,7 +47,7 @@ impl Ntfs {
             return None;
         }
         let sector_bytes = u64::from(u16_le(boot, 11)?);
-        let cluster_bytes = sized(*boot.get(13)?, sector_bytes)?;
+        let cluster_bytes = cluster_bytes(*boot.get(13)?, sector_bytes)?;
         let sectors = u64_le(boot, 40)?;
         let ntfs = Self {
             start,
@@ -55,7 +55,7 @@ impl Ntfs {
             clusters: sectors.checked_mul(sector_bytes)?.checked_div(cluster_bytes)?,
             table: u64_le(boot, 48)?,
             mirror: u64_le(boot, 56)?,
-            record_bytes: sized(*boot.get(64)?, cluster_bytes)?,
+            record_bytes: record_bytes(*boot.get(64)?, cluster_bytes)?,
             serial: u64_le(boot, 72)?,
         };
         let is_sound = (512..=2 << 20).contains(&cluster_bytes)
@@ -217,11 +217,22 @@ impl Ntfs {
     }
 }
 
-/// A size in the boot sector, in bytes: up to 128, a number of units; above, a power of two, as its negated exponent.
-fn sized(number: u8, unit: u64) -> Option<u64> {
+/// The size of a cluster in bytes: up to 128, `number` is a number of sectors; above, the negated exponent of a power of
+/// two, which is the number of sectors.
+fn cluster_bytes(number: u8, sector_bytes: u64) -> Option<u64> {
     match number {
         0 => None,
-        1..=128 => unit.checked_mul(number.into()),
+        1..=128 => sector_bytes.checked_mul(number.into()),
+        _ => 1u64.checked_shl(number.wrapping_neg().into())?.checked_mul(sector_bytes),
+    }
+}
+
+/// The size of a record in bytes: up to 127, `number` is a number of clusters; above, the negated exponent of a power of
+/// two, which is the number of bytes.
+fn record_bytes(number: u8, cluster_bytes: u64) -> Option<u64> {
+    match number {
+        0 => None,
+        1..=127 => cluster_bytes.checked_mul(number.into()),
         _ => 1u64.checked_shl(number.wrapping_neg().into()),
     }
 }
@@ -240,4 +251,23 @@ fn run(pairs: &[u8]) -> Option<(u64, Option<i64>, &[u8])> {
     let unused = 64 - 8 * step_bytes as u32;
     let step = (!step.is_empty()).then(|| (number(step) << unused).cast_signed() >> unused);
     Some((number(count), step, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_clusters_are_powers_of_two_of_sectors_and_small_records_of_bytes() {
+        assert_eq!(cluster_bytes(8, 512), Some(4096));
+        assert_eq!(cluster_bytes(128, 512), Some(64 << 10));
+        // 256 - 244 = 12: 2^12 sectors.
+        assert_eq!(cluster_bytes(244, 512), Some(2 << 20));
+        assert_eq!(cluster_bytes(248, 512), Some(128 << 10));
+        assert_eq!(cluster_bytes(251, 4096), Some(128 << 10));
+        assert_eq!((cluster_bytes(0, 512), cluster_bytes(129, 512)), (None, None));
+        assert_eq!(record_bytes(1, 1024), Some(1024));
+        assert_eq!(record_bytes(246, 4096), Some(1024));
+        assert_eq!((record_bytes(0, 512), record_bytes(128, 512)), (None, None));
+    }
 }

@@ -19,8 +19,8 @@ pub enum FormatError {
         /// The name of the structure.
         structure: &'static str,
     },
-    /// The format version is newer than those that the program knows.
-    #[error("format version {found}; this program knows versions up to {known}")]
+    /// The program does not know the format version; it is usually newer than those that it knows.
+    #[error("{}format version {found}; this program knows versions up to {known}", maker(.found, .known))]
     Version {
         /// The version found.
         found: u32,
@@ -43,4 +43,9 @@ pub enum FormatError {
         /// The value of the field.
         value: u64,
     },
+}
+
+/// Who made a structure with a version that is not known.
+const fn maker(found: &u32, known: &u32) -> &'static str {
+    if *found > *known { "made by a later nitro: " } else { "" }
 }

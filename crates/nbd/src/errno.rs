@@ -4,6 +4,7 @@ use nitro_frontend::DiskError;
 use std::fmt;
 
 /// The error number in a reply. The protocol fixes the numbers; they do not depend on the server's operating system.
+/// `NBD_EOVERFLOW` is not among them: every read is answered in one chunk, whether `NBD_CMD_FLAG_DF` is set or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum NbdErrno {
@@ -17,8 +18,6 @@ pub enum NbdErrno {
     Invalid = 22,
     /// No space is left, or a write of data or zeroes ends past the end of the export.
     NoSpace = 28,
-    /// A read with `NBD_CMD_FLAG_DF` is longer than the server can send in one chunk.
-    Overflow = 75,
     /// The operation is not supported, or `NBD_CMD_FLAG_FAST_ZERO` was set and zeroing would not be fast.
     NotSupported = 95,
     /// The server is shutting down.
@@ -41,7 +40,6 @@ impl NbdErrno {
             Self::NoMemory => "out of memory",
             Self::Invalid => "invalid request",
             Self::NoSpace => "no space left",
-            Self::Overflow => "value too large",
             Self::NotSupported => "operation not supported",
             Self::Shutdown => "server is shutting down",
         }

@@ -3,8 +3,8 @@
 use crate::{Reader, Request, Skipped, TraceError};
 
 /// Splits each request into one request for each aligned block that it touches, completely or in part. Requests without
-/// a length are not changed. A fingerprint stays with the block in which its first byte is. Classes are dropped, and
-/// the compressed sizes of requests that touch several blocks.
+/// a length are not changed. A fingerprint stays with the block in which its first byte is. Each piece has the class of
+/// its request. The compressed sizes of requests that touch several blocks are dropped.
 pub struct Split<R> {
     reader: R,
     block_bytes: u64,
@@ -49,6 +49,7 @@ impl<R: Reader> Reader for Split<R> {
         request.clear();
         let whole = &self.whole;
         (request.time_ns, request.op, request.object) = (whole.time_ns, whole.op, whole.object);
+        request.class = whole.class;
         (request.offset, request.len) = (start, end - start);
         if end - start == whole.len {
             request.compressed_bytes = whole.compressed_bytes;

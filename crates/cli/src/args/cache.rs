@@ -60,6 +60,15 @@ This is for a cache that a server cannot open any more; the cache is not changed
 not exist; in an existing file, only the ranges that are dirty in the cache are overwritten. If the journal is damaged,
 --possible also extracts data that may be dirty and may be outdated: compare them before you use them.";
 
+const UPGRADE_EXAMPLES: &str = "\
+Examples:
+  nitro cache upgrade /fast/cache.img
+  nitro cache upgrade /dev/nvme0n1p3 -o json
+
+This is for a cache that no server uses. There are two format versions so far: 1, and 2 for a cache that is, or was, used
+with a write log. Both are current, and a cache of either is not changed. A cache that a later nitro made is refused: only
+the nitro that made it, or a later one, can use it.";
+
 /// `nitro cache ...`
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheCommand {
@@ -126,6 +135,14 @@ pub(crate) enum CacheCommand {
     /// Extract dirty data from a cache that cannot be served any more
     #[command(after_long_help = SALVAGE_EXAMPLES)]
     Salvage(SalvageArgs),
+    /// Upgrade a cache that no server uses to the current format version, or say that it has it
+    #[command(after_long_help = UPGRADE_EXAMPLES)]
+    Upgrade {
+        /// The cache's file or device
+        path: PathBuf,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
 }
 
 /// `nitro cache create`

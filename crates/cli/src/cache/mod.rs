@@ -3,6 +3,7 @@
 mod fsck;
 mod salvage;
 mod show;
+mod upgrade;
 
 use crate::args::{CacheCommand, CreateArgs};
 use crate::configure;
@@ -34,6 +35,7 @@ pub(crate) fn run(command: &CacheCommand) -> Result<(), Error> {
         }
         CacheCommand::Fsck { path, output } => fsck::run(path, *output),
         CacheCommand::Salvage(args) => salvage::run(args),
+        CacheCommand::Upgrade { path, output } => upgrade::run(path, *output),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Caches as earlier builds made them, and as later ones may: tests/fixtures has one of each format.
 
 use crate::support::Place;
+use nitro_engine::format::crc32c;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -36,21 +38,82 @@ fn a_cache_of_version_1_opens_with_what_it_holds() {
     assert!(fs::read(place.path("vm.img")).unwrap() == content());
 }
 
-#[test]
-fn a_cache_of_a_later_version_is_refused_by_name() {
-    let place = unpack("cache-v1.tar.gz");
-    let mut cache = fs::read(place.path("cache.img")).unwrap();
-    // Both copies of the superblock: magic, then the version.
+/// The offsets of both copies of the superblock.
+fn copies(cache: &[u8]) -> [usize; 2] {
     let magic: [u8; 8] = *cache.first_chunk().unwrap();
-    let copies: Vec<usize> = (0..cache.len()).step_by(4096).filter(|at| cache[*at..].starts_with(&magic)).collect();
-    assert_eq!(copies.len(), 2);
-    for at in copies {
-        cache[at + 8..at + 12].copy_from_slice(&9u32.to_le_bytes());
+    let found: Vec<usize> = (0..cache.len()).step_by(4096).filter(|at| cache[*at..].starts_with(&magic)).collect();
+    found.try_into().unwrap()
+}
+
+/// Raises the version in the copies at some offsets, and corrects their checksums if `sealed`.
+fn raise(place: &Place, at: &[usize], sealed: bool) -> Vec<u8> {
+    let mut cache = fs::read(place.path("cache.img")).unwrap();
+    for at in at {
+        let block = &mut cache[*at..at + 4096];
+        block[8..12].copy_from_slice(&9u32.to_le_bytes());
+        if sealed {
+            let sum = crc32c(&block[..4092]);
+            block[4092..].copy_from_slice(&sum.to_le_bytes());
+        }
     }
     fs::write(place.path("cache.img"), &cache).unwrap();
-    for command in ["serve --origin vm.img --cache cache.img", "cache show cache.img", "cache fsck cache.img"] {
-        let said = place.failure(command, 1);
-        assert!(said.contains("version 9"), "{command}: {said}");
+    cache
+}
+
+#[test]
+fn a_cache_of_a_later_version_is_refused_by_name() {
+    let all = ["upgrade cache.img", "show cache.img", "fsck cache.img"].map(|command| format!("cache {command}"));
+    // A whole second copy of version 1 is sufficient to look at the cache, but not to serve it.
+    for (sealed, number, looks) in [(true, 2, 3), (false, 2, 3), (true, 1, 1)] {
+        let place = unpack("cache-v1.tar.gz");
+        let at = copies(&fs::read(place.path("cache.img")).unwrap());
+        let cache = raise(&place, &at[..number], sealed);
+        let serve = "serve --origin vm.img --cache cache.img";
+        for command in all[..looks].iter().map(String::as_str).chain([serve]) {
+            let said = place.failure(command, 1);
+            let expected = "made by a later nitro: format version 9; this program knows versions up to 2";
+            assert!(said.contains("cache cache.img: ") && said.contains(expected), "{command}: {said}");
+        }
+        assert!(fs::read(place.path("cache.img")).unwrap() == cache, "nothing was changed");
     }
+}
+
+#[test]
+fn a_damaged_version_in_one_superblock_does_not_make_a_cache_a_later_one() {
+    for copy in 0..2 {
+        let place = unpack("cache-v1.tar.gz");
+        let at = copies(&fs::read(place.path("cache.img")).unwrap());
+        raise(&place, &[at[copy]], false);
+        assert!(place.stdout("cache upgrade cache.img").contains("format version 1, which is current"));
+        let server = place.serve("--origin vm.img --cache cache.img --mode write-back");
+        assert!(place.client().read(0, 1 << 20) == content());
+        assert!(server.stop().0.success());
+    }
+}
+
+#[test]
+fn a_cache_of_a_current_version_is_not_upgraded() {
+    let place = unpack("cache-v1.tar.gz");
+    let cache = fs::read(place.path("cache.img")).unwrap();
+    let said = place.stdout("cache upgrade cache.img");
+    let current = "has format version 1, which is current (this nitro writes versions 1 and 2): nothing to upgrade";
+    assert_eq!(said, format!("cache cache.img: {current}\n"));
+    let report: Value = serde_json::from_str(&place.stdout("cache upgrade cache.img -o json")).unwrap();
+    assert_eq!((&report["version_before"], &report["version"]), (&1.into(), &1.into()));
+    assert_eq!((&report["upgraded"], &report["versions_written"]), (&false.into(), &json!([1, 2])));
+    let csv = place.stdout("cache upgrade cache.img -o csv");
+    assert!(csv.starts_with("path,uuid,version_before,version,upgraded\ncache.img,"), "{csv}");
     assert!(fs::read(place.path("cache.img")).unwrap() == cache, "nothing was changed");
+
+    // With a write log, the version is 2.
+    place.file("log.vm.img", 1 << 20);
+    let logged =
+        "--origin log.vm.img --cache logged.img --cache-size 64M --mode write-back --write-log log --write-log-size 8M";
+    assert!(place.serve(logged).stop().0.success());
+    assert!(place.stdout("cache upgrade logged.img").contains("has format version 2, which is current"));
+
+    assert!(place.failure("cache upgrade vm.img", 1).contains("it is not a cache"));
+    let _server = place.serve("--origin vm.img --cache cache.img --mode write-back");
+    let said = place.failure("cache upgrade cache.img", 1);
+    assert!(said.contains("a server uses it; stop the server first"), "{said}");
 }

@@ -6,6 +6,7 @@ mod commands;
 mod configuring;
 mod cos;
 mod costs;
+mod docs;
 mod estimating;
 mod explaining;
 mod fencing;

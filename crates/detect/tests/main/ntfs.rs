@@ -3,6 +3,7 @@
 use crate::support::{Random, Score, Truth, check_scan, run, show};
 use nitro_detect::{Detector, Found};
 use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -87,5 +88,38 @@ fn metadata_and_sizes_are_known_after_one_pass() {
         Score::of(&mut detector, &bytes, cluster_bytes, &truth).check(&format!("ntfs, clusters of {cluster_bytes}"));
         check_scan(&bytes, cluster_bytes, &truth, 25, &format!("ntfs, clusters of {cluster_bytes}"));
         assert!(detector.counters().inodes >= FILES, "{:?}", detector.counters());
+    }
+}
+
+#[test]
+fn files_in_clusters_above_64_kib_are_known() {
+    for cluster_bytes in [128 << 10, 2 << 20] {
+        let place = TempDir::new().unwrap();
+        let (source, image) = (place.path().join("source"), place.path().join("image"));
+        File::create(&image).unwrap().set_len(1 << 30).unwrap();
+        let path = image.to_str().unwrap();
+        run("mkntfs", &["-q", "-F", "-f", "-c", &cluster_bytes.to_string(), path]);
+        let size = 5 * cluster_bytes + 1;
+        fs::write(&source, vec![7; size as usize]).unwrap();
+        run("ntfscp", &["-q", path, source.to_str().unwrap(), "file"]);
+        let (found_bytes, truth) = truth(&image);
+        assert_eq!(found_bytes, cluster_bytes);
+        let mut detector = Detector::new(16 << 20);
+        let mut file = File::open(&image).unwrap();
+        let mut look = |cluster: u64| {
+            let mut block = vec![0; cluster_bytes as usize];
+            file.seek(SeekFrom::Start(cluster * cluster_bytes)).unwrap();
+            file.read_exact(&mut block).unwrap();
+            detector.look(cluster * cluster_bytes, &block).found
+        };
+        // Where the table is, then what it says.
+        look(0);
+        for &cluster in truth.keys() {
+            look(cluster);
+        }
+        assert_eq!(truth.values().filter(|is| **is == Found::File(size)).count(), 6);
+        for (&cluster, &is) in &truth {
+            assert_eq!(look(cluster), Some(is), "cluster {cluster} of {cluster_bytes} bytes");
+        }
     }
 }

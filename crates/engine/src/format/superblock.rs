@@ -131,6 +131,20 @@ impl Superblock {
         }
     }
 
+    /// The format version of one copy, whether this program knows it or not.
+    ///
+    /// # Errors
+    /// [`FormatError`]: there is no superblock, or it is damaged.
+    pub fn version(bytes: &[u8]) -> Result<u32, FormatError> {
+        let need = SUPERBLOCK_BYTES;
+        let block = bytes.get(..need).ok_or(FormatError::Short { structure: NAME, have: bytes.len(), need })?;
+        let mut reader = Reader::new(NAME, block);
+        if reader.array()? != MAGIC {
+            return Err(FormatError::Magic { structure: NAME });
+        }
+        if is_sealed(block) { reader.u32() } else { Err(FormatError::Checksum { structure: NAME }) }
+    }
+
     /// Reads one copy.
     ///
     /// # Errors
@@ -190,6 +204,19 @@ impl Superblock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_version_of_a_whole_superblock_is_read_whichever_it_is() {
+        let mut block = vec![0; SUPERBLOCK_BYTES];
+        block[..8].copy_from_slice(&MAGIC);
+        block[8] = 9;
+        assert_eq!(Superblock::version(&block), Err(FormatError::Checksum { structure: NAME }));
+        seal(&mut block);
+        assert_eq!(Superblock::version(&block), Ok(9));
+        assert_eq!(Superblock::decode(&block), Err(other_version(9)));
+        assert_eq!(other_version(9).to_string().split(':').next(), Some("made by a later nitro"));
+        assert!(!other_version(0).to_string().contains("later"));
+    }
 
     #[test]
     fn a_superblock_comes_back_and_any_flipped_bit_is_noticed() {

@@ -34,6 +34,7 @@ mod shutdown;
 mod signature;
 mod sockets;
 mod store;
+mod upgrade;
 mod vhost;
 mod volumes;
 mod warm;
@@ -54,6 +55,7 @@ pub(crate) use place::{CONTROL_SUFFIX, SYSTEM_FOLDER, runtime_folder};
 pub use plan::available_ram_bytes;
 pub use scan::Scan;
 pub(crate) use served::Served;
+pub use upgrade::{Upgraded, upgrade};
 
 use crate::config::{Config, TlsMode};
 use crate::control::server as control;

@@ -135,7 +135,8 @@ fn check_content(what: &str, path: &Path, found: &Metadata, size_bytes: u64) -> 
     let copy = second_superblock(path, size_bytes);
     match Superblock::decode(&start[..SUPERBLOCK_BYTES.min(start.len())]) {
         Ok(_) => return Ok(true),
-        Err(error @ FormatError::Version { .. }) => {
+        // Damage may have changed the number of the version.
+        Err(error @ FormatError::Version { .. }) if copy.is_none() || Superblock::version(&start).is_ok() => {
             let way_out = "use the version of Nitro that made it, or give --format (format = true) to format it again";
             return Err(Error::new(what, error).or(way_out));
         }

@@ -51,6 +51,14 @@ impl Distinct {
         true
     }
 
+    /// Keeps only items that `whole` would keep as well. For a count of some of `whole`'s items of which those that
+    /// `whole` no longer keeps were not all added: the count is then an estimate from the same sample.
+    pub fn sample_as(&mut self, whole: &Self) {
+        self.halvings = self.halvings.max(whole.halvings);
+        let mask = self.mask();
+        self.kept.retain(|hash| hash & mask == 0);
+    }
+
     /// The bits that must be zero: in the middle of the hash, since the table uses those at both ends.
     const fn mask(&self) -> u64 {
         ((1u64 << self.halvings) - 1) << 16

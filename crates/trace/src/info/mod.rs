@@ -137,6 +137,7 @@ struct Counter {
     read: Distinct,
     written: Distinct,
     touched: Distinct,
+    /// Blocks of `touched` that occurred again; once `touched` keeps a sample, only blocks of the sample are added.
     again: Distinct,
     streams: HashMap<u32, StreamDetector>,
     objects: Distinct,
@@ -145,8 +146,8 @@ struct Counter {
 }
 
 impl Counter {
-    fn new() -> Self {
-        let distinct = || Distinct::new(DISTINCT_MAX);
+    fn new(distinct_max: usize) -> Self {
+        let distinct = || Distinct::new(distinct_max);
         Self {
             summary: Summary::default(),
             last_ns: 0,
@@ -236,7 +237,8 @@ impl Counter {
         }
     }
 
-    fn finish(self, skipped: u64) -> Summary {
+    fn finish(mut self, skipped: u64) -> Summary {
+        self.again.sample_as(&self.touched);
         let counts = [&self.read, &self.written, &self.touched, &self.objects, &self.prints, &self.written_prints];
         Summary {
             objects: self.objects.count(),
@@ -258,7 +260,7 @@ impl Counter {
 /// # Errors
 /// The reader's.
 pub fn summarize(reader: &mut dyn Reader) -> Result<Summary, TraceError> {
-    let mut counter = Counter::new();
+    let mut counter = Counter::new(DISTINCT_MAX);
     let mut request = Request::default();
     while reader.next(&mut request)? {
         counter.add(&request);
@@ -324,5 +326,32 @@ impl fmt::Display for Summary {
             writeln!(f, "  up to {:<10} {percent:>5.1} %", Bytes(512 << class).to_string())?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary(distinct_max: usize, blocks: impl Iterator<Item = u64>) -> Summary {
+        let mut counter = Counter::new(distinct_max);
+        for block in blocks {
+            counter.add(&Request { offset: block * BLOCK_BYTES, len: BLOCK_BYTES, ..Request::default() });
+        }
+        counter.finish(0)
+    }
+
+    #[test]
+    fn a_working_set_above_the_exact_count_is_estimated_within_a_few_percent() {
+        const BLOCKS: u64 = 200_000;
+        // The first quarter is repeated at once, the second one after all blocks: most repeats are of sampled blocks.
+        let trace = || (0..BLOCKS / 4).chain(0..BLOCKS).chain(BLOCKS / 4..BLOCKS / 2);
+        let exact = summary(BLOCKS as usize, trace());
+        assert_eq!((exact.working_set_bytes, exact.exact), (BLOCKS / 2 * BLOCK_BYTES, true));
+        for distinct_max in [10_000, 50_000] {
+            let estimate = summary(distinct_max, trace());
+            let error = estimate.working_set_bytes as f64 / exact.working_set_bytes as f64 - 1.0;
+            assert!(!estimate.exact && error.abs() < 0.05, "{distinct_max}: {error}");
+        }
     }
 }

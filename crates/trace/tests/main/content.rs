@@ -3,7 +3,7 @@
 use crate::samples::reader;
 use nitro_trace::content::{Compressibility, Contents, Extents, fill};
 use nitro_trace::{Op, Reader, Request, TraceError};
-use nitro_units::Fingerprint;
+use nitro_units::{ClassId, Fingerprint};
 use sha1::{Digest, Sha1};
 use std::collections::HashSet;
 use std::io::Read;
@@ -45,6 +45,13 @@ fn an_extent_is_the_sha1_of_its_blocks() {
     let found = extents(&[request(Op::Write, 0, &[1, 2])], 8192);
     let expected: [u8; 20] = Sha1::digest([[1u8; 16], [2; 16]].concat()).into();
     assert_eq!(found[0].fingerprints, [Fingerprint(expected)]);
+}
+
+#[test]
+fn every_extent_of_a_request_has_its_class() {
+    let whole = Request { class: ClassId::new(5).unwrap(), ..request(Op::Write, 1, &[1, 2, 3]) };
+    let found = extents(&[whole, request(Op::Read, 0, &[1])], 8192);
+    assert_eq!(found.iter().map(|piece| piece.class.number()).collect::<Vec<_>>(), [5, 5, 0]);
 }
 
 #[test]

@@ -1,0 +1,69 @@
+//! The format version of a cache that no server uses.
+
+use super::caches::{look_at, open_to_look};
+use nitro_console::error::Error;
+use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
+use nitro_engine::format::{FORMAT_VERSION, FORMAT_VERSION_LOGGED, FormatError};
+use nitro_port::Device;
+use serde::Serialize;
+use std::path::Path;
+
+/// What [`upgrade`] found and did.
+#[derive(Debug, Serialize)]
+pub struct Upgraded {
+    /// The path of the cache.
+    pub path: String,
+    /// The cache's UUID.
+    pub uuid: String,
+    /// The format version that the cache had.
+    pub version_before: u32,
+    /// The format version that it has now.
+    pub version: u32,
+    /// All format versions that this program writes.
+    pub versions_written: [u32; 2],
+    /// The cache was rewritten; otherwise its version was one of those that this program writes.
+    pub upgraded: bool,
+}
+
+/// Makes a cache that no server uses one of a format version that this program writes. The two versions that there are
+/// are both written, so that a cache of either is left as it is; it is opened to see that it can be used.
+///
+/// # Errors
+/// The cache has another version, a server uses it, or it cannot be opened.
+pub async fn upgrade(path: &Path) -> Result<Upgraded, Error> {
+    let what = format!("cache {}", path.display());
+    let version_before = version(&what, path).await?;
+    let uuid = look_at(path).await?.uuid;
+    Ok(Upgraded {
+        path: path.display().to_string(),
+        uuid: uuid.to_string(),
+        version_before,
+        version: version_before,
+        versions_written: [FORMAT_VERSION, FORMAT_VERSION_LOGGED],
+        upgraded: false,
+    })
+}
+
+/// The version of a cache's superblocks. A whole copy of another version outranks one that this program knows.
+async fn version(what: &str, path: &Path) -> Result<u32, Error> {
+    let device = open_to_look(path)?;
+    let (mut known, mut refused) = (None, None);
+    for offset in superblock_offsets(device.geometry().size_bytes) {
+        let bytes = device.read(offset, SUPERBLOCK_BYTES).await.map_err(|e| Error::with_sources(what, &e))?;
+        match Superblock::decode(&bytes) {
+            Ok(_) => known = known.or(Superblock::version(&bytes).ok()),
+            Err(error @ FormatError::Version { .. }) => {
+                refused = refused.filter(|(_, is_whole)| *is_whole);
+                refused = refused.or(Some((error, Superblock::version(&bytes).is_ok())));
+            }
+            Err(_) => {}
+        }
+    }
+    match (known, refused) {
+        (Some(version), None | Some((_, false))) => Ok(version),
+        (_, Some((error, _))) => Err(Error::new(what, error)
+            .or("a cache cannot be taken back to an older version: use the nitro that made it, or a later one")),
+        (None, None) => Err(Error::new(what, "it is not a cache, or both of its superblocks are damaged")
+            .or("nitro cache fsck lists the damage")),
+    }
+}
