@@ -2,21 +2,25 @@
 
     python3 iscsi.py PORT groups            writes 64 KiB in each of groups 1 to 5
     python3 iscsi.py PORT hostile           tries what must harm the initiator alone
+    python3 iscsi.py PORT reads TARGET LUN SECONDS DEPTH
+                                            reads 8 KiB at random multiples of 8 KiB, of any target; prints count and reads a second
 """
 
 import os
+import random
 import socket
 import struct
 import sys
+import time
 
 TARGET = "iqn.2026-11.nitro:vm"
 
 
 class Initiator:
-    def __init__(self, port, name="iqn.2026-11.test:raw", **keys):
+    def __init__(self, port, name="iqn.2026-11.test:raw", target=TARGET, **keys):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
         self.number, self.tag = 1, 0
-        pairs = {"InitiatorName": name, "TargetName": TARGET, "SessionType": "Normal", **keys}
+        pairs = {"InitiatorName": name, "TargetName": target, "SessionType": "Normal", **keys}
         text = b"".join(f"{key}={value}\0".encode() for key, value in pairs.items())
         header = struct.pack(">BBBB4s6sHIHHIIQQ", 0x43, 0x87, 0, 0, length(text), b"\x80" + os.urandom(5), 0, 0, 0, 0, 1, 0, 0, 0)
         self.send(header, text)
@@ -126,4 +130,56 @@ def hostile(port):
         one.close()
 
 
-{"groups": groups, "hostile": hostile}[sys.argv[2]](int(sys.argv[1]))
+READ_BYTES = 8192
+
+
+def reads(port, target, lun, seconds, depth):
+    """Reads for some seconds. Many responses are parsed after one receive, and their commands' successors leave in one send."""
+    initiator = Initiator(port, target=target, MaxRecvDataSegmentLength=262144)
+    seconds, depth, lun = float(seconds), int(depth), int(lun) << 48
+    status = received = 0
+
+    def command(cdb, expected):
+        initiator.tag = (initiator.tag + 1) & 0x7FFFFFFF
+        number, initiator.number = initiator.number, (initiator.number + 1) & 0xFFFFFFFF
+        return struct.pack(">BBHIQIIII16s", 0x01, 0xC0 if expected else 0x80, 0, 0, lun, initiator.tag, expected, number, status, cdb)
+
+    # TEST UNIT READY some times, so that no unit attention condition is left; then READ CAPACITY (10).
+    for cdb, expected in [(bytes(16), 0)] * 4 + [(b"\x25".ljust(16, b"\0"), 8)]:
+        initiator.send(command(cdb, expected))
+        header, data = initiator.receive()
+        status = int.from_bytes(header[24:28], "big") + 1
+    assert header[0] == 0x25, header.hex()
+    extents = (int.from_bytes(data[:4], "big") + 1) * 512 // READ_BYTES
+    draw, blocks = random.Random(1).randrange, READ_BYTES // 512
+
+    def read():
+        return command(struct.pack(">BBIBH7x", 0x28, 0, draw(extents) * blocks, 0, blocks), READ_BYTES)
+
+    initiator.socket.sendall(b"".join(read() for _ in range(depth)))
+    window = memoryview(bytearray(1 << 20))
+    held, begun, now, field = 0, time.monotonic(), 0, struct.Struct(">I").unpack_from
+    while now < begun + seconds:
+        count = initiator.socket.recv_into(window[held:])
+        assert count > 0, "the server hung up"
+        held += count
+        at, ended = 0, 0
+        while held - at >= 48:
+            size = 48 + (field(window, at + 4)[0] + 3 & ~3)
+            if held - at < size:
+                break
+            opcode, flags = window[at], window[at + 1]
+            assert opcode in (0x20, 0x25) or opcode == 0x21 and window[at + 3] == 0, bytes(window[at:at + 80]).hex()
+            if opcode == 0x21 or opcode == 0x25 and flags & 1:
+                status = field(window, at + 24)[0] + 1
+                ended += 1
+            at += size
+        window[:held - at] = bytes(window[at:held])
+        held -= at
+        received += ended
+        initiator.socket.sendall(b"".join(read() for _ in range(ended)))
+        now = time.monotonic()
+    print(received, f"{received / (now - begun):.0f}")
+
+
+{"groups": groups, "hostile": hostile, "reads": reads}[sys.argv[2]](int(sys.argv[1]), *sys.argv[3:])

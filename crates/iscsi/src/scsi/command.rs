@@ -58,6 +58,7 @@ pub struct Command {
 }
 
 /// The operation of a command, and its parameters. Lengths of parameter lists and allocation lengths are in bytes.
+/// `verify` and `compare` are BYTCHK: 0 or 1 of WRITE AND VERIFY (WRITE has none), and 0, 1 or 3 of VERIFY.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the standard's")]
 pub enum Action {
@@ -75,7 +76,7 @@ pub enum Action {
     GetStreamStatus { from: u16, allocation: u32 },
     ReportOpcodes { options: u8, opcode: u8, service: u16, timeouts: bool, allocation: u32 },
     Read { range: Range },
-    Write { range: Range, fua: bool, verify: u8 },
+    Write { range: Range, fua: bool, verify: Option<u8> },
     Verify { range: Range, compare: u8 },
     Prefetch { range: Range, immediate: bool },
     Synchronize { range: Range },
@@ -262,19 +263,23 @@ fn block(fields: Fields<'_>, shape: Shape) -> Result<Action, Sense> {
             unprotected()?;
             Action::Read { range }
         }
-        0x0a => Action::Write { range, fua: false, verify: 0 },
+        0x0a => Action::Write { range, fua: false, verify: None },
         0x2a | 0xaa | 0x8a => {
             unprotected()?;
-            Action::Write { range, fua, verify: 0 }
+            Action::Write { range, fua, verify: None }
         }
         0x2e | 0xae | 0x8e => {
             unprotected()?;
+            let compare = byte_check(cdb);
+            if compare > 1 {
+                return Err(Sense::cdb(1));
+            }
             // WRITE AND VERIFY: the data are durable before they are read back.
-            Action::Write { range, fua: true, verify: 1 }
+            Action::Write { range, fua: true, verify: Some(compare) }
         }
         0x2f | 0xaf | 0x8f => {
             unprotected()?;
-            let compare = cdb[1] >> 1 & 3;
+            let compare = byte_check(cdb);
             if compare == 2 {
                 return Err(Sense::cdb(1));
             }
@@ -291,6 +296,11 @@ fn block(fields: Fields<'_>, shape: Shape) -> Result<Action, Sense> {
         }
         _ => return Err(Sense::INVALID_OPCODE),
     })
+}
+
+/// BYTCHK of a command that verifies blocks.
+const fn byte_check(cdb: &[u8; 16]) -> u8 {
+    cdb[1] >> 1 & 3
 }
 
 fn write_same(fields: Fields<'_>, range: Range, shape: Shape) -> Result<Action, Sense> {
@@ -312,7 +322,8 @@ impl Action {
         match *self {
             Self::Write { range, .. } => range.bytes(),
             Self::Verify { range, compare: 1 } => range.bytes(),
-            Self::Verify { compare: 3, .. } | Self::WriteSame { no_data: false, .. } => BLOCK_BYTES.into(),
+            Self::Verify { range, compare: 3 } => u64::from(range.blocks.min(1) * BLOCK_BYTES),
+            Self::WriteSame { no_data: false, .. } => BLOCK_BYTES.into(),
             Self::CompareAndWrite { range, .. } => 2 * range.bytes(),
             Self::ModeSelect { len, .. } | Self::Unmap { len } | Self::PrOut { len, .. } => len.into(),
             _ => 0,

@@ -31,7 +31,7 @@ const COMMANDS: &[(Known, u8)] = &[
     (Known(0x25, None, 10, &[]), 0),
     (Known(0x28, None, 10, RANGE_10), 0x18),
     (Known(0x2a, None, 10, RANGE_10), 0x18),
-    (Known(0x2e, None, 10, RANGE_10), 0x12),
+    (Known(0x2e, None, 10, RANGE_10), 0x16),
     (Known(0x2f, None, 10, RANGE_10), 0x16),
     (Known(0x34, None, 10, RANGE_10), 0x02),
     (Known(0x35, None, 10, RANGE_10), 0x02),
@@ -55,7 +55,7 @@ const COMMANDS: &[(Known, u8)] = &[
     (Known(0x88, None, 16, RANGE_16), 0x18),
     (Known(0x89, None, 16, &[0, 255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 255, 0x3f]), 0x18),
     (Known(0x8a, None, 16, RANGE_16), 0x18),
-    (Known(0x8e, None, 16, RANGE_16), 0x12),
+    (Known(0x8e, None, 16, RANGE_16), 0x16),
     (Known(0x8f, None, 16, RANGE_16), 0x16),
     (Known(0x90, None, 16, RANGE_16), 0x02),
     (Known(0x91, None, 16, RANGE_16), 0x02),
@@ -67,7 +67,7 @@ const COMMANDS: &[(Known, u8)] = &[
     (Known(0xa3, Some(0x0c), 12, &[0x1f, 0x87, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]), 0x1f),
     (Known(0xa8, None, 12, RANGE_12), 0x18),
     (Known(0xaa, None, 12, RANGE_12), 0x18),
-    (Known(0xae, None, 12, RANGE_12), 0x12),
+    (Known(0xae, None, 12, RANGE_12), 0x16),
     (Known(0xaf, None, 12, RANGE_12), 0x16),
 ];
 
@@ -150,6 +150,10 @@ mod tests {
             [0, 3, 0, 10, 0x28, 0x18, 255, 255, 255, 255, 0x3f, 255, 255, 0]
         );
         assert_eq!(report_opcodes(1, 0x7f, 0, false).unwrap(), [0, 1, 0, 0]);
+        // WRITE AND VERIFY has DPO and both bits of BYTCHK, as VERIFY.
+        for opcode in [0x2e, 0xae, 0x8e, 0x2f, 0xaf, 0x8f] {
+            assert_eq!(report_opcodes(1, opcode, 0, false).unwrap()[5], 0x16, "{opcode:#x}");
+        }
         assert_eq!(report_opcodes(1, 0x9e, 0, false), Err(Sense::cdb(2)));
         assert_eq!(report_opcodes(2, 0x9e, 0x10, false).unwrap()[..4], [0, 3, 0, 16]);
         assert_eq!(report_opcodes(2, 0x28, 0, false), Err(Sense::cdb(2)));

@@ -227,12 +227,14 @@ impl<D: Disk> Session<'_, D> {
             }
             _ => {}
         }
-        // The initiator must send exactly the data that are compared, written or repeated.
-        let needs_all = matches!(action, Action::CompareAndWrite { .. } | Action::WriteSame { .. });
-        if needs_all && u64::from(asker.expected_out) != action.data_out_bytes() {
-            return Err(Sense::INVALID_FIELD);
-        }
-        Ok(())
+        // The initiator must send all data that are compared, or written with a comparison or repeatedly.
+        let (sent, needed) = (u64::from(asker.expected_out), action.data_out_bytes());
+        let is_wrong = match action {
+            Action::CompareAndWrite { .. } | Action::WriteSame { .. } => sent != needed,
+            Action::Verify { .. } => sent < needed,
+            _ => false,
+        };
+        if is_wrong { Err(Sense::INVALID_FIELD) } else { Ok(()) }
     }
 
     /// Checks the size of the unit. A change causes the unit attention condition CAPACITY DATA HAS CHANGED.
@@ -252,11 +254,14 @@ impl<D: Disk> Session<'_, D> {
         match command.action {
             Action::Read { range } | Action::Write { range, .. } => {
                 let (offset, len) = (range.offset(), range.bytes());
-                (offset % physical + len)
+                let bytes = (offset % physical + len)
                     .next_multiple_of(physical)
-                    .min(self.limits().transfer_bytes_max.max(len as u32).into())
+                    .min(self.limits().transfer_bytes_max.max(len as u32).into());
+                let is_verified = matches!(command.action, Action::Write { verify: Some(_), .. });
+                bytes + if is_verified { len.min(STEP_BYTES.into()) } else { 0 }
             }
             Action::CompareAndWrite { range, .. } => 2 * range.bytes() + 2 * physical,
+            Action::Verify { compare: 3, .. } => u64::from(wanted) + 2 * u64::from(STEP_BYTES),
             Action::Verify { .. } | Action::WriteSame { .. } => u64::from(wanted) + u64::from(STEP_BYTES),
             _ => u64::from(wanted) + PARAMETER_BYTES,
         }

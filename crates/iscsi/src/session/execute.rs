@@ -131,10 +131,7 @@ impl<D: Disk> Run<'_, '_, D> {
                 good
             }
             Action::Write { range, fua, verify } => {
-                self.write(range, data, fua).await?;
-                if verify != 0 {
-                    self.verify(range, 0, data).await?;
-                }
+                self.write(range, fua, verify, data).await?;
                 good
             }
             Action::Verify { range, compare } => {
@@ -199,15 +196,22 @@ impl<D: Disk> Run<'_, '_, D> {
         })
     }
 
-    /// Writes those blocks for which there are complete data.
-    async fn write(&self, range: Range, data: &Bytes, fua: bool) -> Result<(), Sense> {
-        let len = data.len() / BLOCK_BYTES as usize * BLOCK_BYTES as usize;
-        if len == 0 {
+    /// Writes those blocks for which there are complete data. `verify` is BYTCHK: the blocks are then read back, and
+    /// with 1 compared with the data. No other write of these blocks runs between write and comparison.
+    async fn write(&self, range: Range, fua: bool, verify: Option<u8>, data: &Bytes) -> Result<(), Sense> {
+        let blocks = data.len() as u32 / BLOCK_BYTES;
+        if blocks == 0 {
             return Ok(());
         }
-        let start = range.offset();
-        let _held = self.unit.target.writes.enter(start..start + len as u64, false).await;
-        self.unit.disk.write(self.from, start, data.slice(..len), fua).await.map_err(write_error)
+        let written = Range { blocks, ..range };
+        let (start, len) = (written.offset(), written.bytes());
+        let data = data.slice(..len as usize);
+        let _held = self.unit.target.writes.enter(start..start + len, verify == Some(1)).await;
+        self.unit.disk.write(self.from, start, data.clone(), fua).await.map_err(write_error)?;
+        match verify {
+            Some(compare) => self.verify(written, compare, &data).await,
+            None => Ok(()),
+        }
     }
 
     async fn read(&self, offset: u64, len: u32) -> Result<Pieces, Sense> {
@@ -226,7 +230,8 @@ impl<D: Disk> Run<'_, '_, D> {
         (0..total.div_ceil(step)).map(move |at| (start + at * step, at * step, (total - at * step).min(step) as u32))
     }
 
-    /// Reads a range and compares it with `data`; `compare` is BYTCHK.
+    /// Reads a range. `compare` is BYTCHK: with 1, the range is compared with `data`, which is as long; with 3, each
+    /// block is compared with `data`, which is one block.
     async fn verify(&self, range: Range, compare: u8, data: &Bytes) -> Result<(), Sense> {
         for (offset, at, len) in Self::steps(range) {
             if self.session.connection.is_leaving() {
@@ -234,15 +239,12 @@ impl<D: Disk> Run<'_, '_, D> {
             }
             let pieces = self.read(offset, len).await?;
             let differs = match compare {
+                0 => None,
                 1 => {
-                    let wanted = data.get(at as usize..).unwrap_or(&[]);
-                    // If data are missing, only the received ones are compared.
-                    first_difference(&pieces, &wanted[..wanted.len().min(len as usize)])
+                    let wanted = data.get(at as usize..(at + u64::from(len)) as usize);
+                    first_difference(&pieces, wanted.ok_or(Sense::MISSING_DATA)?)
                 }
-                3 if data.len() == BLOCK_BYTES as usize => {
-                    first_difference(&pieces, &data.repeat((len / BLOCK_BYTES) as usize))
-                }
-                _ => None,
+                _ => first_difference(&pieces, &data.repeat((len / BLOCK_BYTES) as usize)),
             };
             if let Some(place) = differs {
                 return Err(miscompare(at + place));

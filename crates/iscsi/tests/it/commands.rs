@@ -116,3 +116,62 @@ fn discovery_lists_the_targets() {
     })
     .unwrap();
 }
+
+const MISCOMPARE: (u8, [u8; 3]) = (2, [0xe, 0x1d, 0]);
+const INVALID_FIELD: (u8, [u8; 3]) = (2, [5, 0x24, 0]);
+
+#[test]
+fn write_and_verify_compares_if_bytchk_requests_it() {
+    let stage = Stage::new();
+    let flaw = &stage.disk.flaw;
+    alone(&stage, |mut initiator| async move {
+        initiator.log_in("iqn.a:i", &[]).await;
+        let cdb = |compare| with_bytchk(ten(0x2e, 4, 0, 3), compare);
+        let data: Vec<u8> = (0..3 * 512u32).map(|at| (at / 3) as u8).collect();
+        for compare in [0, 1] {
+            assert_eq!(initiator.write(&cdb(compare), &data).await, (0, [0; 3]));
+        }
+        assert_eq!(initiator.read(&ten(0x28, 4, 0, 3), data.len()).await.as_ref(), Ok(&data));
+        for compare in [2, 3] {
+            assert_eq!(initiator.write(&cdb(compare), &data).await, INVALID_FIELD);
+        }
+        flaw.set(Some(4 * 512 + 1000));
+        assert_eq!(initiator.write(&cdb(0), &data).await.0, 0, "the blocks are readable");
+        initiator.command(&cdb(1), 0xa0, data.len(), &data).await;
+        let (header, sense) = initiator.next().await.unwrap();
+        assert_eq!((header.0[3], sense[4], sense[14]), (2, 0xe, 0x1d));
+        // VALID, and the offset of the byte in INFORMATION.
+        assert_eq!((sense[2], u32::from_be_bytes([sense[5], sense[6], sense[7], sense[8]])), (0xf0, 1000));
+        // Only the blocks that were sent are written and compared.
+        flaw.set(Some(6 * 512));
+        assert_eq!(initiator.write(&cdb(1), &data[..1024]).await.0, 0);
+        initiator.leave();
+    })
+    .unwrap();
+}
+
+#[test]
+fn verify_compares_all_data_or_is_refused() {
+    let stage = Stage::new();
+    alone(&stage, |mut initiator| async move {
+        initiator.log_in("iqn.a:i", &[]).await;
+        let cdb = |compare, blocks| with_bytchk(ten(0x2f, 0, 0, blocks), compare);
+        let (ones, mut data) = ([1; 512], [1; 1024]);
+        assert_eq!(initiator.write(&ten(0x2a, 0, 0, 2), &data).await.0, 0);
+        assert_eq!(initiator.write(&cdb(0, 2), &[]).await.0, 0);
+        assert_eq!(initiator.write(&cdb(1, 2), &data).await.0, 0);
+        assert_eq!(initiator.write(&cdb(3, 2), &ones).await.0, 0);
+        data[1023] = 2;
+        assert_eq!(initiator.write(&cdb(1, 2), &data).await, MISCOMPARE);
+        assert_eq!(initiator.write(&cdb(3, 3), &ones).await, MISCOMPARE);
+        // There are too few data for a comparison.
+        assert_eq!(initiator.write(&cdb(1, 2), &ones).await, INVALID_FIELD);
+        assert_eq!(initiator.write(&cdb(3, 2), &[]).await, INVALID_FIELD);
+        assert_eq!(initiator.write(&cdb(2, 2), &ones).await, INVALID_FIELD);
+        // Nothing is compared.
+        assert_eq!(initiator.write(&cdb(1, 0), &[]).await.0, 0);
+        assert_eq!(initiator.write(&cdb(3, 0), &[]).await.0, 0);
+        initiator.leave();
+    })
+    .unwrap();
+}

@@ -40,6 +40,26 @@ fn compare_and_write_lets_one_of_many_win() {
 }
 
 #[test]
+fn no_other_write_runs_between_write_and_comparison() {
+    let stage = Stage::new();
+    let results = two(&stage, |mut one, mut other| async move {
+        one.log_in("iqn.a:one", &[]).await;
+        other.log_in("iqn.a:other", &[]).await;
+        let verified = with_bytchk(ten(0x2e, 0, 0, 2), 1);
+        for value in 1..=20 {
+            one.command(&verified, 0xa0, 1024, &[value; 1024]).await;
+            other.command(&ten(0x2a, 1, 0, 1), 0xa0, 512, &[100 + value; 512]).await;
+        }
+        for _ in 0..20 {
+            assert_eq!((one.status().await.0, other.status().await.0), (0, 0));
+        }
+        one.leave();
+        other.leave();
+    });
+    assert!(results.0.is_ok() && results.1.is_ok());
+}
+
+#[test]
 fn a_persistent_reservation_keeps_others_out_and_is_preempted() {
     let stage = Stage::new();
     let results = two(&stage, |mut one, mut other| async move {

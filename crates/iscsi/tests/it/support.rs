@@ -8,7 +8,7 @@ use nitro_iscsi::protocol::{Header, NO_TAG, crc32c, opcode, padding_of, put_pair
 use nitro_iscsi::{ConnectionSummary, Ends, IscsiError, Limits, ServerOptions, serve};
 use nitro_port::buf::BufMut;
 use nitro_port::yielding::yield_now;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 pub const TARGET: &str = "iqn.2026-11.nitro:vm";
@@ -19,6 +19,8 @@ pub struct Ram {
     pub bytes: RefCell<Vec<u8>>,
     /// Classes of its requests.
     pub classes: RefCell<Vec<Option<u8>>>,
+    /// The offset of a byte that gets a wrong value when it is written.
+    pub flaw: Cell<Option<usize>>,
 }
 
 impl Ram {
@@ -45,6 +47,9 @@ impl Disk for Ram {
         let mut bytes = self.bytes.borrow_mut();
         let range = bytes.get_mut(offset as usize..offset as usize + data.len()).ok_or(DiskError::OutOfRange)?;
         range.copy_from_slice(&data);
+        if let Some(byte) = self.flaw.get().and_then(|at| range.get_mut(at.checked_sub(offset as usize)?)) {
+            *byte = !*byte;
+        }
         Ok(())
     }
     async fn flush(&self, _: Requester) -> Result<(), DiskError> {
@@ -85,7 +90,11 @@ pub type Served = Result<ConnectionSummary, IscsiError>;
 impl Stage {
     pub fn new() -> Self {
         #[expect(clippy::arc_with_non_send_sync, reason = "the tests have one thread")]
-        let disk = Arc::new(Ram { bytes: RefCell::new(vec![0; DISK_BYTES]), classes: RefCell::default() });
+        let disk = Arc::new(Ram {
+            bytes: RefCell::new(vec![0; DISK_BYTES]),
+            classes: RefCell::default(),
+            flaw: Cell::default(),
+        });
         Self { disk, options: ServerOptions { limits: Limits::default(), ..ServerOptions::default() } }
     }
 
@@ -246,6 +255,12 @@ pub const NONE: u32 = NO_TAG;
 pub fn ten(opcode: u8, lba: u32, group: u8, blocks: u16) -> Vec<u8> {
     let (lba, blocks) = (lba.to_be_bytes(), blocks.to_be_bytes());
     vec![opcode, 0, lba[0], lba[1], lba[2], lba[3], group, blocks[0], blocks[1], 0]
+}
+
+/// WRITE AND VERIFY (10) or VERIFY (10) with BYTCHK.
+pub fn with_bytchk(mut cdb: Vec<u8>, compare: u8) -> Vec<u8> {
+    cdb[1] |= compare << 1;
+    cdb
 }
 
 /// COMPARE AND WRITE of one block.

@@ -29,8 +29,28 @@ fn what_a_command_sends_is_known() {
     assert_eq!(bytes(&[0x93, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3]), 0);
     assert_eq!(bytes(&[0x2f, 2, 0, 0, 0, 0, 0, 0, 3]), 3 * 512);
     assert_eq!(bytes(&[0x2f, 0, 0, 0, 0, 0, 0, 0, 3]), 0);
+    assert_eq!(bytes(&[0x2f, 6, 0, 0, 0, 0, 0, 0, 3]), 512);
+    assert_eq!(bytes(&[0x2f, 6, 0, 0, 0, 0, 0, 0, 0]), 0);
+    assert_eq!(bytes(&[0x2e, 2, 0, 0, 0, 0, 0, 0, 3]), 3 * 512);
     assert_eq!(bytes(&[0x42, 0, 0, 0, 0, 0, 0, 1, 2]), 258);
     assert_eq!(bytes(&[0x8a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]), 0xffff_ffff * 512);
+}
+
+#[test]
+fn values_of_bytchk_that_a_command_does_not_have_are_refused() {
+    for (opcodes, known) in [([0x2e, 0xae, 0x8e], &[0, 1][..]), ([0x2f, 0xaf, 0x8f], &[0, 1, 3])] {
+        for opcode in opcodes {
+            for compare in 0..4 {
+                let parsed = parse(&cdb(&[opcode, compare << 1])).map(|command| match command.action {
+                    Action::Write { verify, .. } => verify,
+                    Action::Verify { compare, .. } => Some(compare),
+                    other => panic!("{other:?}"),
+                });
+                let wanted = if known.contains(&compare) { Ok(Some(compare)) } else { Err(Sense::cdb(1)) };
+                assert_eq!(parsed, wanted, "{opcode:#x} {compare}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn registered(count: u8) -> Reservations {
 
 const RANGE: Range = Range { lba: 0, blocks: 1 };
 const READ: Action = Action::Read { range: RANGE };
-const WRITE: Action = Action::Write { range: RANGE, fua: false, verify: 0 };
+const WRITE: Action = Action::Write { range: RANGE, fua: false, verify: None };
 
 /// Whether the holder, a registered and an unregistered port may read and write, by type (SPC-5 table 73).
 #[test]
