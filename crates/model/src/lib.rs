@@ -22,19 +22,15 @@
 //! ```
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "device")]
-mod clock;
 pub mod disk;
 mod error;
 pub mod flash;
 
-#[cfg(feature = "device")]
-pub use clock::SleepClock;
 pub use error::Error;
-#[cfg(feature = "device")]
-pub use flash::SsdDevice;
 pub use flash::{
     AnyFtl, BlockId, CoDesigned, CoDesignedSettings, Counters, Flash, Ftl, FtlSettings, Geometry, Hybrid,
     HybridSettings, Lpn, Medium, Merges, Nanos, PageMapped, PageMappedSettings, PageRun, Ppn, Ssd, Timing,
     VictimPolicy, Wear,
 };
+#[cfg(feature = "device")]
+pub use flash::{SleepClock, SsdDevice};

@@ -59,7 +59,7 @@ fn forced_it_is_served_as_it_is_and_the_cache_is_not_believed_any_more() {
         &place,
         AGAIN,
         &[
-            "holds 1 MiB of dirty data of it, and others have changed it",
+            "holds 1 MiB of dirty data of it, and another program has changed it",
             "restore its former content",
             "--force-discard-dirty",
         ],

@@ -117,7 +117,7 @@ fn the_control_socket_answers_the_broken_and_survives_the_hostile() {
     let mut answers = BufReader::new(stream.try_clone().unwrap()).lines();
     for (request, answer) in [
         ("nonsense\n", "malformed request"),
-        ("{\"version\":2,\"command\":\"status\"}\n", "version 2 of the control protocol is not known"),
+        ("{\"version\":2,\"command\":\"status\"}\n", "version 2 of the control protocol is not supported"),
         ("{\"version\":1,\"command\":\"status\"}\n", "\"volumes\":["),
     ] {
         stream.write_all(request.as_bytes()).unwrap();

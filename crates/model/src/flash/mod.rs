@@ -1,6 +1,8 @@
 //! A model of an SSD: its flash, its translation layer, its wear and its timing.
 
 mod chips;
+#[cfg(feature = "device")]
+mod clock;
 mod counters;
 #[cfg(feature = "device")]
 pub mod device;
@@ -17,6 +19,8 @@ mod timing;
 pub use counters::{Counters, Merges, Wear};
 
 pub use chips::Flash;
+#[cfg(feature = "device")]
+pub use clock::SleepClock;
 #[cfg(feature = "device")]
 pub use device::SsdDevice;
 pub use ftl::{
