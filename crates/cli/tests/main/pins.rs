@@ -74,7 +74,7 @@ fn wrong_pins_are_refused_by_name_and_change_nothing() {
     for (arguments, code, told) in [
         ("pin vm 0 48M", 1, "more than 90 % cannot be guaranteed"),
         ("pin vm", 1, "cache cache has only"),
-        ("pin vm 300M 1M", 1, "from 314572800"),
+        ("pin vm 300M 1M", 1, "do not contain 314572800"),
         ("pin nobody", 1, "nobody"),
         ("pin vm 1M much", 2, "much"),
     ] {
