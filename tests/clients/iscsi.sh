@@ -49,7 +49,8 @@ if [[ $ORIGIN == file && $MODE == write-back && $CACHE != *K || -n $LONG ]]; the
   for suite in "${suites[@]}"; do
     urls=("$url")
     [[ $suite != MultipathIO.* ]] || urls+=("iscsi://127.0.0.1:$(port_of 2)/iqn.2026-11.nitro:vm/0")
-    iscsi-test-cu --dataloss --fail -n -t "ALL.$suite" "${urls[@]}" >"$WORK/suite" 2>&1 || { tail -40 "$WORK/suite"; echo "suite $suite failed"; exit 1; }
+    iscsi-test-cu --dataloss --fail -n -t "ALL.$suite" "${urls[@]}" >"$WORK/suite" 2>&1 ||
+      { tail -40 "$WORK/suite"; echo "suite $suite failed"; exit 1; }
     # It ends with 0 also where a test failed.
     if grep -E '^ *asserts' "$WORK/suite" | awk '{ exit $5 == 0 }'; then tail -40 "$WORK/suite"; echo "suite $suite failed"; exit 1; fi
   done

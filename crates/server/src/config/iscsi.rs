@@ -10,8 +10,8 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IscsiConfig {
-    /// Names of initiators that may log in, to any volume that does not restrict them further, such as `iqn.1993-08.org.debian:01:abc`; a `*` at the end matches any
-    /// suffix. Empty: all may.
+    /// Names of initiators that may log in, to any volume that does not restrict them further, such as
+    /// `iqn.1993-08.org.debian:01:abc`; a `*` at the end matches any suffix. Empty: all may.
     #[serde(default)]
     pub initiators: Vec<String>,
     /// Addresses and networks from which initiators may log in, such as `10.0.0.0/8`. Empty: all.
