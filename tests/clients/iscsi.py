@@ -3,7 +3,8 @@
     python3 iscsi.py PORT groups            writes 64 KiB in each of groups 1 to 5
     python3 iscsi.py PORT hostile           tries what must harm the initiator alone
     python3 iscsi.py PORT reads TARGET LUN SECONDS DEPTH
-                                            reads 8 KiB at random multiples of 8 KiB, of any target; prints count and reads a second
+                                            reads 8 KiB at random multiples of 8 KiB, of any target; prints
+                                            their count and reads a second
 """
 
 import os
@@ -134,7 +135,7 @@ READ_BYTES = 8192
 
 
 def reads(port, target, lun, seconds, depth):
-    """Reads for some seconds. Many responses are parsed after one receive, and their commands' successors leave in one send."""
+    """Reads for some seconds. The responses of one receive are parsed together, and as many commands sent at once."""
     initiator = Initiator(port, target=target, MaxRecvDataSegmentLength=262144)
     seconds, depth, lun = float(seconds), int(depth), int(lun) << 48
     status = received = 0
@@ -142,7 +143,8 @@ def reads(port, target, lun, seconds, depth):
     def command(cdb, expected):
         initiator.tag = (initiator.tag + 1) & 0x7FFFFFFF
         number, initiator.number = initiator.number, (initiator.number + 1) & 0xFFFFFFFF
-        return struct.pack(">BBHIQIIII16s", 0x01, 0xC0 if expected else 0x80, 0, 0, lun, initiator.tag, expected, number, status, cdb)
+        flags = 0xC0 if expected else 0x80
+        return struct.pack(">BBHIQIIII16s", 0x01, flags, 0, 0, lun, initiator.tag, expected, number, status, cdb)
 
     # TEST UNIT READY some times, so that no unit attention condition is left; then READ CAPACITY (10).
     for cdb, expected in [(bytes(16), 0)] * 4 + [(b"\x25".ljust(16, b"\0"), 8)]:

@@ -5,8 +5,8 @@ folder=$(dirname "$0")
 command -v iscsi-test-cu >/dev/null || skip "no iscsi-test-cu (package libiscsi-bin)"
 real_volume 48
 cp "$WORK/vm.img" "$WORK/before.img"
-serve --listen iscsi:127.0.0.1:0
-port_of() { grep -oE 'iscsi://127\.0\.0\.1:[0-9]+' "$WORK/log" | grep -oE '[0-9]+$' | head -1; }
+serve --listen iscsi:127.0.0.1:0 --listen iscsi:127.0.0.1:0
+port_of() { grep -oE 'iscsi://127\.0\.0\.1:[0-9]+' "$WORK/log" | grep -oE '[0-9]+$' | sed -n "${1:-1}p"; }
 port=$(port_of)
 url="iscsi://127.0.0.1:$port/iqn.2026-11.nitro:vm/0"
 grep -q "^ready .*$url" "$WORK/log"
@@ -44,8 +44,13 @@ if [[ $ORIGIN == file && $MODE == write-back && $CACHE != *K || -n $LONG ]]; the
     Read12 Read16 ReadCapacity10 ReadCapacity16 ReportSupportedOpcodes TestUnitReady Unmap Verify10 Verify16 Write10 Write12 Write16 WriteSame10
     WriteSame16 WriteVerify10 WriteVerify16 CompareAndWrite Prefetch10 Prefetch16 iSCSIResiduals iSCSITMF iSCSIcmdsn iSCSIdatasn)
   [[ -z $LONG ]] || suites+=(Reserve6 ProutReserve Verify12 WriteVerify12 OrWrite ExtendedCopy StartStopUnit)
+  # By two sessions through different addresses.
+  suites+=(MultipathIO.Simple MultipathIO.Reset MultipathIO.CompareAndWriteAsync)
   for suite in "${suites[@]}"; do
-    iscsi-test-cu --dataloss --fail -n -t "ALL.$suite" "$url" >"$WORK/suite" 2>&1 || { tail -40 "$WORK/suite"; echo "suite $suite failed"; exit 1; }
+    urls=("$url")
+    [[ $suite != MultipathIO.* ]] || urls+=("iscsi://127.0.0.1:$(port_of 2)/iqn.2026-11.nitro:vm/0")
+    iscsi-test-cu --dataloss --fail -n -t "ALL.$suite" "${urls[@]}" >"$WORK/suite" 2>&1 ||
+      { tail -40 "$WORK/suite"; echo "suite $suite failed"; exit 1; }
     # It ends with 0 also where a test failed.
     if grep -E '^ *asserts' "$WORK/suite" | awk '{ exit $5 == 0 }'; then tail -40 "$WORK/suite"; echo "suite $suite failed"; exit 1; fi
   done
@@ -63,14 +68,22 @@ listen = ["iscsi:127.0.0.1:0"]
 [server.iscsi]
 chap = "$WORK/chap"
 mutual_chap = "$WORK/mutual"
-initiators = ["iqn.2007-10.com.github:*"]
+initiators = ["iqn.2007-10.com.github:*", "iqn.2000-01.org.second:*"]
 addresses = ["127.0.0.0/8"]
 state = "$WORK/state"
 [cache.without]
 path = "none"
 [volume.vm]
 origin = "$WORK/vm.img"
+iscsi_addresses = ["127.0.0.1"]
+[volume.second]
+origin = "$WORK/second.img"
+iscsi_initiators = ["iqn.2000-01.org.second:*"]
+[volume.away]
+origin = "$WORK/away.img"
+iscsi_addresses = ["192.0.2.0/24"]
 T
+truncate -s 1M "$WORK/second.img" "$WORK/away.img"
 start --config "$WORK/chap.toml"
 port=$(port_of)
 target="127.0.0.1:$port/iqn.2026-11.nitro:vm/0"
@@ -81,6 +94,18 @@ refuse "iscsi://$target"
 refuse "iscsi://alice%the-secret-of-nobody@$target"
 refuse "iscsi://alice%the-secret-of-alice@$target?target_user=nitro&target_password=another-secret-of-it"
 refuse -i iqn.2000-01.org.other:i "iscsi://alice%the-secret-of-alice@$target"
+# Of the volumes, an initiator finds and uses those that allow it.
+server_url="iscsi://alice%the-secret-of-alice@127.0.0.1:$port"
+listed() { iscsi-ls "$@" "$server_url" | grep -oE 'nitro:[a-z]+' | sort | tr '\n' ' '; }
+[[ $(listed) == "nitro:vm " ]]
+[[ $(listed -i iqn.2000-01.org.second:i) == "nitro:second nitro:vm " ]]
+iscsi-inq -i iqn.2000-01.org.second:i "$server_url/iqn.2026-11.nitro:second/0" >/dev/null
+refuse "$server_url/iqn.2026-11.nitro:second/0"
+refuse -i iqn.2000-01.org.second:i "$server_url/iqn.2026-11.nitro:away/0"
+"$NITRO" set --control "$control" volume.away.iscsi_addresses '["127.0.0.0/8"]'
+"$NITRO" set --control "$control" volume.away.iscsi_initiators '["iqn.2000-01.org.second:i"]'
+[[ $(listed) == "nitro:vm " ]]
+[[ $(listed -i iqn.2000-01.org.second:i) == "nitro:away nitro:second nitro:vm " ]]
 if grep -F -e the-secret "$WORK/log"; then echo "the log has a secret"; exit 1; fi
 stop
 chmod 644 "$WORK/chap"

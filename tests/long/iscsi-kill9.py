@@ -2,9 +2,9 @@
 
 iscsi-kill9.py --nitro PROGRAM --work FOLDER [--rounds N] [--seed S]
 
-Each client has two sessions to the target, as with multipath, and sends each request through either. libiscsi connects again
-after a kill and repeats the commands that had no response. What was flushed must be there, and everything else be a value
-that was written later.
+Each client has two sessions to the target, as with multipath, and sends each request through either. libiscsi connects
+again after a kill and repeats the commands that had no response. What was flushed must be there, and everything else be
+a value that was written later.
 """
 import argparse
 import ctypes
@@ -86,7 +86,8 @@ class Session:
     def read(self, first, sectors):
         buffer = ctypes.create_string_buffer(sectors * SECTOR)
         vector = Vector(ctypes.addressof(buffer), sectors * SECTOR)
-        task = lib.iscsi_read16_iov_sync(self.context, 0, first, sectors * SECTOR, SECTOR, 0, 0, 0, 0, 0, ctypes.addressof(vector), 1)
+        task = lib.iscsi_read16_iov_sync(self.context, 0, first, sectors * SECTOR, SECTOR, 0, 0, 0, 0, 0,
+                                         ctypes.addressof(vector), 1)
         self.done(f"read of {sectors} sectors at {first}", task)
         return buffer.raw
 
@@ -99,7 +100,7 @@ class Session:
 
 
 def free_port():
-    """A port that no connection gets by itself: a client that connects to such a port without a server may connect to itself."""
+    """A port below those of outgoing connections: while no server has one of these, a client may connect to itself."""
     while True:
         port = random.randrange(20000, 32000)
         try:
@@ -132,10 +133,11 @@ class Place:
     def start(self):
         with open(self.path("log"), "ab") as log:
             begun = log.tell()
-            self.server = subprocess.Popen(
-                [self.nitro, "serve", "--origin", self.path("vm.img"), "--name", "vm", "--cache", self.path("cache.img"), "--cache-size", "64M",
-                 "--mode", "write-back", "--ram", "4M", "--control", self.path("control.sock"), "--listen", f"iscsi:127.0.0.1:{self.port}"],
-                stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+            volume = ["--origin", self.path("vm.img"), "--name", "vm", "--mode", "write-back"]
+            cache = ["--cache", self.path("cache.img"), "--cache-size", "64M", "--ram", "4M"]
+            sockets = ["--control", self.path("control.sock"), "--listen", f"iscsi:127.0.0.1:{self.port}"]
+            self.server = subprocess.Popen([self.nitro, "serve", *volume, *cache, *sockets], stdout=log,
+                                           stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         until = time.monotonic() + PATIENCE_S
         while "\nready" not in "\n" + self.said(begun):
             if self.server.poll() is not None or time.monotonic() > until:
@@ -173,7 +175,8 @@ class Place:
 
     def request(self, index, draw, path):
         sectors = draw.choice([1, 8, 16, 16, 16, draw.randint(1, REQUEST_SECTORS_MAX)])
-        first = draw.randrange(SECTORS - sectors) // 16 * 16 if draw.random() < 0.5 else draw.randrange(SECTORS - sectors)
+        first = draw.randrange(SECTORS - sectors)
+        first -= first % 16 if draw.random() < 0.5 else 0
         kind = draw.random()
         if kind < 0.3:
             with self.lock:
@@ -207,7 +210,8 @@ class Place:
 
     def judge(self, wrong):
         if wrong:
-            raise Failure("\n".join([f"{len(wrong)} sectors are wrong"] + [f"  sector {sector} {what}" for sector, what in wrong[:8]]))
+            lines = [f"  sector {sector} {what}" for sector, what in wrong[:8]]
+            raise Failure("\n".join([f"{len(wrong)} sectors are wrong", *lines]))
 
     def verify(self):
         session = Session(f"127.0.0.1:{self.port}".encode(), b"iqn.2026-11.test:verifier", 1000)
@@ -268,7 +272,8 @@ def main():
         sys.stdout.flush()
         place.server.kill()
         os._exit(1)
-    print(f"{arguments.rounds} kills, {place.answered} requests through {2 * CLIENTS} sessions, {place.again} writes sent again")
+    requests = f"{place.answered} requests through {2 * CLIENTS} sessions"
+    print(f"{arguments.rounds} kills, {requests}, {place.again} writes sent again")
 
 
 main()

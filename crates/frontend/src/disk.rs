@@ -4,6 +4,7 @@ use crate::{DiskError, Requester, Run, Scatter, StatusOf};
 use bytes::Bytes;
 pub use nitro_port::buf::Pieces;
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Properties of a disk for its clients. They are constant for a connection, as most protocols cannot report changes.
@@ -160,6 +161,15 @@ pub struct Opened<D> {
     pub requester: Requester,
 }
 
+/// A client that identifies itself by a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caller<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its address, if it has one.
+    pub address: Option<IpAddr>,
+}
+
 /// The disks of a server.
 pub trait Disks {
     /// Their type.
@@ -171,6 +181,12 @@ pub trait Disks {
     /// Finds a disk. The empty name means the default disk; if there is none and only one disk is listed, front ends
     /// use that one.
     fn open(&self, name: &str) -> Option<Opened<Self::Disk>>;
+
+    /// Whether a client may list and open the disk of that name. Only protocols whose clients have names ask.
+    fn admits(&self, name: &str, caller: Caller<'_>) -> bool {
+        let _ = (name, caller);
+        true
+    }
 
     /// Notes that the client has chosen `disk` permanently: once it has the reply, the handshake is over.
     fn begin(&self, disk: &Arc<Self::Disk>) {

@@ -18,7 +18,7 @@ mod status;
 pub mod transport;
 
 pub use connection::{Connection, Count, Counts, Protocol, Tasks, Work, drive};
-pub use disk::{Disk, DiskInfo, DiskName, Disks, Opened, Pieces, ZeroFlags};
+pub use disk::{Caller, Disk, DiskInfo, DiskName, Disks, Opened, Pieces, ZeroFlags};
 pub use error::DiskError;
 pub use memory::{RequestMemory, Share, Turn, TurnUnderWay};
 pub use pace::Pace;

@@ -52,21 +52,23 @@ impl FromStr for Network {
     }
 }
 
-/// Which initiators may log in, and how they authenticate.
-#[derive(Debug, Clone, Default)]
-pub struct Access {
-    /// Allowed names of initiators; a `*` at the end matches any rest. Empty: any name.
-    pub initiators: Vec<String>,
-    /// Allowed networks of initiators. Empty: any address.
-    pub networks: Vec<Network>,
-    /// CHAP accounts, with one of which an initiator must log in. Empty: initiators log in without CHAP.
-    pub accounts: Vec<Account>,
-    /// The target's own account, for initiators that request mutual CHAP.
-    pub own: Option<Account>,
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
 }
 
-impl Access {
-    /// Whether an initiator with this name may log in.
+/// Names and addresses of initiators that are allowed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AllowList {
+    /// Allowed names; a `*` at the end matches any rest. Empty: any name.
+    pub initiators: Vec<String>,
+    /// Allowed networks. Empty: any address.
+    pub networks: Vec<Network>,
+}
+
+impl AllowList {
+    /// Whether the list contains an initiator's name.
     #[must_use]
     pub fn allows_name(&self, name: &str) -> bool {
         let matches = |pattern: &String| match pattern.strip_suffix('*') {
@@ -76,12 +78,23 @@ impl Access {
         self.initiators.is_empty() || self.initiators.iter().any(matches)
     }
 
-    /// Whether an initiator may log in from an address; `None`: it has no address.
+    /// Whether the list contains an initiator's address; `None`: it has no address.
     #[must_use]
     pub fn allows_address(&self, address: Option<IpAddr>) -> bool {
         self.networks.is_empty()
             || address.is_some_and(|address| self.networks.iter().any(|network| network.holds(address)))
     }
+}
+
+/// Which initiators may log in, and how they authenticate.
+#[derive(Debug, Clone, Default)]
+pub struct Access {
+    /// The initiators that may log in. A disk may restrict them further (`nitro_frontend::Disks::admits`).
+    pub allowed: AllowList,
+    /// CHAP accounts, with one of which an initiator must log in. Empty: initiators log in without CHAP.
+    pub accounts: Vec<Account>,
+    /// The target's own account, for initiators that request mutual CHAP.
+    pub own: Option<Account>,
 }
 
 #[cfg(test)]
@@ -95,6 +108,9 @@ mod tests {
         assert!(holds("0.0.0.0/0", "1.2.3.4") && !holds("0.0.0.0/0", "::1"));
         assert!(holds("10.0.0.1", "::ffff:10.0.0.1") && !holds("10.0.0.1", "10.0.0.2"));
         assert!(holds("fe80::/10", "fe80::1") && !holds("fe80::/10", "::1") && holds("::/0", "::1"));
+        for network in ["10.0.0.0/8", "::/0", "10.0.0.1/32"] {
+            assert_eq!(network.parse::<Network>().unwrap().to_string(), network);
+        }
         for wrong in ["", "10.0.0.0/33", "10.0.0/8", "::/129", "a/b", "10.0.0.0/-1"] {
             assert!(wrong.parse::<Network>().is_err(), "{wrong}");
         }
@@ -102,10 +118,10 @@ mod tests {
 
     #[test]
     fn names_match_whole_or_by_their_beginning() {
-        let access = Access { initiators: vec!["iqn.a:one".into(), "iqn.b:*".into()], ..Access::default() };
-        assert!(access.allows_name("iqn.a:one") && access.allows_name("iqn.b:") && access.allows_name("iqn.b:x"));
-        assert!(!access.allows_name("iqn.a:one2") && !access.allows_name("iqn.b") && !access.allows_name(""));
-        assert!(Access::default().allows_name("any") && Access::default().allows_address(None));
+        let list = AllowList { initiators: vec!["iqn.a:one".into(), "iqn.b:*".into()], ..AllowList::default() };
+        assert!(list.allows_name("iqn.a:one") && list.allows_name("iqn.b:") && list.allows_name("iqn.b:x"));
+        assert!(!list.allows_name("iqn.a:one2") && !list.allows_name("iqn.b") && !list.allows_name(""));
+        assert!(AllowList::default().allows_name("any") && AllowList::default().allows_address(None));
     }
 
     #[test]

@@ -21,7 +21,7 @@ mod server;
 mod session;
 mod target;
 
-pub use access::{Access, Account, Network};
+pub use access::{Access, Account, AllowList, Network};
 pub use error::IscsiError;
 pub use groups::Groups;
 pub use limits::Limits;

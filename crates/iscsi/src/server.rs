@@ -11,7 +11,7 @@ use crate::session::{self, Scene, Unit};
 use crate::target::{Port, Target, Targets};
 use futures_util::future::{Either, FusedFuture, FutureExt as _, select};
 use nitro_frontend::transport::{ReadHalf, WriteHalf};
-use nitro_frontend::{Disk, Disks, Opened, RequestMemory, Work};
+use nitro_frontend::{Caller, Disk, Disks, Opened, RequestMemory, Work};
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
@@ -151,7 +151,7 @@ async fn log_in<X: Disks, R: ReadHalf, W: WriteHalf>(
         let last = request.word(24);
         let find = |login: &Login<'_>| match &login.target {
             Some(name) if opened.is_none() => {
-                opened = Some(find(name, disks, options)?);
+                opened = Some(find(name, login.caller(), disks, options)?);
                 Ok(())
             }
             _ => Ok(()),
@@ -175,7 +175,7 @@ async fn log_in<X: Disks, R: ReadHalf, W: WriteHalf>(
             Step::More | Step::Entered => {}
             Step::Refused(reason) => return Err(IscsiError::Refused { initiator: login.initiator, reason }),
             Step::Done => {
-                let scene = Scene { initiator: login.initiator, params: login.params, portal: ends.portal };
+                let scene = Scene { initiator: login.initiator, params: login.params, ends };
                 return Ok(Some(LoggedIn { scene, unit, stat_sn: number.wrapping_add(1), cmd_sn: last }));
             }
         }
@@ -198,10 +198,19 @@ impl<D> Found<D> {
     }
 }
 
-fn find<X: Disks>(name: &str, disks: &X, options: &ServerOptions) -> Result<Found<X::Disk>, Refusal> {
+fn find<X: Disks>(
+    name: &str,
+    caller: Caller<'_>,
+    disks: &X,
+    options: &ServerOptions,
+) -> Result<Found<X::Disk>, Refusal> {
     const UNKNOWN: Refusal = (Status::NOT_FOUND, "the target does not exist");
     let disk = name.strip_prefix(TARGET_PREFIX).filter(|name| disks.list().iter().any(|one| one.name == **name));
-    let opened = disks.open(disk.ok_or(UNKNOWN)?).ok_or(UNKNOWN)?;
+    let disk = disk.ok_or(UNKNOWN)?;
+    if !disks.admits(disk, caller) {
+        return Err((Status::NOT_AUTHORIZED, "its name or address may not log in to this target"));
+    }
+    let opened = disks.open(disk).ok_or(UNKNOWN)?;
     let target = options.targets.open(name).map_err(|error| {
         tracing::error!("target {name}: {error}");
         (Status::NO_RESOURCES, "the stored reservations of the target cannot be loaded")

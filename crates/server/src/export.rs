@@ -14,10 +14,14 @@ use nitro_console::logging::Repeats;
 use nitro_console::size::Size;
 use nitro_device::CompioClock;
 use nitro_engine::{CachedRun, Change, Classifier, ErrorKind, Rest, Volume, WriteMode};
-use nitro_frontend::{Disk, DiskError, DiskInfo, DiskName, Disks, Opened, Pieces, Requester, Run, StatusOf, ZeroFlags};
+use nitro_frontend::{
+    Caller, Disk, DiskError, DiskInfo, DiskName, Disks, Opened, Pieces, Requester, Run, StatusOf, ZeroFlags,
+};
+use nitro_iscsi::AllowList;
 use nitro_port::{Allocation, Device};
 use nitro_trace::Op;
 use nitro_units::ClassId;
+use parking_lot::RwLock;
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -48,6 +52,8 @@ pub struct VolumeExport {
     pub origin: PathBuf,
     /// The hard disk that is emulated for its origin.
     pub emulate_disk: Option<Emulation>,
+    /// The iSCSI initiators that may log in.
+    pub iscsi_allowed: RwLock<AllowList>,
     /// Its origin's mark; `None`: there is no cache that could hold its newest data.
     pub guard: Option<Arc<Guard>>,
     /// Its clients are asked to disconnect.
@@ -88,10 +94,11 @@ impl VolumeExport {
         volume: Arc<ServedVolume>,
         entry: &Arc<CacheEntry>,
         guard: Option<Arc<Guard>>,
-    ) -> Self {
+    ) -> Result<Self, nitro_console::error::Error> {
+        let iscsi_allowed = RwLock::new(config.iscsi_allowed()?);
         let detector = entry.detector(volume.size_bytes(), config.detect_scan);
         volume.classify_by(detector.clone().map(|detector| detector as Arc<dyn Classifier>));
-        Self {
+        Ok(Self {
             name: name.to_owned(),
             description: config.description.clone(),
             dedup_domain: config.dedup_domain.clone(),
@@ -99,6 +106,7 @@ impl VolumeExport {
             entry: Arc::clone(entry),
             origin: config.origin.clone(),
             emulate_disk: config.emulate_disk,
+            iscsi_allowed,
             guard,
             gone: Latch::default(),
             cut: Latch::default(),
@@ -110,7 +118,7 @@ impl VolumeExport {
             detector,
             dirty_age: DirtyAge::default(),
             failures: Repeats::default(),
-        }
+        })
     }
 
     /// Bytes of dirty data.
@@ -297,6 +305,13 @@ impl Disks for ExportList<'_> {
         self.found.notify(usize::MAX);
         let client = CLIENTS.fetch_add(1, Ordering::Relaxed);
         Some(Opened { disk, requester: Requester { client, class } })
+    }
+
+    fn admits(&self, name: &str, caller: Caller<'_>) -> bool {
+        self.served.volume(name).is_some_and(|export| {
+            let allowed = export.iscsi_allowed.read();
+            allowed.allows_name(caller.name) && allowed.allows_address(caller.address)
+        })
     }
 
     fn begin(&self, _: &Arc<VolumeExport>) {

@@ -389,6 +389,8 @@ impl ServeArgs {
             dirty_share_max: self.volume.dirty_share_max,
             write_policy: self.volume.write_policy,
             detect_scan: self.volume.detect_scan,
+            iscsi_initiators: Vec::new(),
+            iscsi_addresses: Vec::new(),
         };
         Ok(Config {
             server: ServerConfig::default(),

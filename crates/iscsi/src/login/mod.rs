@@ -10,6 +10,7 @@ use crate::limits::Limits;
 use crate::protocol::{Header, Pairs, opcode, put_pair};
 use bytes::BytesMut;
 use chap::{Chap, Outcome};
+use nitro_frontend::Caller;
 use std::net::IpAddr;
 
 /// The stages of a login (§11.12.3).
@@ -98,6 +99,11 @@ impl<'a> Login<'a> {
             is_authenticated: false,
             text: Vec::new(),
         }
+    }
+
+    /// The initiator, as far as it has identified itself.
+    pub(crate) fn caller(&self) -> Caller<'_> {
+        Caller { name: &self.initiator, address: self.address }
     }
 
     /// Answers a request. `find` finds the target or refuses the login; it is called once the initiator is
@@ -201,10 +207,10 @@ impl<'a> Login<'a> {
             }
             _ => return Err((Status::SESSION_TYPE, "the session type is unknown")),
         }
-        if !self.access.allows_address(self.address) {
+        if !self.access.allowed.allows_address(self.address) {
             return Err((Status::NOT_AUTHORIZED, "its address may not log in"));
         }
-        if !self.access.allows_name(&self.initiator) {
+        if !self.access.allowed.allows_name(&self.initiator) {
             return Err((Status::NOT_AUTHORIZED, "its initiator name may not log in"));
         }
         Ok(())

@@ -5,7 +5,7 @@ use crate::login::PORTAL_GROUP;
 use crate::protocol::{Header, NO_TAG, Pairs, opcode, put_pair};
 use crate::server::TARGET_PREFIX;
 use bytes::{Bytes, BytesMut};
-use nitro_frontend::{Disk, Disks};
+use nitro_frontend::{Caller, Disk, Disks};
 
 /// Responses of task management (§11.6.1).
 const COMPLETE: u8 = 0;
@@ -140,7 +140,8 @@ impl<D: Disk> Session<'_, D> {
                 continue;
             }
             let own = self.unit.map(|unit| unit.facts.target.as_str());
-            for disk in disks.list() {
+            let caller = Caller { name: &self.scene.initiator, address: self.scene.ends.peer };
+            for disk in disks.list().into_iter().filter(|disk| disks.admits(&disk.name, caller)) {
                 let name = format!("{TARGET_PREFIX}{}", disk.name);
                 let is_meant = match value {
                     "All" => own.is_none_or(|own| own == name),
@@ -149,7 +150,7 @@ impl<D: Disk> Session<'_, D> {
                 };
                 if is_meant {
                     put_pair(&mut out, "TargetName", &name);
-                    if let Some(portal) = self.scene.portal {
+                    if let Some(portal) = self.scene.ends.portal {
                         put_pair(&mut out, "TargetAddress", &format!("{portal},{PORTAL_GROUP}"));
                     }
                 }

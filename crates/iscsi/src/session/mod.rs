@@ -12,7 +12,7 @@ use crate::error::IscsiError;
 use crate::link::Link;
 use crate::login::Params;
 use crate::scsi::Facts;
-use crate::server::{End, ServerOptions};
+use crate::server::{End, Ends, ServerOptions};
 use crate::target::{Nexus, Target};
 use execute::execute;
 use futures_util::future::FusedFuture;
@@ -20,7 +20,6 @@ use nitro_frontend::transport::{ReadHalf, WriteHalf};
 use nitro_frontend::{Disks, Requester, Tasks, Work, drive};
 use reader::read_pdus;
 use state::Session;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -28,8 +27,7 @@ use std::sync::Arc;
 pub(crate) struct Scene {
     pub(crate) initiator: String,
     pub(crate) params: Params,
-    /// The address to which the initiator connected.
-    pub(crate) portal: Option<SocketAddr>,
+    pub(crate) ends: Ends,
 }
 
 /// The logical unit of a session that is not for discovery. The target forgets the session when this is dropped.

@@ -1,7 +1,7 @@
 use crate::support::*;
 use nitro_frontend::RequestMemory;
 use nitro_iscsi::protocol::{Header, opcode};
-use nitro_iscsi::{Access, IscsiError};
+use nitro_iscsi::{Access, AllowList, IscsiError};
 use std::sync::Arc;
 
 #[test]
@@ -155,9 +155,39 @@ fn who_may_not_log_in_does_not() {
         });
         assert!(matches!(served, Err(IscsiError::Refused { .. })), "{served:?}");
     };
-    let names = || Access { initiators: vec!["iqn.b:*".into()], ..Access::default() };
-    refused(names(), "iqn.a:i", &[]);
-    refused(Access { networks: vec!["10.0.0.0/8".parse().unwrap()], ..Access::default() }, "iqn.a:i", &[]);
+    let only = |allowed| Access { allowed, ..Access::default() };
+    let (names, networks) = (vec!["iqn.b:*".into()], vec!["10.0.0.0/8".parse().unwrap()]);
+    refused(only(AllowList { initiators: names, ..AllowList::default() }), "iqn.a:i", &[]);
+    refused(only(AllowList { networks, ..AllowList::default() }), "iqn.a:i", &[]);
     refused(Access::default(), "iqn.a:i", &[("SessionType", "Other")]);
     refused(Access::default(), "", &[]);
+}
+
+#[test]
+fn who_may_not_use_a_target_neither_finds_it_nor_logs_in_to_it() {
+    let lists = [
+        AllowList { initiators: vec!["iqn.b:*".into()], ..AllowList::default() },
+        // The initiators of these tests have no address.
+        AllowList { networks: vec!["10.0.0.0/8".parse().unwrap()], ..AllowList::default() },
+    ];
+    for (at, allowed) in lists.into_iter().enumerate() {
+        let mut stage = Stage::new();
+        stage.allowed = allowed;
+        for (name, is_allowed) in [("iqn.a:i", false), ("iqn.b:i", at == 0)] {
+            let served = alone(&stage, |mut initiator| async move {
+                initiator.log_in(name, &[("SessionType", "Discovery")]).await;
+                initiator.request(Header::new(opcode::TEXT, 0x80, 0).with(20, NONE), b"SendTargets=All\0").await;
+                let (_, data) = initiator.next().await.unwrap();
+                assert_eq!(!data.is_empty(), is_allowed);
+                initiator.log_out().await;
+            });
+            assert!(served.is_ok(), "any initiator may discover");
+            let served = alone(&stage, |mut initiator| async move {
+                let (header, _) = initiator.log_in(name, &[]).await;
+                assert_eq!(header.0[36..38], if is_allowed { [0, 0] } else { [2, 2] });
+                initiator.leave();
+            });
+            assert_eq!(served.is_ok(), is_allowed, "{served:?}");
+        }
+    }
 }

@@ -3,9 +3,11 @@
 use bytes::{Bytes, BytesMut};
 use nitro_frontend::transport::memory::{MemoryEnd, duplex};
 use nitro_frontend::transport::{ReadHalf, WriteHalf};
-use nitro_frontend::{Disk, DiskError, DiskInfo, DiskName, Disks, Opened, Pieces, Requester, Run, StatusOf, ZeroFlags};
+use nitro_frontend::{
+    Caller, Disk, DiskError, DiskInfo, DiskName, Disks, Opened, Pieces, Requester, Run, StatusOf, ZeroFlags,
+};
 use nitro_iscsi::protocol::{Header, NO_TAG, crc32c, opcode, padding_of, put_pair};
-use nitro_iscsi::{ConnectionSummary, Ends, IscsiError, Limits, ServerOptions, serve};
+use nitro_iscsi::{AllowList, ConnectionSummary, Ends, IscsiError, Limits, ServerOptions, serve};
 use nitro_port::buf::BufMut;
 use nitro_port::yielding::yield_now;
 use std::cell::{Cell, RefCell};
@@ -73,12 +75,17 @@ impl Disk for Ram {
 pub struct Stage {
     pub disk: Arc<Ram>,
     pub options: ServerOptions,
+    /// The initiators that the disk admits.
+    pub allowed: AllowList,
 }
 
 impl Disks for Stage {
     type Disk = Ram;
     fn list(&self) -> Vec<DiskName> {
         vec![DiskName { name: "vm".into(), description: String::new() }]
+    }
+    fn admits(&self, _: &str, caller: Caller<'_>) -> bool {
+        self.allowed.allows_name(caller.name) && self.allowed.allows_address(caller.address)
     }
     fn open(&self, name: &str) -> Option<Opened<Ram>> {
         (name == "vm").then(|| Opened { disk: Arc::clone(&self.disk), requester: Requester::default() })
@@ -95,7 +102,8 @@ impl Stage {
             classes: RefCell::default(),
             flaw: Cell::default(),
         });
-        Self { disk, options: ServerOptions { limits: Limits::default(), ..ServerOptions::default() } }
+        let options = ServerOptions { limits: Limits::default(), ..ServerOptions::default() };
+        Self { disk, options, allowed: AllowList::default() }
     }
 
     /// A connection: its server's end, to be polled, and its initiator.

@@ -197,6 +197,7 @@ impl VolumeConfig {
             let what = format!("volume.{name}.mode");
             return Err(Error::new(what, "a read-only volume cannot be in write-back").or("leave out one of the two"));
         }
+        self.iscsi_allowed().map_err(|e| e.within(format_args!("volume.{name}")))?;
         check_share(self.dirty_share()).map_err(|e| e.within(format_args!("volume.{name}")))
     }
 }

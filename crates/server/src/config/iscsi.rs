@@ -1,5 +1,7 @@
 //! `[server.iscsi]`
 
+use nitro_console::error::Error;
+use nitro_iscsi::AllowList;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,8 +10,8 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IscsiConfig {
-    /// Names of initiators that may log in, such as `iqn.1993-08.org.debian:01:abc`; a `*` at the end matches any
-    /// suffix. Empty: all may.
+    /// Names of initiators that may log in, to any volume that does not restrict them further, such as
+    /// `iqn.1993-08.org.debian:01:abc`; a `*` at the end matches any suffix. Empty: all may.
     #[serde(default)]
     pub initiators: Vec<String>,
     /// Addresses and networks from which initiators may log in, such as `10.0.0.0/8`. Empty: all.
@@ -25,4 +27,21 @@ pub struct IscsiConfig {
     /// Classes of SCSI group numbers, 1 to 63, by name or number; `none`: the volume's. A group that is not listed is the class of its number.
     #[serde(default)]
     pub groups: BTreeMap<String, String>,
+}
+
+impl IscsiConfig {
+    /// The initiators that may log in.
+    ///
+    /// # Errors
+    /// An address is invalid.
+    pub fn allowed(&self) -> Result<AllowList, Error> {
+        allow_list(&self.initiators, &self.addresses, "server.iscsi.addresses")
+    }
+}
+
+/// The list of these names and addresses; `key` is the key of the addresses.
+pub(super) fn allow_list(initiators: &[String], addresses: &[String], key: &str) -> Result<AllowList, Error> {
+    let network = |text: &String| text.parse().map_err(|why| Error::new(key, why));
+    let networks = addresses.iter().map(network).collect::<Result<_, _>>()?;
+    Ok(AllowList { initiators: initiators.to_vec(), networks })
 }

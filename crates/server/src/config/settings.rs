@@ -245,6 +245,16 @@ pub const SETTINGS: &[Setting] = &[
     of(Volume, "dirty_share_min", Percent, ("0", "100"), Live),
     of(Volume, "dirty_share_max", Percent, ("1", "100"), Live),
     of(Volume, "detect_scan", Size, ("64K", ""), Restart),
+    told(
+        of(Volume, "iscsi_initiators", List, FREE, Live),
+        "Names of iSCSI initiators that may log in to the volume, of those that [server.iscsi] allows; \
+         a * at the end matches any rest. A change applies to new sessions [default: all that the server allows]",
+    ),
+    told(
+        of(Volume, "iscsi_addresses", List, FREE, Live),
+        "Addresses and networks, such as 10.0.0.0/8, from which iSCSI initiators may log in to the volume, \
+         of those that [server.iscsi] allows. A change applies to new sessions [default: all that the server allows]",
+    ),
 ];
 
 impl Setting {

@@ -1,10 +1,13 @@
 //! `[volume.NAME]`
 
 use super::Mode;
+use super::iscsi::allow_list;
 use nitro_cache::admission::WritePolicy;
+use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_device::hdd::HddModel;
 use nitro_engine::{DedupDomain, DirtyShare};
+use nitro_iscsi::AllowList;
 use nitro_units::ClassId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
@@ -51,6 +54,13 @@ pub struct VolumeConfig {
     /// Read the metadata of its file systems when it begins to be served, at this maximum of bytes a second; default:
     /// no.
     pub detect_scan: Option<Size>,
+    /// Names of iSCSI initiators that may use the volume, of those that `[server.iscsi]` allows; a `*` at the end
+    /// matches any suffix. Empty: all of those.
+    #[serde(default)]
+    pub iscsi_initiators: Vec<String>,
+    /// Addresses and networks from which iSCSI initiators may use the volume. Empty: all that `[server.iscsi]` allows.
+    #[serde(default)]
+    pub iscsi_addresses: Vec<String>,
 }
 
 impl VolumeConfig {
@@ -63,6 +73,14 @@ impl VolumeConfig {
 }
 
 impl VolumeConfig {
+    /// The iSCSI initiators that may use it.
+    ///
+    /// # Errors
+    /// An address is invalid.
+    pub fn iscsi_allowed(&self) -> Result<AllowList, Error> {
+        allow_list(&self.iscsi_initiators, &self.iscsi_addresses, "iscsi_addresses")
+    }
+
     /// The class of requests without a class.
     #[must_use]
     pub fn class(&self) -> ClassId {

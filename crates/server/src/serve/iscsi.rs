@@ -35,7 +35,6 @@ pub(super) fn options(config: &IscsiConfig, memory: &Arc<RequestMemory>) -> Resu
 }
 
 fn access(config: &IscsiConfig) -> Result<Access, Error> {
-    let network = |text: &String| text.parse().map_err(|why| Error::new("server.iscsi.addresses", why));
     let accounts = config.chap.as_deref().map_or(Ok(Vec::new()), accounts)?;
     let own = config.mutual_chap.as_deref().map(|path| -> Result<Account, Error> {
         let mut own = self::accounts(path)?;
@@ -51,12 +50,7 @@ fn access(config: &IscsiConfig) -> Result<Access, Error> {
         let why = "its secret is also that of an initiator, which could impersonate the server";
         return Err(Error::new("server.iscsi.mutual_chap", why).or("use another secret"));
     }
-    Ok(Access {
-        initiators: config.initiators.clone(),
-        networks: config.addresses.iter().map(network).collect::<Result<_, _>>()?,
-        accounts,
-        own,
-    })
+    Ok(Access { allowed: config.allowed()?, accounts, own })
 }
 
 /// Reads a file of accounts, which must be accessible only to its owner. Its content is never part of a message.

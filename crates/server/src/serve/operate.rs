@@ -317,6 +317,8 @@ impl Served {
             dirty_share_max: wanted.dirty_share_max,
             write_policy: wanted.write_policy,
             detect_scan: wanted.detect_scan,
+            iscsi_initiators: Vec::new(),
+            iscsi_addresses: Vec::new(),
         };
         check_scan(config.detect_scan, entry.detects()).map_err(|e| e.within(format_args!("volume {name}")))?;
         let mode = check(&name, &config, entry.path.is_some())?;

@@ -151,6 +151,13 @@ impl Served {
                 ("cache".to_owned(), Value::from(export.entry.name.clone())),
                 ("dirty_share_max".to_owned(), Value::from(i64::from(share.max_percent))),
             ]);
+            let allowed = export.iscsi_allowed.read();
+            let networks = allowed.networks.iter().map(ToString::to_string).collect();
+            for (key, list) in [("iscsi_initiators", allowed.initiators.clone()), ("iscsi_addresses", networks)] {
+                if !list.is_empty() {
+                    table.insert(key.to_owned(), Value::from(list));
+                }
+            }
             if let Some(min) = share.min_percent {
                 table.insert("dirty_share_min".to_owned(), Value::from(i64::from(min)));
             }
@@ -232,6 +239,7 @@ impl Served {
             "mode" => return Ok(self.go_to(name, config).await?),
             "class" => export.volume.set_class(wanted.class()),
             "write_policy" => export.volume.set_write_policy(wanted.write_policy.unwrap_or_default()),
+            "iscsi_initiators" | "iscsi_addresses" => *export.iscsi_allowed.write() = wanted.iscsi_allowed()?,
             _ => export.volume.set_dirty_share(wanted.dirty_share()),
         }
         Ok(())

@@ -139,7 +139,7 @@ pub(super) async fn admit(
     volume.set_dirty_share(config.dirty_share());
     volume.set_class(config.class());
     volume.set_write_policy(config.write_policy.unwrap_or_default());
-    Ok(VolumeExport::new(name, config, volume, entry, export.guard))
+    VolumeExport::new(name, config, volume, entry, export.guard)
 }
 
 /// The parts of a volume besides its origin.
