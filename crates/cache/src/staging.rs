@@ -19,6 +19,12 @@ pub struct Staging<J> {
     unswept: usize,
 }
 
+impl<J> Default for Staging<J> {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
 impl<J> Staging<J> {
     /// Staging in `bytes_max` bytes of RAM; 0: nothing is staged.
     #[must_use]
@@ -60,9 +66,6 @@ impl<J> Staging<J> {
             return Vec::new();
         }
         self.unswept = 0;
-        if !self.jobs.iter().any(&is_void) {
-            return Vec::new();
-        }
         let (void, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.jobs).into_iter().partition(is_void);
         self.jobs = left.into();
         void

@@ -1,5 +1,6 @@
 //! Access control of logins.
 
+use nitro_frontend::Caller;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -68,6 +69,12 @@ pub struct AllowList {
 }
 
 impl AllowList {
+    /// Whether the list contains an initiator, by name and address.
+    #[must_use]
+    pub fn allows(&self, caller: Caller<'_>) -> bool {
+        self.allows_name(caller.name) && self.allows_address(caller.address)
+    }
+
     /// Whether the list contains an initiator's name.
     #[must_use]
     pub fn allows_name(&self, name: &str) -> bool {

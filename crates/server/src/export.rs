@@ -308,10 +308,7 @@ impl Disks for ExportList<'_> {
     }
 
     fn admits(&self, name: &str, caller: Caller<'_>) -> bool {
-        self.served.volume(name).is_some_and(|export| {
-            let allowed = export.iscsi_allowed.read();
-            allowed.allows_name(caller.name) && allowed.allows_address(caller.address)
-        })
+        self.served.volume(name).is_some_and(|export| export.iscsi_allowed.read().allows(caller))
     }
 
     fn begin(&self, _: &Arc<VolumeExport>) {

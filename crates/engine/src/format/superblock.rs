@@ -136,13 +136,8 @@ impl Superblock {
     /// # Errors
     /// [`FormatError`]: there is no superblock, or it is damaged.
     pub fn version(bytes: &[u8]) -> Result<u32, FormatError> {
-        let need = SUPERBLOCK_BYTES;
-        let block = bytes.get(..need).ok_or(FormatError::Short { structure: NAME, have: bytes.len(), need })?;
-        let mut reader = Reader::new(NAME, block);
-        if reader.array()? != MAGIC {
-            return Err(FormatError::Magic { structure: NAME });
-        }
-        if is_sealed(block) { reader.u32() } else { Err(FormatError::Checksum { structure: NAME }) }
+        let (block, version, _) = begin(bytes)?;
+        if is_sealed(block) { Ok(version) } else { Err(FormatError::Checksum { structure: NAME }) }
     }
 
     /// Reads one copy.
@@ -150,13 +145,7 @@ impl Superblock {
     /// # Errors
     /// [`FormatError`] naming what is wrong; [`FormatError::Magic`]: the device is not a Nitro cache.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        let need = SUPERBLOCK_BYTES;
-        let block = bytes.get(..need).ok_or(FormatError::Short { structure: NAME, have: bytes.len(), need })?;
-        let mut reader = Reader::new(NAME, block);
-        if reader.array()? != MAGIC {
-            return Err(FormatError::Magic { structure: NAME });
-        }
-        let version = reader.u32()?;
+        let (block, version, mut reader) = begin(bytes)?;
         if version != FORMAT_VERSION && version != FORMAT_VERSION_LOGGED {
             return Err(other_version(version));
         }
@@ -199,6 +188,18 @@ impl Superblock {
         }
         Ok(superblock)
     }
+}
+
+/// The bytes of one copy, its version, and a reader after these: the magic number is right, the checksum is not checked.
+fn begin(bytes: &[u8]) -> Result<(&[u8], u32, Reader<'_>), FormatError> {
+    let need = SUPERBLOCK_BYTES;
+    let block = bytes.get(..need).ok_or(FormatError::Short { structure: NAME, have: bytes.len(), need })?;
+    let mut reader = Reader::new(NAME, block);
+    if reader.array()? != MAGIC {
+        return Err(FormatError::Magic { structure: NAME });
+    }
+    let version = reader.u32()?;
+    Ok((block, version, reader))
 }
 
 #[cfg(test)]

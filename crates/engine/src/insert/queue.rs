@@ -40,6 +40,7 @@ pub(crate) struct Job {
     pub(crate) _room: Option<Arc<Room>>,
 }
 
+#[derive(Default)]
 struct State {
     /// Jobs that are not staged: a merge with an extent on the SSD cannot be served from the queue.
     urgent: VecDeque<Job>,
@@ -60,21 +61,6 @@ struct State {
 }
 
 impl State {
-    fn new(staging_bytes: u64) -> Self {
-        Self {
-            urgent: VecDeque::new(),
-            jobs: Staging::new(staging_bytes),
-            hurried: 0,
-            flushing: false,
-            pushed_before: 0,
-            at_work: 0,
-            closed: false,
-            pushed: 0,
-            finished: 0,
-            marks: 0,
-        }
-    }
-
     fn is_idle(&self) -> bool {
         self.urgent.is_empty() && self.jobs.is_empty() && self.at_work == 0
     }
@@ -108,7 +94,7 @@ impl InsertQueue {
     /// A queue of at most `bytes_max`, in addition to staged bytes.
     pub(crate) fn new(bytes_max: u64, staging_bytes: u64) -> Self {
         Self {
-            state: Mutex::new(State::new(staging_bytes)),
+            state: Mutex::new(State { jobs: Staging::new(staging_bytes), ..State::default() }),
             held: Meter::new(bytes_max + staging_bytes),
             pushed: Event::new(),
             idle: Event::new(),

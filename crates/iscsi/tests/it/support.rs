@@ -85,7 +85,7 @@ impl Disks for Stage {
         vec![DiskName { name: "vm".into(), description: String::new() }]
     }
     fn admits(&self, _: &str, caller: Caller<'_>) -> bool {
-        self.allowed.allows_name(caller.name) && self.allowed.allows_address(caller.address)
+        self.allowed.allows(caller)
     }
     fn open(&self, name: &str) -> Option<Opened<Ram>> {
         (name == "vm").then(|| Opened { disk: Arc::clone(&self.disk), requester: Requester::default() })
