@@ -112,7 +112,10 @@ fn a_cache_of_a_current_version_is_not_upgraded() {
     assert!(place.serve(logged).stop().0.success());
     assert!(place.stdout("cache upgrade logged.img").contains("has format version 2, which is current"));
 
-    assert!(place.failure("cache upgrade vm.img", 1).contains("it is not a cache"));
+    place.file("short", 1000);
+    for other in ["vm.img", "short"] {
+        assert!(place.failure(&format!("cache upgrade {other}"), 1).contains("it is not a cache"));
+    }
     let _server = place.serve("--origin vm.img --cache cache.img --mode write-back");
     let said = place.failure("cache upgrade cache.img", 1);
     assert!(said.contains("a server uses it; stop the server first"), "{said}");

@@ -49,7 +49,8 @@ async fn version(what: &str, path: &Path) -> Result<u32, Error> {
     let device = open_to_look(path)?;
     let (mut known, mut refused) = (None, None);
     for offset in superblock_offsets(device.geometry().size_bytes) {
-        let bytes = device.read(offset, SUPERBLOCK_BYTES).await.map_err(|e| Error::with_sources(what, &e))?;
+        // A copy that cannot be read is one that is damaged.
+        let Ok(bytes) = device.read(offset, SUPERBLOCK_BYTES).await else { continue };
         match Superblock::decode(&bytes) {
             Ok(_) => known = known.or(Superblock::version(&bytes).ok()),
             Err(error @ FormatError::Version { .. }) => {
