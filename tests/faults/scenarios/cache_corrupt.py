@@ -1,19 +1,34 @@
 """Bytes in the cache device change by themselves: that costs misses and nothing else."""
+import mmap
 import os
 
 from ..stage import MIB, Failure
 
 MODES = ("through",)
+BLOCK = 4096
 
 
 def damage(stage, places):
-    """Overwrites random blocks of the part for data."""
-    with open(stage.cache_path, "r+b") as file:
+    """Overwrites random blocks of the part for data, past the page cache as the server does.
+
+    Dirty pages of another process make the kernel fail the next fsync of the file, the server's too, with EIO: a direct write
+    cannot invalidate them."""
+    try:
+        file = os.open(stage.cache_path, os.O_RDWR | os.O_DIRECT)
+    except OSError:
+        file = os.open(stage.cache_path, os.O_RDWR)
+    try:
         for _ in range(places):
-            file.seek(stage.random.randrange(12 * MIB, 30 * MIB, 4096))
-            file.write(stage.random.randbytes(stage.random.choice([1, 512, 4096, 65536])))
-        file.flush()
-        os.fsync(file.fileno())
+            place = stage.random.randrange(12 * MIB, 30 * MIB, BLOCK)
+            bytes_ = stage.random.randbytes(stage.random.choice([1, 512, 4096, 65536]))
+            # Anonymous memory begins at a page, as direct requests must.
+            with mmap.mmap(-1, -(-len(bytes_) // BLOCK) * BLOCK) as buffer:
+                os.preadv(file, [buffer], place)
+                buffer[: len(bytes_)] = bytes_
+                if os.pwritev(file, [buffer], place) != len(buffer):
+                    raise Failure(f"a damage of {len(buffer)} bytes at {place} was cut short")
+    finally:
+        os.close(file)
 
 
 async def run(stage):
