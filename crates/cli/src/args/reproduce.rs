@@ -9,7 +9,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   In minutes, with scaled traces:
     nitro reproduce --quick
-  At the paper's sizes, in about an hour; if interrupted and started again, it continues where it stopped:
+  At the paper's sizes (Mail at a 16th), in about an hour; if interrupted and started again, it continues where it stopped:
     nitro reproduce --folder /var/tmp/reproduction
   One figure, for a script:
     nitro reproduce --quick --only figure-4 -o json

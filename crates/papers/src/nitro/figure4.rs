@@ -99,8 +99,8 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
         Verdict::new("N4", found, n4(&dedup, &dedup_extents, &compressed)).because(WHY),
         Verdict::new("N5", percents(&finer), n5(&finer, &dedup)).because(
             "an extent that is overwritten leaves a hole in its unit until that is evicted, one by itself keeps its place; in the \
-             synthetic traces much of what is cached is soon overwritten. The paper's NVRAM, in which overwrites die before they are \
-             packed, and its units of one kind each, clean or dirty, are not simulated",
+             synthetic traces much of what is cached is soon overwritten. These runs are in write-through without a buffer; the \
+             paper's system has NVRAM, in which overwrites die before they are packed, and separate units for clean and dirty extents",
         ),
         large_caches(plan, outcomes),
     ]

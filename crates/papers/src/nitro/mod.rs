@@ -115,9 +115,11 @@ fn about([webvm, homes, mail]: [f64; 3]) -> String {
     format!(
         "The paper: *Nitro: A Capacity-Optimized SSD Cache for Primary Storage* (USENIX ATC 2014). Its three FIU traces are not \
          used: **synthetic traces** with their published figures (file system, footprint, sectors read and written in 21 days, share of \
-         unique content among writes, request sizes) stand for them, at {webvm}, {homes} and {mail} of their size (WebVM, Homes, Mail), with caches \
-         in proportion; their addresses, times and reuse are made up. Mail's 460 million blocks are sampled in space: from a 250th to a 32nd of its \
-         size its read hits differ by 0.7 points and its deduplication ratio by 4 %. All is simulated with the server's own cache manager on \
+         unique content among writes, which for Mail is known of one day only, and Mail's share of requests of at most 8 KiB) stand for \
+         them, at {webvm}, {homes} and {mail} of their size (WebVM, Homes, Mail), with caches in proportion; their addresses, times, reuse \
+         and other request sizes are made up. Mail's 460 million blocks are too many: a trace of fewer blocks, in as much smaller a file \
+         system, stands for them. Between a 250th and a 32nd of Mail's size, read hits differed by 0.7 points and the deduplication ratio \
+         by 4 % (measured on 23 November 2026, not in this run). All is simulated with the server's own cache manager on \
          modelled devices, but Figure 8 and the compressors, which are measured. {JUDGED}"
     )
 }

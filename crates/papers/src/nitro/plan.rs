@@ -74,8 +74,9 @@ impl Plan {
         }
     }
 
-    /// A run of about an hour: the traces have their published size, except Mail, of which one block in 16 is used.
-    /// Caches are scaled with it, as SHARDS does (Waldspurger et al., FAST 2015).
+    /// A run of about an hour: the traces have their published size, except Mail, whose trace has a 16th of the blocks,
+    /// in a 16th of the file system. It is generated at that size, not sampled from a whole trace by hash, but caches
+    /// are scaled with it, as SHARDS does (Waldspurger et al., FAST 2015).
     #[must_use]
     pub fn full(seed: u64) -> Self {
         Self {

@@ -51,8 +51,8 @@ fn verdict(change: &dyn Fn(Fiu, Kind) -> Option<f64>) -> Verdict {
         percents(&compressed),
         percents(&both)
     );
-    let why = "how many writes are duplicates of something still cached is the traces': Mail's published share of unique \
-               content, one in eleven, makes deduplication save more there than compression can; compression by 2 : 1 on \
-               average saves half wherever extents do not die in RAM";
+    let why = "how many writes are duplicates of something still cached is the traces': Mail's share of unique content, one in \
+               eleven in the one day of which it is published, makes deduplication save more there than compression can; \
+               compression by 2 : 1 on average saves half wherever extents do not die in RAM";
     Verdict::new("N21", found, n21(&both, &dedup, &compressed)).because(why)
 }

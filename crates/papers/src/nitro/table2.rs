@@ -45,8 +45,8 @@ impl System {
         }
     }
 
-    /// The disks (§5.3): two shelves of 7200 rpm disks in RAID-6, or eleven disks in RAID-5. Sizes are scaled with the
-    /// trace.
+    /// The disks: eleven in RAID-5 as in the paper (§5.3), or 23 in one RAID-6, of which 21 hold data. The paper's two
+    /// shelves of 12 and 15 disks are a RAID-6 each, with two spare disks: 19 hold data. Sizes are scaled with the trace.
     fn timing(self, scale: f64) -> Timing {
         let scaled = |bytes: u64| (bytes as f64 * scale) as u64;
         let (usual, cos) = (Timing::default(), Cos::default());
@@ -165,12 +165,14 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
         id: "table-2",
         title: "Table 2: IOPS and read response time, COS and TPS, warm and cold".into(),
         text: format!(
-            "{DEPTH} requests at a time, cache of 2 %, on an SSD {SSD_TIMES} times as large. TPS is eleven 7200 rpm disks in RAID-5; COS \
-             is 23 in RAID-6 behind a model of a deduplicating store: look-ups and containers for reads, metadata updates for \
-             writes, and recipes by which a read is found in the cache by its content. The paper does not say how writes reach \
-             the disks; that a cold cache helps them means that they need not, so that this is write-back, at most {DIRTY_PERCENT} % of what \
-             is cached being dirty. Warm: 16 days before, five measured; cold: the last five days alone. All of it is modelled: \
-             disks, SSD, processor; NVRAM, recipe cache and disks are scaled with the trace."
+            "{DEPTH} requests at a time (the paper replays the times of the traces, accelerated until about 95 % of the system is used), \
+             cache of 2 %, on an SSD {SSD_TIMES} times as large. TPS is eleven 7200 rpm disks in RAID-5; COS is 23 in one RAID-6, of which \
+             21 hold data (the paper's 27 are two RAID-6 with two spare disks each, which leaves 19), behind a model of a deduplicating \
+             store: look-ups and containers for reads, metadata updates for writes, and recipes by which a read is found in the cache \
+             by its content. The paper does not say whether Table 2 is write-through or write-back. Its prototype writes dirty extents \
+             to the disks when they are evicted (§4), and a cold cache raises its IOPS, so this is write-back. At most {DIRTY_PERCENT} % of \
+             what is cached is dirty: the paper gives no watermark. Warm: 16 days before, five measured; cold: the last five days alone. \
+             All of it is modelled: disks, SSD, processor; NVRAM, recipe cache and disks are scaled with the trace."
         ),
         charts,
         tables,

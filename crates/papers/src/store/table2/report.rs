@@ -72,7 +72,7 @@ fn text(all: &[Outcomes]) -> String {
          there beforehand. {DEPTH} requests at a time through the engine with a cache of {CACHE_PERCENT} % in units of 512 KiB (the least \
          there are), on a modelled SSD {SSD_TIMES} times as large; write-back, at most {DIRTY_PERCENT} % of the cache dirty, RAM for {} on \
          their way to the SSD, nothing kept from it for being read in sequence, no RAM cache. The store has chunks of 8 KiB, RAM of 2/512 of the file system, and \
-         {SPINDLES} modelled 7200 rpm disks, striped, **without parity** (the simulator's 23 in RAID-6 have as many for data); nothing is \
+         {SPINDLES} modelled 7200 rpm disks, striped, **without parity** (the simulator's 23 in RAID-6 have as many for data, the paper's shelves 19); nothing is \
          collected. Without an SSD a write is acknowledged when the store has it in RAM, as one of the paper's is in NVRAM; before that it \
          reads what is left of its chunk. Nobody flushes. Warm: 16 days are played, the next five measured; cold: the store \
          holds what it would after 16 days, and the last five are played. Time is virtual, that of the disks and the SSD; of the processor's there \
