@@ -23,6 +23,7 @@ QUICK_S, LONG_S = 1.5, 8
 LOG_LINES = 20
 QUICK_JOBS = 3
 SCENARIO_S = 600
+RATIO_MAX = 3
 
 
 def all_scenarios():
@@ -30,8 +31,10 @@ def all_scenarios():
     return {name.replace("_", "-"): importlib.import_module(f"{scenarios.__name__}.{name}") for name in names}
 
 
-def figures(stage, long):
-    """What is told of a run that passed: RAM, the time that its end took, and latencies in ms, median/99 %."""
+def figures(stage):
+    """What is told of a run that passed: RAM, the time that its end took, and latencies in ms, median/99 %.
+
+    Also the ratios of the slowest percentile with the fault to that before: the neighbours' and the disk's."""
     told = [f"{stage.figures['rss_mib']} MiB" + (f" of {stage.figures['need_mib']}" if "need_mib" in stage.figures else "")] \
         if "rss_mib" in stage.figures else []
     if "end_s" in stage.figures:
@@ -39,26 +42,29 @@ def figures(stage, long):
     told += stage.figures.get("told", [])
     told += [f"{volume.name} refused " + ", ".join(f"{count} {error}" for error, count in sorted(volume.refused.items()))
              for volume in stage.modelled() if volume.refused]
-    found = stage.latencies()
-    if "ratio" in found and long:
-        before, fault, ratio = found["before"], found["fault"], found["ratio"]
-        told.append(f"neighbours {before[0]:.1f}/{before[1]:.0f} ms, with the fault {fault[0]:.1f}/{fault[1]:.0f} ms, "
-                    f"ratio {ratio[0]:.1f}/{ratio[1]:.1f}")
-    elif "fault" in found:
-        told.append(f"slowest neighbour {found['fault'][2]:.0f} ms")
-    return ", ".join(told)
+    slowest_ratios = []
+    for what, (before, fault) in stage.probed_latencies().items():
+        ratios = [now / was for now, was in zip(fault, before)]
+        slowest_ratios.append(ratios[1])
+        told.append(f"{what} {before[0]:.1f}/{before[1]:.1f} ms, with the fault {fault[0]:.1f}/{fault[1]:.1f} ms, "
+                    f"ratio {ratios[0]:.1f}/{ratios[1]:.1f}")
+    if slowest := stage.slowest_ms():
+        told.append(f"slowest neighbour {slowest:.0f} ms")
+    return ", ".join(told), slowest_ratios
 
 
 def run_one(arguments, name, mode, seed):
-    """One scenario in one mode: `passed`, `FAILED` or `skipped`, and what there is to tell."""
+    """One scenario in one mode: `passed`, `FAILED` or `skipped`, and the ratios of `figures`."""
     module = all_scenarios()[name]
     work = tempfile.mkdtemp(prefix="nf.", dir=os.environ.get("TMPDIR", "/var/tmp"))
     seconds = LONG_S if arguments.long else QUICK_S
     stage = Stage(arguments.nitro, work, f"{seed}.{name}", mode, seconds, quick=not arguments.long)
     begun = time.monotonic()
+    ratios = []
     try:
         asyncio.run(asyncio.wait_for(module.run(stage), SCENARIO_S))
-        verdict, told = "passed", figures(stage, arguments.long)
+        told, ratios = figures(stage)
+        verdict = "passed"
     except Skip as skip:
         verdict, told = "skipped", str(skip)
     except (Failure, nbd.Refused, asyncio.TimeoutError, OSError) as failure:
@@ -75,7 +81,7 @@ def run_one(arguments, name, mode, seed):
             shutil.copytree(work, os.path.join(arguments.keep, f"{name}.{mode}.{seed}"), dirs_exist_ok=True,
                             ignore=shutil.ignore_patterns("*.sock"))
     shutil.rmtree(work, ignore_errors=True)
-    return verdict
+    return verdict, ratios
 
 
 def main(root):
@@ -102,6 +108,7 @@ def main(root):
     print(f"seed {seed}", flush=True)
     until = time.monotonic() + (arguments.minutes or 0) * 60
     count = {"passed": 0, "FAILED": 0, "skipped": 0}
+    measured = []
     # Forked for each run, so that nothing of one is left for the next.
     jobs = arguments.jobs or (1 if arguments.long else QUICK_JOBS)
     with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:
@@ -117,9 +124,15 @@ def main(root):
                     chosen = modes if arguments.long else [modes[(seed + index) % len(modes)]]
                 runs += [pool.apply_async(run_one, (arguments, name, mode, seed)) for mode in chosen]
             for run in runs:
-                count[run.get()] += 1
+                verdict, ratios = run.get()
+                count[verdict] += 1
+                measured += [ratios] if ratios else []
             if time.monotonic() >= until:
                 break
             seed += 1
+    if measured:
+        above = [ratios for ratios in measured if ratios[0] > RATIO_MAX]
+        print(f"the slowest percentile of the neighbours rose more than {RATIO_MAX} times in {len(above)} of {len(measured)} runs, "
+              f"and more than {RATIO_MAX} times as much as the disk's own in {sum(r[0] > RATIO_MAX * r[1] for r in above)}")
     print(f"{count['passed']} passed, {count['FAILED']} failed, {count['skipped']} skipped")
     sys.exit(1 if count["FAILED"] else 0)

@@ -12,6 +12,7 @@ import time
 
 from oracle import SECTOR, content_bytes
 
+from .probe import Probe
 from .server import Failure, Server
 from .tenants import Load, Volume, judge, look
 
@@ -43,6 +44,8 @@ class Stage:
         self.loads = []
         self.hostile = []
         self.phase = "starting"
+        self.probe = None
+        self.phases = []
         self.expected = list(HARMLESS)
         self.server_settings = {}
         self.cache_settings = {}
@@ -89,7 +92,9 @@ class Stage:
         return volume
 
     def neighbours(self):
-        """Two healthy volumes: one in the stage's mode, one in write-through."""
+        """Two healthy volumes: one in the stage's mode, one in write-through. In long runs a third is measured by a process of its own."""
+        if not self.is_quick:
+            self.volume("probed", modelled=False)
         return self.volume("first"), self.volume("second", mode="write-through")
 
     def modelled(self):
@@ -174,10 +179,14 @@ class Stage:
     async def pass_time(self, phase, seconds=None):
         """Lets tenants work for a phase of `seconds`, by default those of the run."""
         self.phase = phase
-        until = time.monotonic() + (seconds if seconds is not None else self.seconds)
-        while time.monotonic() < until:
+        if "probed" in self.volumes and not self.probe:
+            self.probe = Probe(self.server.socket, self.volumes["probed"], self.work)
+        begun = time.monotonic()
+        until = begun + (seconds if seconds is not None else self.seconds)
+        while (now := time.monotonic()) < until:
             self.check()
             await asyncio.sleep(0.05)
+        self.phases.append((phase, begun, now))
         self.check()
 
     async def until(self, condition, what, limit_s=60):
@@ -310,21 +319,29 @@ class Stage:
             await self.fsck()
         self.check_ram()
 
-    def latencies(self):
-        """Median, 99th percentile and maximum of the neighbours' requests in ms, by phase, and the fault's ratio to before."""
+    def slowest_ms(self):
+        """The slowest of the modelled neighbours' requests with the fault, in ms; the tester's own time is in it."""
+        return max((t for v in self.modelled() if v.neighbour for t in v.latencies.get("fault", [])), default=0) * 1000
+
+    def probed_latencies(self):
+        """Median and 99th percentile in ms, before and with the fault, of the probe's requests and of the machine beside them."""
+        probe, self.probe = self.probe, None
         found = {}
-        for phase in ("before", "fault"):
-            times = sorted(t for v in self.modelled() if v.neighbour for t in v.latencies.get(phase, []))
-            if len(times) >= 20:
-                found[phase] = [times[int(len(times) * share)] * 1000 for share in (0.5, 0.99)] + [times[-1] * 1000]
-        if len(found) == 2:
-            found["ratio"] = [now / before for now, before in zip(found["fault"][:2], found["before"][:2])]
+        for name, measured in zip(("neighbours", "fdatasync beside them", "wakes"), probe.stop() if probe else ()):
+            phases = [sorted(seconds for at, seconds in measured
+                             if any(called == phase and begun <= at < end for called, begun, end in self.phases))
+                      for phase in ("before", "fault")]
+            if all(len(times) >= 20 for times in phases):
+                found[name] = [[times[int(len(times) * share)] * 1000 for share in (0.5, 0.99)] for times in phases]
         return found
 
     # -- the end of all
 
     def clear(self):
         """Ends and removes everything, also after a failure."""
+        if self.probe:
+            self.probe.process.kill()
+            self.probe.process.wait()
         for process in self.hostile:
             if process.poll() is None:
                 self.leave(process)
