@@ -144,7 +144,7 @@ pub(crate) struct ReproduceArgs {
     /// Factor on the size of the traces; below 1, they become smaller
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR", value_parser = factor)]
     pub(crate) scale: f64,
-    /// Reproduce only these: table-1, figure-1, figure-4, figure-5, figure-6, ssd-throughput, table-2, figure-7,
+    /// Reproduce only these: traces, table-1, figure-1, figure-4, figure-5, figure-6, ssd-throughput, table-2, figure-7,
     /// figure-8, compressors, ssd-writes
     #[arg(long, value_delimiter = ',', value_name = "IDS")]
     pub(crate) only: Vec<String>,

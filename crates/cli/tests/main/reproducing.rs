@@ -72,7 +72,7 @@ fn a_run_that_was_killed_goes_on_where_it_was() {
 fn what_cannot_be_reproduced() {
     let place = Place::new();
     let said = place.failure("reproduce --only figure-4,figure-3", 1);
-    assert!(said.contains("--only figure-3: there is no such figure; table-1, figure-1"), "{said}");
+    assert!(said.contains("--only figure-3: there is no such figure; traces, table-1, figure-1"), "{said}");
     place.write("file", "");
     let said = place.failure("reproduce --quick --only table-1 --folder file", 1);
     assert!(said.contains("folder file: "), "{said}");

@@ -116,6 +116,7 @@ pub fn run(args: &ClamPaper) -> Result<(), Error> {
             SHAPE.key_bytes, SHAPE.value_bytes
         ),
         scales: None,
+        generator: None,
         seconds: begun.elapsed().as_secs_f64(),
         sections,
         failures: Vec::new(),

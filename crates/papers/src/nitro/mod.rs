@@ -23,12 +23,14 @@ mod ssd_throughput;
 mod ssd_writes;
 mod synthetic;
 mod table2;
+mod traces;
 mod work;
 
 pub use cell::{Cell, Outcomes};
 pub use plan::{Fiu, Plan, WARM_NS};
 pub use run::{Step, run};
 pub use table2::{DEPTH, DIRTY_PERCENT, SSD_TIMES, judge_cold, judge_dedup_first, judge_warm};
+pub(crate) use traces::Hashes;
 pub use work::Work;
 
 use crate::claims::{CLAIMS, why_not_judged};
@@ -78,9 +80,15 @@ pub fn evaluation(args: &Evaluation) -> Result<(), Error> {
     make(&args.folder)?;
     let plan = if args.quick { Plan::quick(args.seed) } else { Plan::full(args.seed) }.scaled(args.scale);
     let wanted: Vec<_> = EXPERIMENTS.iter().filter(|experiment| wants(experiment.id)).collect();
+    let hashes = Hashes::new()?;
+    let mut sections = Vec::new();
+    if wants(traces::ID) {
+        say("traces: being generated and measured");
+        sections.push(traces::section(&plan, &hashes)?);
+    }
     let cells: Vec<Cell> = wanted.iter().flat_map(|experiment| (experiment.cells)(&plan)).collect();
     let outcomes = run_cells(&cells, args)?;
-    let mut sections: Vec<Section> = wanted.iter().map(|experiment| (experiment.section)(&plan, &outcomes)).collect();
+    sections.extend(wanted.iter().map(|experiment| (experiment.section)(&plan, &outcomes)));
     if wants(OVERHEADS) {
         say("figure-8: measured on this machine");
         sections.push(overheads::section(args.quick, args.seed, &args.folder)?);
@@ -98,6 +106,7 @@ pub fn evaluation(args: &Evaluation) -> Result<(), Error> {
         title: "Nitro's evaluation, reproduced",
         about: about(plan.scales),
         scales: Some(plan.scales),
+        generator: Some(hashes),
         seconds: begun.elapsed().as_secs_f64(),
         sections,
         failures: outcomes.failures().to_vec(),
@@ -127,7 +136,8 @@ fn about([webvm, homes, mail]: [f64; 3]) -> String {
 }
 
 fn check_names(only: &[String]) -> Result<(), Error> {
-    let known: Vec<_> = EXPERIMENTS.iter().map(|experiment| experiment.id).chain([OVERHEADS, COMPRESSORS]).collect();
+    let experiments = EXPERIMENTS.iter().map(|experiment| experiment.id);
+    let known: Vec<_> = [traces::ID].into_iter().chain(experiments).chain([OVERHEADS, COMPRESSORS]).collect();
     match only.iter().find(|name| !known.contains(&name.as_str())) {
         Some(name) => Err(Error::new(format_args!("--only {name}"), "there is no such figure").or(known.join(", "))),
         None => Ok(()),

@@ -73,7 +73,7 @@ pub(super) fn page(report: &Report) -> String {
 
 fn part(section: &Section) -> String {
     let mut out = format!("<section id=\"{}\"><h2>{}</h2>\n", section.id, escaped(&section.title));
-    out += &format!("<p class=\"how\">{}</p>\n", escaped(&section.text));
+    out += &format!("<p class=\"how\">{}</p>\n", emphasised(&section.text));
     out += "<div class=\"charts\">";
     for chart in &section.charts {
         out += &figure(chart);

@@ -11,6 +11,7 @@ pub(crate) use section::shown;
 pub use section::{Bars, Chart, Contour, Line, Lines, Point, Points, Section, Table};
 
 use crate::claims::{CLAIMS, GOALS};
+use crate::nitro::Hashes;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format};
 use serde::Serialize;
@@ -32,6 +33,9 @@ pub(crate) struct Report {
     /// The sizes of the traces, relative to the published ones, if there are traces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) scales: Option<[f64; 3]>,
+    /// The hashes of the generator of the traces, if there are traces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) generator: Option<Hashes>,
     /// The duration of the run in seconds; shorter if stored outcomes were used.
     pub(crate) seconds: f64,
     pub(crate) sections: Vec<Section>,

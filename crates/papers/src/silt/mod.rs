@@ -102,6 +102,7 @@ pub fn run(args: &SiltPaper) -> Result<(), Error> {
             scale.entries, SHAPE.key_bytes, SHAPE.value_bytes
         ),
         scales: None,
+        generator: None,
         seconds: begun.elapsed().as_secs_f64(),
         sections,
         failures: Vec::new(),

@@ -101,6 +101,7 @@ pub fn run(args: &StorePaper) -> Result<(), Error> {
             Size(scale.volume_bytes)
         ),
         scales: None,
+        generator: None,
         seconds: begun.elapsed().as_secs_f64(),
         sections,
         failures: Vec::new(),

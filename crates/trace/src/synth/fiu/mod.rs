@@ -1,6 +1,7 @@
 //! Traces that resemble those of Florida International University: file systems of a web server, a mail server and home
 //! directories over three weeks, with content.
 
+mod digest;
 mod history;
 mod reader;
 

@@ -18,6 +18,9 @@ const WRITE_AGE_S: f64 = 30.0;
 /// Runs of a history per block of the footprint, so that reuse is the same at each scale. An assumption.
 const HISTORY_SHARE: f64 = 0.25;
 const HISTORY_MIN: usize = 1 << 10;
+/// The constants that are assumptions.
+pub(super) const ASSUMPTIONS: [f64; 5] =
+    [READ_AGE_SHARE, WRITE_AGE_S, HISTORY_SHARE, HISTORY_MIN as f64, INITIAL_RUN as f64];
 /// Blocks of a run of the initial content; runs are copied as a whole.
 const INITIAL_RUN: u64 = 8;
 /// A seed for the copies in the initial content.
