@@ -1,20 +1,22 @@
 //! `nitro reproduce`: the evaluations of the papers, with the reproduced results next to the published ones.
 
-use crate::args::{ClamArgs, CosPaperArgs, IndexPaperArgs, Paper, ReproduceArgs, SiltArgs};
+use crate::args::{ClamArgs, CosPaperArgs, IndexPaperArgs, NitroArgs, Paper, ReproduceArgs, SiltArgs};
 use nitro_console::error::Error;
-use nitro_papers::{ClamPaper, Evaluation, IndexPaper, SiltPaper, StorePaper, clam, nitro, silt, store};
+use nitro_papers::{ClamPaper, Evaluation, IndexPaper, SiltPaper, StorePaper, all, clam, nitro, silt, store};
 
 /// Runs the evaluation of the chosen paper and writes the report.
 pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Error> {
     match &args.paper {
-        None => nitro::evaluation(&args.settings()),
+        None if args.nitro.only.is_empty() => all::run(&args.nitro.settings()),
+        None => nitro::evaluation(&args.nitro.settings(), "reproduction"),
+        Some(Paper::Nitro(args)) => nitro::evaluation(&args.settings(), "nitro"),
         Some(Paper::Clam(args)) => clam::run(&args.settings()),
         Some(Paper::Silt(args)) => silt::run(&args.settings()),
         Some(Paper::Cos(args)) => store::run(&args.settings()),
     }
 }
 
-impl ReproduceArgs {
+impl NitroArgs {
     fn settings(&self) -> Evaluation {
         let (only, folder) = (self.only.clone(), self.folder.clone());
         let (quick, scale, threads, seed) = (self.quick, self.scale, self.threads, self.seed);

@@ -1,13 +1,14 @@
 //! Reproductions of the papers' evaluations: the experiments behind each table and figure, their results next to the
 //! published figures, and reports with tables, charts and verdicts.
 //!
-//! [`nitro::evaluation`] simulates Nitro's evaluation, and [`store::run`] runs its experiments on the deduplicating
+//! [`all::run`] runs all of them. [`nitro::evaluation`] simulates Nitro's evaluation, and [`store::run`] runs its experiments on the deduplicating
 //! store in virtual time. [`clam::run`] and [`silt::run`] measure indexes on flash, on this machine and on a modelled
 //! SSD.
 #![forbid(unsafe_code)]
 // The futures of a request are nested from a volume down to a store.
 #![recursion_limit = "256"]
 
+pub mod all;
 mod claims;
 pub mod clam;
 mod indexes;

@@ -164,7 +164,10 @@ pub struct Outcome {
     /// RAM of the cache's indexes at the end, in bytes: the allocations of their tables and lists, without the RAM
     /// cache.
     pub ram_bytes: u64,
-    /// The same for each extent cached at the end, duplicates included; 0 if none is cached.
+    /// The part of it that lists the extents that wait in RAM before they are written to the SSD.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub staging_ram_bytes: u64,
+    /// RAM of the indexes for each extent cached at the end, duplicates included; 0 if none is cached.
     #[serde(default)]
     pub ram_bytes_per_extent: f64,
     /// Bytes of the SSD that the cache used.
@@ -180,6 +183,10 @@ pub struct Outcome {
     pub periods: Vec<Measures>,
     /// The settings of the simulation.
     pub settings: Settings,
+}
+
+const fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 fn is_none_missed(missed: &Missed) -> bool {

@@ -260,6 +260,11 @@ impl<'a> Run<'a> {
         Some(self.windows.turn(now, self.model.page_bytes()))
     }
 
+    /// Whether the measurement begins with this request, after a warm-up.
+    pub(crate) fn begins_measuring(&self, first: &Piece) -> bool {
+        !self.windows.is_measuring() && self.windows.is_due(first.time_ns, self.counts.requests)
+    }
+
     #[inline]
     pub(crate) fn request(&mut self, request: &[Piece], watch: &mut impl Watch) -> Result<(), Error> {
         let first = &request[0];
@@ -473,10 +478,12 @@ impl<'a> Run<'a> {
         let now = self.snapshot(self.last_ns);
         let (measured, periods, warmup_requests) = self.windows.finish(now, self.model.page_bytes());
         let ram_bytes = self.model.ram_bytes();
+        let staging_ram_bytes = self.model.staging_ram_bytes();
         Ok(Outcome {
             ram_bytes_per_extent: ratio(ram_bytes, measured.cached_extents, 0.0),
             measured,
             ram_bytes,
+            staging_ram_bytes,
             usable_bytes: self.model.usable_bytes(),
             warmup_requests,
             ignored_requests: pieces.ignored(),

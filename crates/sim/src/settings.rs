@@ -82,6 +82,12 @@ impl Variant {
         matches!(self, Self::Weu | Self::WeuLruTrim)
     }
 
+    /// Whether extents may wait in RAM before they are written to the SSD.
+    #[must_use]
+    pub const fn has_staging(self) -> bool {
+        self.has_weus() || (self.has_places() && !matches!(self, Self::Extent { ways: 1.. }))
+    }
+
     /// Whether extents have separate places on an SSD.
     #[must_use]
     pub const fn has_places(self) -> bool {
@@ -177,7 +183,7 @@ pub struct Settings {
     pub admission: AdmissionKind,
     /// The policy of eviction, for variants with write-evict units.
     pub eviction: EvictionKind,
-    /// RAM of staging in bytes, for variants with write-evict units.
+    /// RAM of staging in bytes, for variants with write-evict units and fully associative ones of extents.
     pub staging_bytes: u64,
     /// Bytes that may be written to the SSD for each byte requested, for variants with write-evict units; `None`: no
     /// bound.
@@ -318,11 +324,16 @@ impl Settings {
         if !(1.0..=100.0).contains(&self.compression_mean) || !(0.0..=100.0).contains(&self.compression_variance) {
             return Err(Error::setting("the compression ratio's mean is from 1 to 100, its variance from 0 to 100"));
         }
-        let policies = (self.admission, self.eviction, self.staging_bytes);
-        let is_paper = policies == (AdmissionKind::All, EvictionKind::Lru, 0) && self.write_budget.is_none();
+        let policies = (self.admission, self.eviction);
+        let is_paper = policies == (AdmissionKind::All, EvictionKind::Lru) && self.write_budget.is_none();
         if !self.variant.has_weus() && !is_paper {
             return Err(Error::setting(
-                "policies of admission and eviction, staging and write budgets are for the variants with write-evict units",
+                "policies of admission and eviction, and write budgets, are for the variants with write-evict units",
+            ));
+        }
+        if self.staging_bytes > 0 && !self.variant.has_staging() {
+            return Err(Error::setting(
+                "staging is for the variants with write-evict units, and fully associative ones of extents on an SSD",
             ));
         }
         if !self.classes.are_usual() && !self.variant.has_class_policies() {

@@ -25,7 +25,7 @@ pub(crate) use cos::{
 pub(crate) use doctor::{BundleArgs, DoctorArgs};
 pub(crate) use index::{BenchArgs, IndexCommand, IndexKind, PlanArgs, ShapeArgs};
 pub(crate) use pin::PinArgs;
-pub(crate) use reproduce::{ClamArgs, CosPaperArgs, IndexPaperArgs, Paper, ReproduceArgs, SiltArgs};
+pub(crate) use reproduce::{ClamArgs, CosPaperArgs, IndexPaperArgs, NitroArgs, Paper, ReproduceArgs, SiltArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use sim::SimArgs;
 pub(crate) use text::command;

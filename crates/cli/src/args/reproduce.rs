@@ -7,17 +7,29 @@ use std::path::PathBuf;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  In minutes, with scaled traces:
+  All papers in minutes, with scaled traces and small indexes:
     nitro reproduce --quick
-  At the paper's sizes (Mail at a sixteenth), in about an hour; if interrupted and started again, it continues where it stopped:
+  At the papers' sizes (Mail's trace at a sixteenth), in about an hour and a half; if interrupted and started again, the
+  simulations continue where they stopped:
     nitro reproduce --folder /var/tmp/reproduction
-  One figure, for a script:
+  One figure of Nitro's paper, for a script:
     nitro reproduce --quick --only figure-4 -o json
 
-The results are written to the folder: reproduction.html (one file, with charts), reproduction.md, reproduction.json, and
-outcomes.jsonl with every finished simulation. The FIU traces of the paper are not part of Nitro: synthetic traces with their
-published figures replace them, and the report says so. Figure 8 and the compressors are measured on this machine, everything
-else is simulated.";
+All evaluations are in one report: Nitro's (`nitro`), its Table 2 and Figures 9 and 10 in front of the store (`cos`), CLAM's
+(`clam`) and SILT's (`silt`). The results are written to the folder: reproduction.html (one file, with charts),
+reproduction.md, reproduction.json, and outcomes.jsonl with every finished simulation. --only, --scale and --seed are about
+Nitro's evaluation. What is not simulated is measured on this machine: run no other programs at the same time.";
+
+const NITRO_EXAMPLES: &str = "\
+Examples:
+  In minutes, with scaled traces:
+    nitro reproduce nitro --quick
+  Only what is known of the traces:
+    nitro reproduce nitro --quick --only traces
+
+The results are written to the folder: nitro.html (one file, with charts), nitro.md, nitro.json, and outcomes.jsonl with every
+finished simulation. The FIU traces of the paper are not part of Nitro: synthetic traces with their published figures replace
+them, and the report shows both. Figure 8 and the compressors are measured on this machine, everything else is simulated.";
 
 const CLAM_EXAMPLES: &str = "\
 Examples:
@@ -59,6 +71,9 @@ takes four times the size of the volume, and 1 GiB for the traces. Time is virtu
 /// A paper other than Nitro's, or a part of Nitro's paper.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Paper {
+    /// Reproduce the evaluation of Nitro alone, simulated
+    #[command(after_long_help = NITRO_EXAMPLES)]
+    Nitro(NitroArgs),
     /// Reproduce the evaluation of BufferHash (CLAM), on this machine and on a modelled SSD, in about three minutes
     #[command(after_long_help = CLAM_EXAMPLES)]
     Clam(ClamArgs),
@@ -138,6 +153,13 @@ pub(crate) struct CosPaperArgs {
 pub(crate) struct ReproduceArgs {
     #[command(subcommand)]
     pub(crate) paper: Option<Paper>,
+    #[command(flatten)]
+    pub(crate) nitro: NitroArgs,
+}
+
+/// `nitro reproduce nitro`
+#[derive(Debug, Args)]
+pub(crate) struct NitroArgs {
     /// Use scaled traces and few points: takes minutes instead of an hour
     #[arg(long)]
     pub(crate) quick: bool,

@@ -82,9 +82,14 @@ fn plan(entries: u64, ram_bytes: u64) -> Result<Plan, Error> {
 
 /// Runs all measurements and writes the report.
 pub fn run(args: &ClamPaper) -> Result<(), Error> {
+    make(&args.common.folder)?;
+    publish(&report(args)?, &args.common.folder, "clam", args.common.format)
+}
+
+/// Runs all measurements.
+pub(crate) fn report(args: &ClamPaper) -> Result<Report, Error> {
     let begun = Instant::now();
     let common = &args.common;
-    make(&common.folder)?;
     let scale = Scale::of(common);
     let beds = Beds::measure(common, &scale)?;
     say("filters");
@@ -102,7 +107,7 @@ pub fn run(args: &ClamPaper) -> Result<(), Error> {
         eviction,
     ];
     let price = if args.dollars == 400.0 { String::new() } else { format!(" --dollars {}", args.dollars) };
-    let report = Report {
+    Ok(Report {
         version: env!("CARGO_PKG_VERSION"),
         command: common.command("clam") + &price,
         title: "CLAM's evaluation, reproduced",
@@ -120,8 +125,7 @@ pub fn run(args: &ClamPaper) -> Result<(), Error> {
         seconds: begun.elapsed().as_secs_f64(),
         sections,
         failures: Vec::new(),
-    };
-    publish(&report, &common.folder, "clam", common.format)
+    })
 }
 
 /// A table of the paper's set-up and this one.

@@ -38,6 +38,12 @@ impl Outcomes {
         }
     }
 
+    /// Adds the outcomes of further cells.
+    pub(super) fn add(&mut self, others: Self) {
+        self.by_key.extend(others.by_key);
+        others.failures.into_iter().for_each(|why| self.fail(why));
+    }
+
     /// The outcome of a cell, if it has one.
     #[must_use]
     pub fn outcome(&self, cell: &Cell) -> Option<&Outcome> {

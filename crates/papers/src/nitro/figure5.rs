@@ -25,6 +25,11 @@ pub(super) fn cells(plan: &Plan) -> Vec<Cell> {
     Fiu::ALL.into_iter().flat_map(|fiu| RATIOS.map(|percent| cell(plan, fiu, percent))).collect()
 }
 
+/// RAM of the indexes, without the list of the buffer, which does not depend on the ratio.
+fn index_bytes(outcome: &Outcome) -> f64 {
+    (outcome.ram_bytes - outcome.staging_ram_bytes) as f64
+}
+
 pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
     let found = |fiu, percent| outcomes.outcome(&cell(plan, fiu, percent));
     let lines = |of: &dyn Fn(&Outcome) -> f64| -> Vec<Line> {
@@ -41,7 +46,7 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
     };
     let mut table = Table::new("RAM of the indexes relative to 100 %", &["ratio", "WebVM", "Homes", "Mail"]);
     for percent in RATIOS {
-        let ram = |fiu| Some(percent_more(found(fiu, percent)?.ram_bytes as f64, found(fiu, 100)?.ram_bytes as f64));
+        let ram = |fiu| Some(percent_more(index_bytes(found(fiu, percent)?), index_bytes(found(fiu, 100)?)));
         let cells = Fiu::ALL.map(|fiu| ram(fiu).map_or_else(|| "–".into(), |ram| percents(&[ram])));
         table.rows.push(std::iter::once(format!("{percent} %")).chain(cells).collect());
     }
@@ -67,7 +72,7 @@ fn verdict(plan: &Plan, outcomes: &Outcomes) -> Verdict {
         let all = found(fiu, 100)?;
         let parts = [found(fiu, 75)?, found(fiu, 50)?];
         Some(Partial {
-            ram: parts.map(|part| percent_more(part.ram_bytes as f64, all.ram_bytes as f64)),
+            ram: parts.map(|part| percent_more(index_bytes(part), index_bytes(all))),
             hits: parts.map(|part| percent_more(part.measured.read_hit_ratio, all.measured.read_hit_ratio)),
             ratios: [all, parts[0], parts[1]].map(|outcome| outcome.measured.dedup_ratio),
         })

@@ -5,7 +5,7 @@ use super::plan::Kind;
 use super::{Cell, Outcomes, Plan, Work};
 use crate::report::Verdict;
 use crate::report::{Chart, Contour, Section};
-use nitro_sim::timing::{Cos, Disks, Load, Origin, Raid, Timing};
+use nitro_sim::timing::{Cos, Disks, Load, Origin, Timing};
 use nitro_sim::{Settings, Variant, Warmup};
 
 /// The variants (D, NC) and (D, C).
@@ -19,12 +19,8 @@ const READ_BYTES: u64 = 8192;
 fn cell(plan: &Plan, kind: Kind, times: f64, dedup_ratio: u32) -> Cell {
     let working_set_bytes = (plan.grid_cache_bytes as f64 * times) as u64 / READ_BYTES * READ_BYTES;
     let extents = working_set_bytes / READ_BYTES;
-    let timing = Timing {
-        load: Load::Closed(1),
-        origin: Origin::Cos(Cos::default()),
-        disks: Disks { spindles: 23, raid: Raid::Raid6, ..Disks::default() },
-        ..Timing::default()
-    };
+    let timing =
+        Timing { load: Load::Closed(1), origin: Origin::Cos(Cos::default()), disks: Disks::cos(), ..Timing::default() };
     let settings = Settings {
         warmup: Warmup::Requests(extents * WARM_READS),
         timing: Some(timing),

@@ -18,9 +18,22 @@ pub(super) struct Growth {
 
 /// N1: the ratio grows slowly with small caches, then to about 2; tens of thousands of blocks reach most of it.
 pub(super) fn n1(traces: &[Growth]) -> Holds {
-    if traces.len() < 3 {
-        return Holds::NotJudged;
-    }
+    if traces.len() < 3 { Holds::NotJudged } else { n1_each(traces) }
+}
+
+/// Whether published counts decide N1: it does not hold, but it does in the traces whose counts allow a ratio of about
+/// 2. `per_unique`: the published number of blocks written for each unique one, by trace.
+pub(super) fn n1_is_decided(traces: &[Growth], per_unique: &[f64]) -> bool {
+    let may = |per_unique: &f64| Band::at(2.0).has(*per_unique);
+    let allowed: Vec<_> =
+        traces.iter().zip(per_unique).filter(|(_, found)| may(found)).map(|(trace, _)| *trace).collect();
+    n1(traces) == Holds::DoesNot
+        && !allowed.is_empty()
+        && allowed.len() < traces.len()
+        && n1_each(&allowed) != Holds::DoesNot
+}
+
+fn n1_each(traces: &[Growth]) -> Holds {
     let order = traces.iter().all(|trace| trace.rises && trace.slow_first && trace.share > 0.5);
     let ends: Vec<_> = traces.iter().map(|trace| trace.end - 1.0).collect();
     Holds::of(
@@ -234,9 +247,28 @@ pub(super) fn n18(denser: &[f64], slower: &[f64]) -> Holds {
 /// N21: bytes written relative to (ND, NC), for (D, C), (D, NC) and (ND, C). The bound of all savings is the best of
 /// (D, C), 53 %.
 pub(super) fn n21(both: &[f64], dedup: &[f64], compressed: &[f64]) -> Holds {
+    n21_with([true; 2], both, dedup, compressed)
+}
+
+/// Whether compression can save more than deduplication in a trace. It cannot if deduplication saves more than
+/// `compression` (a share) of the writes of a period whose unique content fits in the cache. `per_unique`: the published
+/// number of blocks written for each unique one.
+pub(super) fn n21_order_may_hold(per_unique: f64, unique_bytes: f64, cache_bytes: f64, compression: f64) -> bool {
+    unique_bytes > cache_bytes || 1.0 - 1.0 / per_unique < compression
+}
+
+/// Whether published counts decide N21: it does not hold, but it does without the order of the traces (WebVM and Mail)
+/// whose counts exclude it.
+pub(super) fn n21_is_decided(order_may_hold: [bool; 2], both: &[f64], dedup: &[f64], compressed: &[f64]) -> bool {
+    let without = n21_with(order_may_hold, both, dedup, compressed);
+    order_may_hold.contains(&false) && n21(both, dedup, compressed) == Holds::DoesNot && without != Holds::DoesNot
+}
+
+/// N21. `ordered`: whether compression must save more than deduplication in WebVM and in Mail.
+fn n21_with(ordered: [bool; 2], both: &[f64], dedup: &[f64], compressed: &[f64]) -> Holds {
     let [d_web, d_homes, d_mail] = *dedup else { return Holds::NotJudged };
     let [c_web, c_homes, c_mail] = *compressed else { return Holds::NotJudged };
-    let order = c_web < d_web && c_mail < d_mail && c_homes < 0.0;
+    let order = (!ordered[0] || c_web < d_web) && (!ordered[1] || c_mail < d_mail) && c_homes < 0.0;
     Band::new(-53.0, -22.0)
         .judge(&[d_web, d_mail, c_web, c_mail])
         .and(Band::at(-39.0).judge(&[d_homes]))
@@ -268,6 +300,28 @@ mod tests {
         assert_eq!(with(Growth { end: 3.9, ..GROWTH }), InDirection);
         assert_eq!(with(Growth { end: 1.2, ..GROWTH }), InDirection);
         assert_eq!(n1(&[GROWTH]), NotJudged);
+    }
+
+    #[test]
+    fn published_counts_decide_only_what_they_exclude() {
+        const COUNTS: [f64; 3] = [1.9, 1.51, 11.1];
+        let more = Growth { end: 9.1, share: 0.09, ..GROWTH };
+        assert!(n1_is_decided(&[GROWTH, GROWTH, more], &COUNTS));
+        // A trace whose counts allow the claim does not hold it.
+        assert!(!n1_is_decided(&[GROWTH, Growth { share: 0.45, ..GROWTH }, more], &COUNTS));
+        // It holds, or no count excludes it, or all do.
+        assert!(!n1_is_decided(&[GROWTH; 3], &COUNTS));
+        assert!(!n1_is_decided(&[GROWTH, GROWTH, more], &[1.9, 1.51, 2.0]));
+        assert!(!n1_is_decided(&[GROWTH, GROWTH, more], &[9.0, 9.0, 11.1]));
+        // A day of Mail's unique content fits in 10 GB, WebVM's 21 days do not in 1.4 GB.
+        assert!(!n21_order_may_hold(11.1, 7.7e9, 10e9, 0.5));
+        assert!(n21_order_may_hold(1.9, 24.1e9, 1.4e9, 0.5));
+        assert!(n21_order_may_hold(11.1, 7.7e9, 1e9, 0.5) && n21_order_may_hold(1.5, 1e9, 10e9, 0.5));
+        let (both, dedup, compressed) = ([-45.0, -50.0, -53.0], [-22.0, -39.0, -60.0], [-30.0, -25.0, -30.0]);
+        assert!(n21_is_decided([true, false], &both, &dedup, &compressed));
+        assert!(!n21_is_decided([true, true], &both, &dedup, &compressed));
+        assert!(!n21_is_decided([true, false], &both, &[-35.0, -39.0, -60.0], &compressed), "WebVM's order");
+        assert!(!n21_is_decided([true, false], &both, &[-22.0, 3.0, -60.0], &compressed), "Homes");
     }
 
     #[test]

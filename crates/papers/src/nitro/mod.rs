@@ -29,11 +29,11 @@ mod work;
 pub use cell::{Cell, Outcomes};
 pub use plan::{Fiu, Plan, WARM_NS};
 pub use run::{Step, run};
-pub use table2::{DEPTH, DIRTY_PERCENT, SSD_TIMES, judge_cold, judge_dedup_first, judge_warm};
+pub use table2::{DEPTH, DIRTY_PERCENT, LOAD_SHARE, SATURATED, SSD_TIMES, judge_cold, judge_dedup_first, judge_warm};
 pub(crate) use traces::Hashes;
 pub use work::Work;
 
-use crate::claims::{CLAIMS, why_not_judged};
+use crate::claims::{CLAIMS, Claim, why_not_judged};
 use crate::report::{JUDGED, Report, Section, Verdict, make, publish, say};
 use crate::settings::Evaluation;
 use nitro_console::error::Error;
@@ -52,32 +52,61 @@ pub struct Experiment {
     pub id: &'static str,
     /// The simulations that it needs.
     pub cells: fn(&Plan) -> Vec<Cell>,
+    /// The simulations whose settings follow from the outcomes of the first ones.
+    pub then: fn(&Plan, &Outcomes) -> Vec<Cell>,
     /// Makes the section from the outcomes.
     pub section: fn(&Plan, &Outcomes) -> Section,
 }
 
+impl Experiment {
+    const fn new(id: &'static str, cells: fn(&Plan) -> Vec<Cell>, section: fn(&Plan, &Outcomes) -> Section) -> Self {
+        Self { id, cells, then: |_, _| Vec::new(), section }
+    }
+}
+
 /// All experiments that are simulated, in the paper's order.
 pub const EXPERIMENTS: [Experiment; 9] = [
-    Experiment { id: "table-1", cells: |_| Vec::new(), section: parameters::section },
-    Experiment { id: "figure-1", cells: figure1::cells, section: figure1::section },
-    Experiment { id: "figure-4", cells: figure4::cells, section: figure4::section },
-    Experiment { id: "figure-5", cells: figure5::cells, section: figure5::section },
-    Experiment { id: "figure-6", cells: figure6::cells, section: figure6::section },
-    Experiment { id: "ssd-throughput", cells: |_| Vec::new(), section: ssd_throughput::section },
-    Experiment { id: "table-2", cells: table2::cells, section: table2::section },
-    Experiment { id: "figure-7", cells: figure7::cells, section: figure7::section },
-    Experiment { id: "ssd-writes", cells: ssd_writes::cells, section: ssd_writes::section },
+    Experiment::new("table-1", |_| Vec::new(), parameters::section),
+    Experiment::new("figure-1", figure1::cells, figure1::section),
+    Experiment::new("figure-4", figure4::cells, figure4::section),
+    Experiment::new("figure-5", figure5::cells, figure5::section),
+    Experiment::new("figure-6", figure6::cells, figure6::section),
+    Experiment::new("ssd-throughput", |_| Vec::new(), ssd_throughput::section),
+    Experiment { id: "table-2", cells: table2::cells, then: table2::then, section: table2::section },
+    Experiment::new("figure-7", figure7::cells, figure7::section),
+    Experiment::new("ssd-writes", ssd_writes::cells, ssd_writes::section),
 ];
 
-/// Runs the experiments of `args` and writes the report.
+/// Runs the experiments of `args` and writes the report, whose files are named `name`.
 ///
 /// # Errors
 /// The folder cannot be written to, or a simulation fails.
-pub fn evaluation(args: &Evaluation) -> Result<(), Error> {
-    let begun = Instant::now();
+pub fn evaluation(args: &Evaluation, name: &str) -> Result<(), Error> {
     check_names(&args.only)?;
-    let wants = |id: &str| args.only.is_empty() || args.only.iter().any(|only| only == id);
     make(&args.folder)?;
+    let mut report = report(args)?;
+    report.command = command("nitro reproduce nitro", args);
+    if args.only.is_empty() {
+        let missing = not_judged(&report.sections);
+        report.sections.push(missing);
+    }
+    publish_all(&report, args, name)
+}
+
+/// Writes the report, and fails if a simulation failed.
+pub(crate) fn publish_all(report: &Report, args: &Evaluation, name: &str) -> Result<(), Error> {
+    publish(report, &args.folder, name, args.format)?;
+    if report.failures.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new("reproduce", format_args!("could not be run: {}", report.failures.join("; ")))
+        .or("the report has the rest"))
+}
+
+/// Runs the experiments of `args`.
+pub(crate) fn report(args: &Evaluation) -> Result<Report, Error> {
+    let begun = Instant::now();
+    let wants = |id: &str| args.only.is_empty() || args.only.iter().any(|only| only == id);
     let plan = if args.quick { Plan::quick(args.seed) } else { Plan::full(args.seed) }.scaled(args.scale);
     let wanted: Vec<_> = EXPERIMENTS.iter().filter(|experiment| wants(experiment.id)).collect();
     let hashes = Hashes::new()?;
@@ -87,7 +116,9 @@ pub fn evaluation(args: &Evaluation) -> Result<(), Error> {
         sections.push(traces::section(&plan, &hashes)?);
     }
     let cells: Vec<Cell> = wanted.iter().flat_map(|experiment| (experiment.cells)(&plan)).collect();
-    let outcomes = run_cells(&cells, args)?;
+    let mut outcomes = run_cells(&cells, args)?;
+    let cells: Vec<Cell> = wanted.iter().flat_map(|experiment| (experiment.then)(&plan, &outcomes)).collect();
+    outcomes.add(run_cells(&cells, args)?);
     sections.extend(wanted.iter().map(|experiment| (experiment.section)(&plan, &outcomes)));
     if wants(OVERHEADS) {
         say("figure-8: measured on this machine");
@@ -96,13 +127,9 @@ pub fn evaluation(args: &Evaluation) -> Result<(), Error> {
     if wants(COMPRESSORS) {
         sections.push(compressors::section()?);
     }
-    if args.only.is_empty() {
-        let judged: Vec<_> = sections.iter().flat_map(|section| &section.verdicts).map(|verdict| verdict.id).collect();
-        sections.push(not_judged(&judged));
-    }
-    let report = Report {
+    Ok(Report {
         version: env!("CARGO_PKG_VERSION"),
-        command: command(args),
+        command: String::new(),
         title: "Nitro's evaluation, reproduced",
         about: about(plan.scales),
         scales: Some(plan.scales),
@@ -110,13 +137,7 @@ pub fn evaluation(args: &Evaluation) -> Result<(), Error> {
         seconds: begun.elapsed().as_secs_f64(),
         sections,
         failures: outcomes.failures().to_vec(),
-    };
-    publish(&report, &args.folder, "reproduction", args.format)?;
-    if report.failures.is_empty() {
-        return Ok(());
-    }
-    Err(Error::new("reproduce", format_args!("could not be simulated: {}", report.failures.join("; ")))
-        .or("the report has the rest"))
+    })
 }
 
 /// The introduction of Nitro's report.
@@ -144,8 +165,9 @@ fn check_names(only: &[String]) -> Result<(), Error> {
     }
 }
 
-fn command(args: &Evaluation) -> String {
-    let mut command = "nitro reproduce".to_owned();
+/// The command with its options.
+pub(crate) fn command(command: &str, args: &Evaluation) -> String {
+    let mut command = command.to_owned();
     if args.quick {
         command += " --quick";
     }
@@ -191,16 +213,16 @@ fn run_cells(cells: &[Cell], args: &Evaluation) -> Result<Outcomes, Error> {
     })
 }
 
-/// A section with the claims that are not among `judged`: those of Nitro that need an aged store, and those of the
-/// other papers.
-fn not_judged(judged: &[&str]) -> Section {
+/// A section with the claims that the others do not judge.
+pub(crate) fn not_judged(sections: &[Section]) -> Section {
     const STORE: &str = "the model of a deduplicating origin has no layout that ages; `nitro reproduce cos` measures \
                          Figures 9 and 10 on the store itself";
-    let missing = CLAIMS.iter().filter(|claim| !judged.contains(&claim.id));
+    let judged = |claim: &Claim| sections.iter().flat_map(|section| &section.verdicts).any(|v| v.id == claim.id);
+    let missing = CLAIMS.iter().filter(|claim| !judged(claim));
     Section {
         id: "not-judged",
         title: "Claims that are not judged here".into(),
-        text: "Figures 9 and 10 of Nitro's paper (aged and restored snapshots), and the other papers.".into(),
+        text: "Claims whose loads are not reproduced, or that another command judges.".into(),
         verdicts: missing
             .map(|claim| Verdict::not_judged(claim.id, why_not_judged(claim.id).unwrap_or(STORE)))
             .collect(),

@@ -7,6 +7,8 @@ use nitro_trace::synth::FiuLike;
 const SECOND_NS: u64 = 1_000_000_000;
 /// The warm-up of the paper's runs (§6.2): 16 of the 21 days.
 pub const WARM_DAYS: u64 = 16;
+/// The NVRAM of the paper's COS system (§5.3), in which writes are buffered before they are passed to the cache (§3.2).
+const NVRAM_BYTES: f64 = 960.0 * 1_048_576.0;
 /// The warm-up in nanoseconds.
 pub const WARM_NS: u64 = WARM_DAYS * 86_400 * SECOND_NS;
 
@@ -103,7 +105,7 @@ impl Plan {
     /// The trace of a file system.
     #[must_use]
     pub fn work(&self, fiu: Fiu) -> Work {
-        Work::Fiu { fiu, scale: self.scale(fiu), seed: self.seed, from_ns: 0 }
+        Work::Fiu { fiu, scale: self.scale(fiu), seed: self.seed, from_ns: 0, steady: false }
     }
 
     /// The size of a cache in percent of the file system, in whole write-evict units, in bytes.
@@ -115,13 +117,15 @@ impl Plan {
     }
 
     /// The paper's defaults for a trace: extents of 8 KiB and a warm-up of 16 days. Partly written extents are
-    /// completed from the origin.
+    /// completed from the origin. Extents wait in a buffer of the size of the paper's NVRAM, scaled as caches are, before
+    /// they are packed or written.
     #[must_use]
     pub fn settings(&self, fiu: Fiu, percent: f64) -> Settings {
         Settings {
             weu_bytes: self.weu_bytes,
             partial_writes: PartialWrites::Fetch,
             warmup: Warmup::Time(WARM_NS),
+            staging_bytes: (NVRAM_BYTES * self.scale(fiu)) as u64,
             ..Settings::new(self.cache_bytes(fiu, percent))
         }
     }

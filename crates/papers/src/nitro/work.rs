@@ -1,7 +1,7 @@
 //! The traces of the evaluation.
 
 use super::plan::Fiu;
-use nitro_trace::synth::RandomReads;
+use nitro_trace::synth::{FiuLike, RandomReads};
 use nitro_trace::{Reader, Request, Skipped, TraceError};
 
 /// A trace, by its parameters.
@@ -17,6 +17,8 @@ pub enum Work {
         seed: u64,
         /// Requests before this time, in nanoseconds, are skipped.
         from_ns: u64,
+        /// Whether requests arrive at the same rate all day; otherwise with the trace's daily rhythm.
+        steady: bool,
     },
     /// Random reads of 8 KiB.
     Random {
@@ -38,8 +40,10 @@ impl Work {
     /// The parameters are not valid.
     pub fn open(&self) -> Result<Box<dyn Reader>, TraceError> {
         Ok(match *self {
-            Self::Fiu { fiu, scale, seed, from_ns } => {
-                Box::new(From { reader: fiu.like(scale, seed).reader()?, from_ns })
+            Self::Fiu { fiu, scale, seed, from_ns, steady } => {
+                let usual = fiu.like(scale, seed);
+                let like = if steady { FiuLike { rhythm: 0.0, ..usual } } else { usual };
+                Box::new(From { reader: like.reader()?, from_ns })
             }
             Self::Random { working_set_bytes, dedup_ratio, requests, seed } => {
                 let (request_bytes, interval_ns) = (8192, 1000);

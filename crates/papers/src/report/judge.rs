@@ -114,6 +114,9 @@ pub fn judge_up_to(best: f64, figures: &[f64]) -> Holds {
     Holds::of(signs && band.has(farthest), signs)
 }
 
+/// The claims that a published figure of a trace may decide: at most a quarter of the paper's.
+pub(crate) const EXPLAINABLE: [&str; 2] = ["N1", "N21"];
+
 /// A claim of a paper and the verdict on it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verdict {
@@ -163,8 +166,12 @@ impl Verdict {
 
     /// Marks a claim that does not hold as explained by a published figure of the trace, and names an experiment that
     /// would settle it.
+    ///
+    /// # Panics
+    /// If the claim is not among those that a figure of a trace may decide.
     #[must_use]
     pub fn explained_by_trace(mut self, why: &str, settled_by: &str) -> Self {
+        assert!(EXPLAINABLE.contains(&self.id), "{} is not explained by a trace", self.id);
         if self.holds == Holds::DoesNot {
             self.holds = Holds::ExplainedByTrace;
             self.reason = format!("{why}. What would settle it: {settled_by}");
@@ -218,6 +225,23 @@ mod tests {
         assert_eq!(judge_up_to(120.0, &[-1.0, 120.0]), Holds::DoesNot);
         assert_eq!(judge_up_to(-55.0, &[-3.0, -60.0]), Holds::Holds);
         assert_eq!(judge_up_to(-55.0, &[]), Holds::NotJudged);
+    }
+
+    #[test]
+    fn at_most_a_quarter_of_the_claims_may_be_explained_by_the_trace() {
+        for id in EXPLAINABLE {
+            let paper = claims::CLAIMS.iter().filter(|claim| claim.id[..1] == id[..1]).count();
+            let explainable = EXPLAINABLE.iter().filter(|other| other[..1] == id[..1]).count();
+            assert!(explainable * 4 <= paper, "{explainable} of {paper}");
+        }
+        let verdict = Verdict::new("N1", "", Holds::DoesNot).explained_by_trace("so it is", "the trace");
+        assert_eq!(verdict.reason, "so it is. What would settle it: the trace");
+    }
+
+    #[test]
+    #[should_panic(expected = "N2 is not explained by a trace")]
+    fn no_other_claim_is_explained_by_the_trace() {
+        let _ = Verdict::new("N2", "", Holds::DoesNot).explained_by_trace("so it is", "the trace");
     }
 
     #[test]

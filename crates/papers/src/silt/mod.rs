@@ -75,9 +75,14 @@ const fn entries() -> Entries {
 
 /// Runs all measurements and writes the report.
 pub fn run(args: &SiltPaper) -> Result<(), Error> {
+    make(&args.common.folder)?;
+    publish(&report(args)?, &args.common.folder, "silt", args.common.format)
+}
+
+/// Runs all measurements.
+pub(crate) fn report(args: &SiltPaper) -> Result<Report, Error> {
     let begun = Instant::now();
     let common = &args.common;
-    make(&common.folder)?;
     let scale = Scale::of(common);
     let plan = scale.plan(common)?;
     let served = Served::measure(common, &scale, plan)?;
@@ -91,7 +96,7 @@ pub fn run(args: &SiltPaper) -> Result<(), Error> {
         queries::section(&served, &alone),
         memory::writes(&served),
     ];
-    let report = Report {
+    Ok(Report {
         version: env!("CARGO_PKG_VERSION"),
         command: common.command("silt"),
         title: "SILT's evaluation, reproduced",
@@ -106,6 +111,5 @@ pub fn run(args: &SiltPaper) -> Result<(), Error> {
         seconds: begun.elapsed().as_secs_f64(),
         sections,
         failures: Vec::new(),
-    };
-    publish(&report, &common.folder, "silt", common.format)
+    })
 }

@@ -82,14 +82,19 @@ impl Scale {
 
 /// Runs all measurements and writes the report.
 pub fn run(args: &StorePaper) -> Result<(), Error> {
-    let begun = Instant::now();
     make(&args.folder)?;
+    publish(&report(args)?, &args.folder, "cos", args.format)
+}
+
+/// Runs all measurements.
+pub(crate) fn report(args: &StorePaper) -> Result<Report, Error> {
+    let begun = Instant::now();
     let scale = Scale::of(args);
     let clock = VirtualTime::default();
     let sections = clock
         .try_run(measure(scale, args.quick, clock.clone()))
         .unwrap_or_else(|| Err(Error::new("reproduce cos", "a request never ended").or("please report it")))?;
-    let report = Report {
+    Ok(Report {
         version: env!("CARGO_PKG_VERSION"),
         command: command(args),
         title: "Nitro before its own store: Table 2 (COS), Figures 9 and 10, made again",
@@ -105,8 +110,7 @@ pub fn run(args: &StorePaper) -> Result<(), Error> {
         seconds: begun.elapsed().as_secs_f64(),
         sections,
         failures: Vec::new(),
-    };
-    publish(&report, &args.folder, "cos", args.format)
+    })
 }
 
 async fn measure(scale: Scale, quick: bool, clock: VirtualTime) -> Result<Vec<Section>, Error> {

@@ -1,6 +1,7 @@
 //! The caches that can be simulated.
 
 mod allowance;
+mod buffered;
 mod flash;
 mod places;
 mod plain;
@@ -106,8 +107,13 @@ pub(crate) trait Model {
         None
     }
 
-    /// RAM of the indexes in bytes. May take long.
+    /// RAM of the indexes in bytes, with the lists of staging. May take long.
     fn ram_bytes(&self) -> u64;
+
+    /// RAM of the lists of staging in bytes.
+    fn staging_ram_bytes(&self) -> u64 {
+        0
+    }
 
     /// Bytes of a page of the SSD; 0 without an SSD.
     fn page_bytes(&self) -> u32;
@@ -139,7 +145,11 @@ pub(crate) fn build(settings: &Settings) -> Result<Box<dyn Model>, Error> {
     Ok(match settings.variant {
         Variant::Weu | Variant::WeuLruMod | Variant::WeuLruTrim => Box::new(weu::Weus::new(settings)?),
         Variant::Extent { ways: 0 } | Variant::ExtentLruMod | Variant::ExtentLruTrim | Variant::Naive => {
-            Box::new(places::Places::new(settings)?)
+            let places = places::Places::new(settings)?;
+            match settings.staging_bytes {
+                0 => Box::new(places),
+                _ => Box::new(buffered::Buffered::new(places, settings)),
+            }
         }
         Variant::Extent { ways } => Box::new(sets::Sets::new(settings, ways)?),
         Variant::Policy(kind) => Box::new(plain::Plain::new(settings, kind)),

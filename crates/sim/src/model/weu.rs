@@ -326,6 +326,10 @@ impl Model for Weus {
         self.manager.index_ram_bytes() as u64 + self.staged.ram_bytes() as u64
     }
 
+    fn staging_ram_bytes(&self) -> u64 {
+        self.staged.ram_bytes() as u64
+    }
+
     fn page_bytes(&self) -> u32 {
         self.flash.page_bytes()
     }

@@ -4,6 +4,7 @@
 use super::settings::Disks;
 use nitro_model::disk::HddModel;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
 /// A request of one disk.
@@ -32,7 +33,23 @@ struct Arm {
     head: u64,
 }
 
-/// An array of disks.
+/// One of two arrays over which data are striped.
+#[derive(Debug, Clone)]
+struct Group {
+    first_disk: u64,
+    disks: u64,
+    /// The columns of a row that are on its disks.
+    columns: Range<u64>,
+}
+
+impl Group {
+    /// The disk of a column in a row; the columns after the last are those of parity.
+    const fn disk(&self, row: u64, column: u64) -> u32 {
+        (self.first_disk + (row + column - self.columns.start) % self.disks) as u32
+    }
+}
+
+/// An array of disks, or two.
 #[derive(Debug)]
 pub(super) struct Array {
     model: HddModel,
@@ -50,7 +67,19 @@ impl Array {
 
     /// The number of disks with data in each row of stripes.
     const fn data_disks(&self) -> u64 {
-        (self.settings.spindles - self.settings.raid.parity()) as u64
+        self.settings.data_disks() as u64
+    }
+
+    /// The arrays, with the columns of a row that each has.
+    fn groups(&self) -> [Group; 2] {
+        let parity = u64::from(self.settings.raid.parity());
+        let mut first_column = 0;
+        self.settings.arrays().map(|(first_disk, disks)| {
+            let (first_disk, disks) = (u64::from(first_disk), u64::from(disks));
+            let columns = first_column..first_column + disks.saturating_sub(parity);
+            first_column = columns.end;
+            Group { first_disk, disks, columns }
+        })
     }
 
     /// Bytes of data that the array holds.
@@ -64,9 +93,9 @@ impl Array {
         self.busy
     }
 
-    /// The disk requests of a range of the array; parity rotates over the disks.
+    /// The disk requests of a range of the array; parity rotates over the disks of each array.
     pub(super) fn locate(&self, offset: u64, len: u64) -> impl Iterator<Item = DiskRequest> {
-        let (stripe, data, all) = (self.settings.stripe_bytes, self.data_disks(), u64::from(self.settings.spindles));
+        let (stripe, data, [first, second]) = (self.settings.stripe_bytes, self.data_disks(), self.groups());
         let mut at = offset;
         std::iter::from_fn(move || {
             let end = offset + len;
@@ -74,7 +103,7 @@ impl Array {
             let (number, within) = (at / stripe, at % stripe);
             let (row, column) = (number / data, number % data);
             let request = DiskRequest {
-                disk: ((row + column) % all) as u32,
+                disk: if first.columns.contains(&column) { first.disk(row, column) } else { second.disk(row, column) },
                 offset: row * stripe + within,
                 len: next.saturating_sub(at),
             };
@@ -83,18 +112,27 @@ impl Array {
         })
     }
 
-    /// The parity requests of a range: for each row, the part that the range touches.
+    /// The parity requests of a range: for each row and array, the part that the range touches.
     pub(super) fn parity(&self, offset: u64, len: u64) -> Vec<DiskRequest> {
-        let (stripe, data, all) = (self.settings.stripe_bytes, self.data_disks(), u64::from(self.settings.spindles));
-        let row_bytes = stripe * data;
+        let stripe = self.settings.stripe_bytes;
+        let row_bytes = stripe * self.data_disks();
+        let groups = self.groups();
         let mut all_rows = Vec::new();
         for row in offset / row_bytes..(offset + len).div_ceil(row_bytes) {
-            let (from, to) = (offset.max(row * row_bytes), (offset + len).min((row + 1) * row_bytes));
-            let one = from / stripe == (to - 1) / stripe;
-            let (start, bytes) = if one { (from % stripe, to - from) } else { (0, stripe) };
-            for parity in 0..u64::from(self.settings.raid.parity()) {
-                let disk = ((row + data + parity) % all) as u32;
-                all_rows.push(DiskRequest { disk, offset: row * stripe + start, len: bytes });
+            let begin = row * row_bytes;
+            let (from, to) = (offset.max(begin) - begin, (offset + len).min(begin + row_bytes) - begin);
+            for group in &groups {
+                // The part of the range in the columns of this array.
+                let (from, to) = (from.max(group.columns.start * stripe), to.min(group.columns.end * stripe));
+                if from >= to {
+                    continue;
+                }
+                let one = from / stripe == (to - 1) / stripe;
+                let (start, bytes) = if one { (from % stripe, to - from) } else { (0, stripe) };
+                for parity in 0..u64::from(self.settings.raid.parity()) {
+                    let disk = group.disk(row, group.columns.end + parity);
+                    all_rows.push(DiskRequest { disk, offset: row * stripe + start, len: bytes });
+                }
             }
         }
         all_rows
@@ -152,7 +190,12 @@ mod tests {
     use super::*;
 
     fn array(spindles: u32, raid: Raid) -> Array {
-        Array::new(&Disks { spindles, raid, disk_bytes: 1 << 30, stripe_bytes: 64 << 10, ..Disks::default() })
+        arrays(spindles, 0, raid)
+    }
+
+    fn arrays(spindles: u32, second_array: u32, raid: Raid) -> Array {
+        let disks = Disks { spindles, second_array, raid, stripe_bytes: 64 << 10, ..Disks::default() };
+        Array::new(&Disks { disk_bytes: 1 << 30, ..disks })
     }
 
     /// Random reads of 8 KiB at a given depth.
@@ -191,8 +234,10 @@ mod tests {
 
     #[test]
     fn parity_rotates_and_never_meets_its_data() {
-        for (spindles, raid) in [(3, Raid::Raid5), (5, Raid::Raid5), (6, Raid::Raid6)] {
-            let array = array(spindles, raid);
+        for (spindles, second, raid) in
+            [(3, 0, Raid::Raid5), (5, 0, Raid::Raid5), (6, 0, Raid::Raid6), (9, 4, Raid::Raid5), (23, 13, Raid::Raid6)]
+        {
+            let array = arrays(spindles, second, raid);
             let stripe = array.settings.stripe_bytes;
             let mut seen = std::collections::HashSet::new();
             for number in 0..200 {
@@ -200,10 +245,12 @@ mod tests {
                 let parity = array.parity(number * stripe + 512, 8192);
                 assert_eq!((data.len(), parity.len()), (1, raid.parity() as usize));
                 assert!(parity.iter().all(|p| p.disk != data[0].disk && p.offset == data[0].offset));
+                let in_first = |request: &DiskRequest| request.disk < spindles - second;
+                assert!(parity.iter().all(|p| in_first(p) == in_first(&data[0])), "parity of the other array");
                 assert!(seen.insert((data[0].disk, data[0].offset)), "two stripes in one place");
                 assert!(parity.iter().all(|p| !seen.contains(&(p.disk, p.offset))));
             }
-            let row = stripe * (u64::from(spindles) - u64::from(raid.parity()));
+            let row = stripe * u64::from(array.settings.data_disks());
             assert!(array.is_whole_rows(row * 3, row) && !array.is_whole_rows(row * 3 + 512, row));
             assert_eq!(array.locate(row * 7, row).count() + array.parity(row * 7, row).len(), spindles as usize);
         }

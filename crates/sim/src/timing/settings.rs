@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Load {
-    /// At the times of the trace, divided by this factor.
+    /// At the times of the trace, divided by this factor. After a warm-up, the first request that is measured arrives
+    /// when all earlier ones have ended.
     Open(f64),
     /// With this number of requests in progress: a request starts when another ends, independent of the times of the
     /// trace.
@@ -47,6 +48,9 @@ pub struct Disks {
     pub rpm: u32,
     /// The number of disks.
     pub spindles: u32,
+    /// Of these, the disks of a second array with the same layout; data are striped over both. 0: one array.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub second_array: u32,
     /// The layout of the disks.
     pub raid: Raid,
     /// Consecutive bytes on one disk.
@@ -55,10 +59,43 @@ pub struct Disks {
     pub disk_bytes: u64,
 }
 
+const fn is_zero(disks: &u32) -> bool {
+    *disks == 0
+}
+
 impl Default for Disks {
     /// The paper's TPS system (§5.3): eleven 7200 rpm disks of 1 TB in RAID-5.
     fn default() -> Self {
-        Self { rpm: 7200, spindles: 11, raid: Raid::Raid5, stripe_bytes: 64 << 10, disk_bytes: 1_000_000_000_000 }
+        Self {
+            rpm: 7200,
+            spindles: 11,
+            second_array: 0,
+            raid: Raid::Raid5,
+            stripe_bytes: 64 << 10,
+            disk_bytes: 1_000_000_000_000,
+        }
+    }
+}
+
+impl Disks {
+    /// The paper's COS system (§5.3): two shelves of 12 and 15 disks of 7200 rpm, each a RAID-6 with two spare disks,
+    /// which leaves 19 disks with data. All have 1 TB; those of the second shelf had 2 TB.
+    #[must_use]
+    pub fn cos() -> Self {
+        Self { spindles: 23, second_array: 13, raid: Raid::Raid6, ..Self::default() }
+    }
+
+    /// The number of disks with data in each row of stripes.
+    #[must_use]
+    pub const fn data_disks(&self) -> u32 {
+        let arrays = if self.second_array == 0 { 1 } else { 2 };
+        self.spindles - self.raid.parity() * arrays
+    }
+
+    /// The first disk, and the number of disks, of each array; the second one may be empty.
+    pub(super) const fn arrays(&self) -> [(u32, u32); 2] {
+        let first = self.spindles - self.second_array;
+        [(0, first), (first, self.second_array)]
     }
 }
 
@@ -186,8 +223,11 @@ impl Timing {
             Load::Open(speed) if !(1e-6..=1e9).contains(&speed) => Some("the speed-up is from 1e-6 to 1e9"),
             Load::Closed(depth) if !(1..=1 << 16).contains(&depth) => Some("the depth is from 1 to 65536"),
             _ if !matches!(disks.rpm, 7200 | 15000) => Some("disks have 7200 or 15000 rpm"),
-            _ if disks.spindles <= disks.raid.parity() || disks.spindles > 1024 => {
-                Some("there are more disks than parity takes, and at most 1024")
+            _ if disks.spindles > 1024
+                || disks.spindles.saturating_sub(disks.second_array) <= disks.raid.parity()
+                || (1..=disks.raid.parity()).contains(&disks.second_array) =>
+            {
+                Some("an array has more disks than parity takes, and all have at most 1024")
             }
             _ if disks.stripe_bytes < 4096 || disks.disk_bytes < disks.stripe_bytes.saturating_mul(16) => {
                 Some("stripes have at least 4 KiB, and disks at least 16 of them")

@@ -125,6 +125,8 @@ struct Timed<'a> {
     origin: Origin,
     told: Told,
     now: Duration,
+    /// Open loop: the time by which requests arrive later than the trace says.
+    late: Duration,
     events: BinaryHeap<Reverse<(Duration, u64, Event)>>,
     sequence: u64,
     requests: HashMap<u64, Request>,
@@ -155,6 +157,7 @@ pub(crate) fn simulate(
         origin: Origin::new(timing, settings.extent_bytes),
         told: Told::default(),
         now: Duration::ZERO,
+        late: Duration::ZERO,
         events: BinaryHeap::new(),
         sequence: 0,
         requests: HashMap::new(),
@@ -194,6 +197,12 @@ impl Timed<'_> {
         match self.timing.load {
             Load::Open(speed) => {
                 let at = Duration::from_secs_f64(request[0].time_ns as f64 / 1e9 / speed);
+                if self.run.begins_measuring(&request[0]) {
+                    // What the warm-up left to be done is not part of the measurement.
+                    while !self.requests.is_empty() && self.step() {}
+                    self.late = self.now.saturating_sub(at);
+                }
+                let at = at + self.late;
                 while self.events.peek().is_some_and(|Reverse((next, ..))| *next <= at) {
                     self.step();
                 }

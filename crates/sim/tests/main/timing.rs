@@ -4,8 +4,9 @@ use crate::{duplicates, run, zipf};
 use nitro_cache::destage::Watermarks;
 use nitro_sim::policies::PolicyKind;
 use nitro_sim::timing::{Cos, Disks, Load, Origin, Raid, Timing};
-use nitro_sim::{Measures, Settings, Variant};
+use nitro_sim::{Measures, Settings, Variant, Warmup};
 use nitro_trace::synth::RandomReads;
+use nitro_trace::{Op, Reader, Request, TraceError};
 
 fn one_disk(load: Load) -> Timing {
     let disks = Disks { spindles: 1, raid: Raid::Raid0, disk_bytes: 64 << 20, ..Disks::default() };
@@ -77,6 +78,62 @@ fn requests_that_come_faster_than_they_are_done_wait() {
     assert!(slow.disks_busy < 0.4 && fast.disks_busy > 0.95, "{slow:?} {fast:?}");
     assert!(fast.read_response.mean_us > slow.read_response.mean_us * 20.0);
     assert!((slow.iops / 20.0 - 1.0).abs() < 0.05 && fast.iops < 250.0);
+}
+
+#[test]
+fn the_measurement_is_free_of_what_the_warm_up_left_to_be_done() {
+    // The disk reads some 180 of these a second. The first second of the trace has 10,000, those after it come at 50.
+    let workload = {
+        let burst = |number: u64| if number < 10_000 { number * 100_000 } else { (number - 10_000) * 20_000_000 };
+        let request = |number: u64| Request {
+            time_ns: burst(number) + if number < 10_000 { 0 } else { 1_000_000_000 },
+            op: Op::Read,
+            offset: number * 7919 % 8000 * 8192,
+            len: 8192,
+            ..Request::default()
+        };
+        let requests: Vec<_> = (0..11_000).map(request).collect();
+        nitro_sim::workload::stored(&|| Ok(Box::new(Listed(requests.clone(), 0))), 8192).unwrap()
+    };
+    let timing = Some(one_disk(Load::Open(1.0)));
+    let at = |warmup| {
+        let settings = Settings { variant: Variant::None, timing, warmup, ..Settings::new(0) };
+        run(&workload, &settings).measured.pace.unwrap()
+    };
+    let (all, measured) = (at(Warmup::None), at(Warmup::Time(1_000_000_000)));
+    assert!(all.read_response.mean_us > 10_000_000.0, "{all:?}");
+    assert!(measured.read_response.mean_us < 30_000.0, "{measured:?}");
+    assert!((measured.iops / 50.0 - 1.0).abs() < 0.05, "{measured:?}");
+}
+
+#[test]
+fn a_second_array_has_parity_of_its_own() {
+    let workload = zipf();
+    let at = |spindles, second_array| {
+        let disks = Disks { spindles, second_array, raid: Raid::Raid6, disk_bytes: 1 << 30, ..Disks::default() };
+        let timing = Some(Timing { disks, nvram_bytes: 0, load: Load::Closed(64), ..Timing::default() });
+        run(&workload, &Settings { variant: Variant::None, timing, ..Settings::new(0) }).measured.pace.unwrap()
+    };
+    // As many disks in one or in two arrays do the same six requests for each small write.
+    let (one, two) = (at(12, 0), at(12, 6));
+    assert!((one.iops / two.iops - 1.0).abs() < 0.1, "{one:?} {two:?}");
+    assert_eq!(Disks::cos().data_disks(), 19);
+    for (spindles, second_array) in [(4, 2), (4, 3), (4, 5)] {
+        let disks = Disks { spindles, second_array, raid: Raid::Raid6, ..Disks::default() };
+        assert!(Timing { disks, ..Timing::default() }.check().is_err(), "{spindles} {second_array}");
+    }
+}
+
+/// Requests in memory.
+struct Listed(Vec<Request>, usize);
+
+impl Reader for Listed {
+    fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
+        let Some(next) = self.0.get(self.1) else { return Ok(false) };
+        request.clone_from(next);
+        self.1 += 1;
+        Ok(true)
+    }
 }
 
 #[test]

@@ -186,6 +186,25 @@ fn a_write_budget_is_kept_to_and_what_it_refuses_is_counted() {
 }
 
 #[test]
+fn what_is_overwritten_in_the_buffer_is_never_written_to_the_ssd() {
+    let workload = zipf();
+    for name in ["weu", "weu-lru-mod", "extent", "extent-lru-mod", "extent-lru-trim", "naive"] {
+        let settings = settings(name.parse().unwrap());
+        let at = |staging_bytes| run(&workload, &Settings { staging_bytes, ..settings });
+        let (without, with, all) = (at(0), at(2 << 20), at(1 << 30));
+        let written = |outcome: &Outcome| outcome.measured.ssd_bytes_written;
+        assert!(written(&with) * 20 < written(&without) * 19, "{name}: {} {}", written(&with), written(&without));
+        // A buffer in addition to the cache has hits of its own.
+        assert!(hit_ratio(&with) > hit_ratio(&without), "{name}");
+        // Everything is in the buffer until the end: all but the first accesses hit.
+        assert_eq!(written(&all), 0, "{name}");
+        assert!(hit_ratio(&all) > hit_ratio(&with), "{name}");
+        assert!(with.staging_ram_bytes > 0 && with.staging_ram_bytes < with.ram_bytes, "{name}");
+        assert_eq!((without.staging_ram_bytes, with.measured.requests), (0, 60_000), "{name}");
+    }
+}
+
+#[test]
 fn settings_that_make_no_sense_are_refused() {
     let workload = crate::duplicates(10);
     for (settings, word) in [
@@ -201,6 +220,16 @@ fn settings_that_make_no_sense_are_refused() {
         (
             Settings { write_budget: Some(0.5), variant: Variant::ExtentLruTrim, ..Settings::new(1 << 30) },
             "write budget",
+        ),
+        (Settings { staging_bytes: 1 << 20, variant: Variant::Belady, ..Settings::new(1 << 30) }, "staging"),
+        (
+            Settings {
+                staging_bytes: 1 << 20,
+                dedup: false,
+                variant: Variant::Extent { ways: 1 },
+                ..Settings::new(1 << 30)
+            },
+            "staging",
         ),
         (Settings { compression_mean: f64::NAN, ..Settings::new(1 << 30) }, "compression"),
         (Settings { partial_writes: PartialWrites::Fetch, weu_bytes: 3, ..Settings::new(1 << 30) }, "weu_size"),

@@ -140,9 +140,10 @@ fn traces_stay_what_they_were() {
 fn the_three_fiu_like_traces_stay_what_they_were() {
     // The first bytes of the hashes that reports print. A change of the generator, of any kind, changes the figures of
     // every report: it is stated there, and here.
-    let hex = |like: FiuLike| like.digest().unwrap().0[..4].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex =
+        |like: FiuLike| like.digest().unwrap().0[..4].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let found = [FiuLike::web_vm(1.0, 1), FiuLike::homes(1.0, 1), FiuLike::mail(1.0, 1)].map(hex);
-    assert_eq!(found, ["a4416624", "40ab134e", "25145b41"]);
+    assert_eq!(found, ["", "", ""]);
 }
 
 #[test]

@@ -8,7 +8,8 @@ use crate::report::{Chart, Line, Lines, Section, Table, percent_more, percents, 
 use measured::{CACHE_PERCENTS, Hits, Measured};
 use nitro_console::error::Error;
 use nitro_trace::TraceError;
-use published::{DAYS, FIGURE_1, MEDIAN_KIB, Published, SAMPLES_KIB};
+pub(super) use published::Published;
+use published::{DAYS, FIGURE_1, MEDIAN_KIB, SAMPLES_KIB};
 use serde::Serialize;
 
 pub(super) const ID: &str = "traces";
@@ -70,9 +71,10 @@ impl Figure {
     fn row(&self) -> Vec<String> {
         let told = |(figure, source): &(f64, &str)| format!("{} ({source})", shown(Some(*figure), self.decimals));
         let first = self.published.first();
-        let others = self.published.iter().skip(1).filter(|(figure, _)| {
-            first.is_some_and(|(first, _)| percent_more(*figure, *first).abs() >= SAME_PERCENT)
-        });
+        let others =
+            self.published.iter().skip(1).filter(|(figure, _)| {
+                first.is_some_and(|(first, _)| percent_more(*figure, *first).abs() >= SAME_PERCENT)
+            });
         let others: Vec<_> = others.map(told).collect();
         let dash = || "–".to_owned();
         let generated = shown(Some(self.generated), self.decimals);
@@ -145,7 +147,7 @@ fn figures(fiu: Fiu, scale: f64, measured: &Measured) -> Vec<Figure> {
         Figure::new(
             "blocks written for each unique one",
             2,
-            &[(blocks.written / blocks.unique_written, blocks.name), (FIGURE_1, "Nitro, Figure 1: about")],
+            &[(blocks.per_unique(), blocks.name), (FIGURE_1, "Nitro, Figure 1: about")],
             ratio(summary.written_prints as f64, summary.unique_written_prints as f64),
         ),
         Figure::new(
@@ -216,8 +218,7 @@ pub(super) fn section(plan: &Plan, hashes: &Hashes) -> Result<Section, Error> {
     })
 }
 
-const TEXT: &str =
-    "What is published about the three FIU traces, where sources disagree, and the generated traces, measured. The last \
+const TEXT: &str = "What is published about the three FIU traces, where sources disagree, and the generated traces, measured. The last \
      column is the difference of the generated figure to the published one; counts and volumes are divided by the scale. \
      Blocks have 4 KiB. Sources: **Nitro**, by section or figure; **FIU's page** of the traces (1 to 21 November 2008); \
      the **header**, a comment in a header file of public programs that replay the traces, with records, sectors read \

@@ -7,73 +7,83 @@ const SECTORS: f64 = 8.0;
 
 /// The figures of one trace, at its published size.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Published {
+pub(in crate::nitro) struct Published {
     /// Nitro §5: the size of the file system in GB.
-    pub(super) volume_gb: f64,
+    pub(in crate::nitro) volume_gb: f64,
     /// Nitro §5: the share of the file system that is accessed, in percent.
-    pub(super) accessed_percent: f64,
+    pub(in crate::nitro) accessed_percent: f64,
     /// Nitro §5.
-    pub(super) writes_per_read: f64,
+    pub(in crate::nitro) writes_per_read: f64,
     /// Nitro §6.2, of Mail alone: the share of requests of at most 8 KiB, in percent.
-    pub(super) small_percent: Option<f64>,
-    pub(super) header: Header,
-    pub(super) blocks: BlockCounts,
+    pub(in crate::nitro) small_percent: Option<f64>,
+    pub(in crate::nitro) header: Header,
+    pub(in crate::nitro) blocks: BlockCounts,
 }
 
 /// A line of the header file of public programs that replay the traces.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Header {
-    pub(super) records: f64,
+pub(in crate::nitro) struct Header {
+    pub(in crate::nitro) records: f64,
     sectors_read: f64,
     sectors_written: f64,
 }
 
 impl Header {
     /// Blocks of 4 KiB that are read.
-    pub(super) fn read(&self) -> f64 {
+    pub(in crate::nitro) fn read(&self) -> f64 {
         self.sectors_read / SECTORS
     }
 
     /// Blocks of 4 KiB that are written.
-    pub(super) fn written(&self) -> f64 {
+    pub(in crate::nitro) fn written(&self) -> f64 {
         self.sectors_written / SECTORS
     }
 
     /// The mean size of a record in KiB.
-    pub(super) fn mean_kib(&self) -> f64 {
+    pub(in crate::nitro) fn mean_kib(&self) -> f64 {
         (self.sectors_read + self.sectors_written) / 2.0 / self.records
     }
 }
 
 /// The counts of 4 KiB blocks that are published for the traces.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct BlockCounts {
-    pub(super) all: f64,
-    pub(super) written: f64,
-    pub(super) unique_written: f64,
+pub(in crate::nitro) struct BlockCounts {
+    pub(in crate::nitro) all: f64,
+    pub(in crate::nitro) written: f64,
+    pub(in crate::nitro) unique_written: f64,
     /// The part of the trace: by the header's sectors, Mail's counts are those of about a day.
-    pub(super) name: &'static str,
+    pub(in crate::nitro) name: &'static str,
 }
 
 impl BlockCounts {
-    pub(super) fn read(&self) -> f64 {
+    pub(in crate::nitro) fn read(&self) -> f64 {
         self.all - self.written
+    }
+
+    /// Blocks written for each unique one.
+    pub(in crate::nitro) fn per_unique(&self) -> f64 {
+        self.written / self.unique_written
+    }
+
+    /// Bytes of the unique blocks.
+    pub(in crate::nitro) fn unique_bytes(&self) -> f64 {
+        self.unique_written * 4096.0
     }
 }
 
 /// FIU's page of the traces: 1 to 21 November 2008.
-pub(super) const DAYS: f64 = 21.0;
+pub(in crate::nitro) const DAYS: f64 = 21.0;
 /// Nitro §3: the median size of requests, in KiB.
-pub(super) const MEDIAN_KIB: f64 = 8.0;
+pub(in crate::nitro) const MEDIAN_KIB: f64 = 8.0;
 /// The size of every record in the public samples (1,000 records of WebVM and of Homes, 10,000 of Mail), in KiB.
-pub(super) const SAMPLES_KIB: f64 = 4.0;
+pub(in crate::nitro) const SAMPLES_KIB: f64 = 4.0;
 /// Nitro's Figure 1: about 2.0 in all traces.
-pub(super) const FIGURE_1: f64 = 2.0;
+pub(in crate::nitro) const FIGURE_1: f64 = 2.0;
 
 const COUNTS: &str = "block counts";
 
 impl Published {
-    pub(super) const fn of(fiu: Fiu) -> Self {
+    pub(in crate::nitro) const fn of(fiu: Fiu) -> Self {
         match fiu {
             Fiu::WebVm => Self {
                 volume_gb: 70.0,

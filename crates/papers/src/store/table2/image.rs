@@ -20,8 +20,8 @@ use std::sync::Arc;
 pub(super) const BLOCK_BYTES: u64 = 4096;
 const CHUNK_BLOCKS: u64 = CHUNK_BYTES / BLOCK_BYTES;
 const NAME: &str = "files";
-/// The simulator's two shelves of 23 disks, without parity disks.
-pub(super) const SPINDLES: u32 = 21;
+/// The disks with data of the paper's two shelves (§5.3), which have four disks more for parity.
+pub(super) const SPINDLES: u32 = 19;
 const STRIPE_BYTES: u64 = 256 << 10;
 /// Containers are smaller than 4 MiB, in proportion to these file systems, or have the minimum size.
 const CONTAINER_BYTES: u32 = 512 << 10;

@@ -1,11 +1,12 @@
-//! Replays a trace with a fixed number of requests in progress: a new one starts when another ends.
+//! Replays a trace: with a fixed number of requests in progress, where a new one starts when another ends, or at its
+//! times, whether or not earlier requests have ended.
 
 use super::super::bed::{CHUNK_BYTES, Object, TestVolume, failed};
 use super::Trace;
 use super::image::{BLOCK_BYTES, bytes_of};
-use crate::nitro::DEPTH;
 use bytes::Bytes;
-use futures_util::future::try_join_all;
+use futures_util::future::{Either, select, try_join_all};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use nitro_console::error::Error;
 use nitro_port::{Clock, Device};
 use nitro_sim::timing::Cpu;
@@ -18,6 +19,8 @@ use std::time::Duration;
 
 /// A request has surely ended when this number of later requests have started.
 const DONE_AFTER: u64 = 4096;
+/// Most requests in progress at once: fewer than that.
+const AT_ONCE_MAX: usize = 2048;
 
 /// The target of requests.
 pub(super) enum Target {
@@ -96,13 +99,23 @@ impl Place {
 }
 
 /// The results of a replay.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Tally {
-    pub(super) reads: u64,
+    /// The response times of all reads.
+    pub(super) read_times: Vec<Duration>,
     pub(super) writes: u64,
-    /// The sum of all reads' response times.
-    pub(super) read_time: Duration,
     pub(super) time: Duration,
+}
+
+impl Tally {
+    pub(super) fn reads(&self) -> u64 {
+        self.read_times.len() as u64
+    }
+
+    fn add(&mut self, other: Self) {
+        self.read_times.extend(other.read_times);
+        self.writes += other.writes;
+    }
 }
 
 /// Replays a trace.
@@ -119,17 +132,55 @@ impl Player {
         Ok(Self { place: RefCell::new(place), clock: clock.clone() })
     }
 
-    /// Replays the requests before `until_ns`, and waits until they end.
-    pub(super) async fn play(&self, target: &Target, until_ns: u64) -> Result<Tally, Error> {
+    /// Replays the requests before `until_ns` with `depth` in progress, and waits until they end.
+    pub(super) async fn play(&self, target: &Target, until_ns: u64, depth: u32) -> Result<Tally, Error> {
         let begun = self.clock.now();
-        let all = try_join_all((0..DEPTH).map(|_| self.lane(target, until_ns))).await?;
-        let sum = |tally: Tally, other: &Tally| Tally {
-            reads: tally.reads + other.reads,
-            writes: tally.writes + other.writes,
-            read_time: tally.read_time + other.read_time,
-            ..tally
-        };
-        Ok(Tally { time: self.clock.now() - begun, ..all.iter().fold(Tally::default(), sum) })
+        let mut all = Tally::default();
+        for tally in try_join_all((0..depth).map(|_| self.lane(target, until_ns))).await? {
+            all.add(tally);
+        }
+        all.time = self.clock.now() - begun;
+        Ok(all)
+    }
+
+    /// Replays the remaining requests at their times after `from_ns`, divided by `speed`, and waits until they end.
+    pub(super) async fn play_at(&self, target: &Target, from_ns: u64, speed: f64) -> Result<Tally, Error> {
+        let begun = self.clock.now();
+        let mut all = Tally::default();
+        let mut under_way = FuturesUnordered::new();
+        loop {
+            let next = self.place.borrow_mut().next(u64::MAX)?;
+            let Some((request, held)) = next else { break };
+            let after = Duration::from_nanos(request.time_ns.saturating_sub(from_ns)).div_f64(speed);
+            let mut arrival = Box::pin(self.clock.sleep((begun + after).saturating_sub(self.clock.now())));
+            let mut arrived = false;
+            while !arrived || under_way.len() >= AT_ONCE_MAX {
+                if under_way.is_empty() {
+                    arrival.as_mut().await;
+                    arrived = true;
+                } else if arrived {
+                    self.end_one(&mut all, under_way.next().await)?;
+                } else {
+                    match select(arrival.as_mut(), under_way.next()).await {
+                        Either::Left(_) => arrived = true,
+                        Either::Right((ended, _)) => self.end_one(&mut all, ended)?,
+                    }
+                }
+            }
+            under_way.push(self.one(target, request, held));
+        }
+        while let Some(ended) = under_way.next().await {
+            all.add(ended?);
+        }
+        all.time = self.clock.now() - begun;
+        Ok(all)
+    }
+
+    fn end_one(&self, all: &mut Tally, ended: Option<Result<Tally, Error>>) -> Result<(), Error> {
+        if let Some(ended) = ended {
+            all.add(ended?);
+        }
+        Ok(())
     }
 
     /// Replays one request after the other.
@@ -138,23 +189,29 @@ impl Player {
         loop {
             let next = self.place.borrow_mut().next(until_ns)?;
             let Some((request, held)) = next else { return Ok(tally) };
-            let begun = self.clock.now();
-            let extents = request.blocks(CHUNK_BYTES).count() as u64;
-            self.clock.sleep(Duration::from_nanos(Cpu::default().request_ns * extents)).await;
-            if request.op == Op::Write {
-                target.write(request.offset, bytes_of(&request.fingerprints)).await?;
-                tally.writes += 1;
-                continue;
-            }
-            let read = target.read(request.offset, request.len).await?;
-            tally.reads += 1;
-            tally.read_time += self.clock.now() - begun;
-            // The check is skipped if the block was written meanwhile.
-            let sure = held.is_some() && held == self.place.borrow().held(&request);
-            if sure && read.get(..BLOCK_BYTES as usize) != Some(&bytes_of(&request.fingerprints[..1])[..]) {
-                let why = format!("a read at byte {} is not what was written", request.offset);
-                return Err(Error::new("reproduce cos", why).or("please report it"));
-            }
+            tally.add(self.one(target, request, held).await?);
         }
+    }
+
+    /// Replays a request, whose first block has the content of the write `held`.
+    async fn one(&self, target: &Target, request: Request, held: Option<u64>) -> Result<Tally, Error> {
+        let mut tally = Tally::default();
+        let begun = self.clock.now();
+        let extents = request.blocks(CHUNK_BYTES).count() as u64;
+        self.clock.sleep(Duration::from_nanos(Cpu::default().request_ns * extents)).await;
+        if request.op == Op::Write {
+            target.write(request.offset, bytes_of(&request.fingerprints)).await?;
+            tally.writes = 1;
+            return Ok(tally);
+        }
+        let read = target.read(request.offset, request.len).await?;
+        tally.read_times.push(self.clock.now() - begun);
+        // The check is skipped if the block was written meanwhile.
+        let sure = held.is_some() && held == self.place.borrow().held(&request);
+        if sure && read.get(..BLOCK_BYTES as usize) != Some(&bytes_of(&request.fingerprints[..1])[..]) {
+            let why = format!("a read at byte {} is not what was written", request.offset);
+            return Err(Error::new("reproduce cos", why).or("please report it"));
+        }
+        Ok(tally)
     }
 }

@@ -48,6 +48,7 @@ impl FiuLike {
             initial_dedup,
             sizes,
             days,
+            rhythm,
             scale,
             seed,
         } = self;
@@ -62,6 +63,7 @@ impl FiuLike {
             own_share,
             initial_dedup,
             days,
+            rhythm,
             scale,
         ];
         for number in numbers.into_iter().chain(sizes).chain(&ASSUMPTIONS) {

@@ -69,6 +69,9 @@ pub struct FiuLike {
     pub sizes: [f64; SIZES],
     /// Length of the trace in days.
     pub days: f64,
+    /// The share by which the rate of requests rises above its mean in the afternoon, and falls below it at night: an
+    /// assumption.
+    pub rhythm: f64,
     /// Factor of volume, footprint and number of blocks; 1 is the published size.
     pub scale: f64,
     /// The seed: another one results in another trace.
@@ -91,6 +94,7 @@ impl FiuLike {
             initial_dedup: 1.2,
             sizes: [0.35, 0.15, 0.2, 0.15, 0.1, 0.05],
             days: 21.0,
+            rhythm: 0.6,
             scale,
             seed,
         }
@@ -111,6 +115,7 @@ impl FiuLike {
             initial_dedup: 1.2,
             sizes: [0.4, 0.15, 0.15, 0.15, 0.1, 0.05],
             days: 21.0,
+            rhythm: 0.6,
             scale,
             seed,
         }
@@ -132,6 +137,7 @@ impl FiuLike {
             initial_dedup: 1.2,
             sizes: [0.21, 0.08, 0.24, 0.31, 0.12, 0.04],
             days: 21.0,
+            rhythm: 0.6,
             scale,
             seed,
         }
@@ -168,6 +174,9 @@ impl FiuLike {
         }
         if !(0.0..=1.0).contains(&self.first_write_share()) {
             return Err(TraceError::setting("the first reads and writes cannot add up to the footprint"));
+        }
+        if !(0.0..=0.99).contains(&self.rhythm) {
+            return Err(TraceError::setting("the daily rhythm is not from 0 to 0.99"));
         }
         if !(1.0..=1000.0).contains(&self.initial_dedup) {
             return Err(TraceError::setting("the initial dedup ratio is not from 1 to 1000"));

@@ -180,10 +180,10 @@ impl FiuLikeReader {
         u64::from(INITIAL) + run * INITIAL_RUN + block % INITIAL_RUN
     }
 
-    /// Advances the time. The rate of requests is four times as high in the afternoon as at night: an assumption.
+    /// Advances the time. The rate of requests is highest in the afternoon.
     fn pass_time(&mut self) {
         let day = self.time_s / DAY_S;
-        let rate = 1.0 - 0.6 * libm::cos(std::f64::consts::TAU * (day - 0.1));
+        let rate = 1.0 - self.parameters.rhythm * libm::cos(std::f64::consts::TAU * (day - 0.1));
         self.time_s += self.rng.exponential() * self.interval_s / rate;
     }
 }
