@@ -29,7 +29,7 @@ mod work;
 pub use cell::{Cell, Outcomes};
 pub use plan::{Fiu, Plan, WARM_NS};
 pub use run::{Step, run};
-pub use table2::{DEPTH, DIRTY_PERCENT, LOAD_SHARE, SATURATED, SSD_TIMES, judge_cold, judge_dedup_first, judge_warm};
+pub use table2::{DEPTH, DIRTY_PERCENT, SSD_TIMES, judge_cold, judge_dedup_first, judge_warm};
 pub(crate) use traces::Hashes;
 pub use work::Work;
 
@@ -52,7 +52,7 @@ pub struct Experiment {
     pub id: &'static str,
     /// The simulations that it needs.
     pub cells: fn(&Plan) -> Vec<Cell>,
-    /// The simulations whose settings follow from the outcomes of the first ones.
+    /// The simulations whose settings follow from the outcomes of earlier ones.
     pub then: fn(&Plan, &Outcomes) -> Vec<Cell>,
     /// Makes the section from the outcomes.
     pub section: fn(&Plan, &Outcomes) -> Section,
@@ -117,8 +117,17 @@ pub(crate) fn report(args: &Evaluation) -> Result<Report, Error> {
     }
     let cells: Vec<Cell> = wanted.iter().flat_map(|experiment| (experiment.cells)(&plan)).collect();
     let mut outcomes = run_cells(&cells, args)?;
-    let cells: Vec<Cell> = wanted.iter().flat_map(|experiment| (experiment.then)(&plan, &outcomes)).collect();
-    outcomes.add(run_cells(&cells, args)?);
+    let mut last = Vec::new();
+    loop {
+        let cells = wanted.iter().flat_map(|experiment| (experiment.then)(&plan, &outcomes));
+        let cells: Vec<Cell> = cells.filter(|cell| outcomes.outcome(cell).is_none()).collect();
+        // Cells that failed remain without an outcome.
+        if cells.is_empty() || cells == last {
+            break;
+        }
+        outcomes.add(run_cells(&cells, args)?);
+        last = cells;
+    }
     sections.extend(wanted.iter().map(|experiment| (experiment.section)(&plan, &outcomes)));
     if wants(OVERHEADS) {
         say("figure-8: measured on this machine");

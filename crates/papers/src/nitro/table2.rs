@@ -3,17 +3,22 @@
 use super::judges::{n10, n11, n12, n14, n15};
 use super::plan::{Fiu, Kind, WARM_NS};
 use super::{Cell, Outcomes, Plan, Work};
-use crate::report::{Bars, Chart, Section, Table};
+use crate::report::{Bars, Chart, Section, Table, shown};
 use crate::report::{Verdict, percent_more, percents};
 use nitro_cache::destage::Watermarks;
 use nitro_sim::timing::{Cos, Disks, Load, Origin, Timing};
 use nitro_sim::{Measures, Pace};
 use nitro_sim::{Settings, Variant, Warmup};
 
-/// Requests in progress with which a system does as much as it can.
-pub const SATURATED: u32 = 256;
-/// The share of that at which it is measured, as in the paper (§6.2): "∼95% of the system resources".
-pub const LOAD_SHARE: f64 = 0.95;
+/// Requests in progress for an upper bound of what a system can do.
+const SATURATED: u32 = 256;
+/// The number of halvings of the range in which the highest sustained rate lies.
+const HALVINGS: u32 = 5;
+/// A rate is sustained if requests end at this share of it.
+const SUSTAINED_SHARE: f64 = 0.98;
+/// The share of the highest sustained rate at which a system is measured, as in the paper (§6.2): "∼95% of the system
+/// resources".
+const LOAD_SHARE: f64 = 0.95;
 /// Requests in progress in front of the store itself.
 pub const DEPTH: u32 = 32;
 /// The watermark of write-back, in percent: an assumption.
@@ -80,20 +85,55 @@ impl System {
         Cell { work: Work::Fiu { fiu, scale, seed, from_ns, steady: true }, settings }
     }
 
-    /// The run that finds what the system can do.
+    /// The run for an upper bound of what the system can do.
     fn saturated(self, plan: &Plan, fiu: Fiu, kind: Kind) -> Cell {
         self.cell(plan, fiu, kind, Load::Closed(SATURATED))
     }
 
-    /// The run that is reported, in which requests arrive at a share of the rate that the system can do; `None` before
-    /// that is known.
-    fn loaded(self, plan: &Plan, fiu: Fiu, kind: Kind, outcomes: &Outcomes) -> Option<Cell> {
-        let most = outcomes.measures(&self.saturated(plan, fiu, kind))?;
-        let seconds = most.end_s - most.begin_s;
-        let iops = most.pace.as_ref()?.iops;
-        let speed = LOAD_SHARE * iops * seconds / (most.reads + most.writes) as f64;
-        speed.is_finite().then(|| self.cell(plan, fiu, kind, Load::Open(speed)))
+    /// The next run that is needed to find the highest rate of requests that the system sustains in open loop, or the run
+    /// at a share of that rate, which is reported; `None` before the upper bound is known.
+    fn search(self, plan: &Plan, fiu: Fiu, kind: Kind, outcomes: &Outcomes) -> Option<Search> {
+        let bound = outcomes.measures(&self.saturated(plan, fiu, kind))?;
+        let iops = bound.pace.as_ref()?.iops;
+        // The speed at which the trace has that rate.
+        let speed = iops * (bound.end_s - bound.begin_s) / (bound.reads + bound.writes) as f64;
+        if !speed.is_finite() {
+            return None;
+        }
+        let at = |share: f64| self.cell(plan, fiu, kind, Load::Open(speed * share));
+        let sustains = |share: f64, cell: &Cell| {
+            let pace = outcomes.measures(cell)?.pace.as_ref()?;
+            Some(pace.iops >= SUSTAINED_SHARE * iops * share)
+        };
+        let share = match highest(|share| sustains(share, &at(share))) {
+            Ok(share) => share,
+            Err(share) => return Some(Search::Probe(at(share))),
+        };
+        Some(Search::Found { cell: at(LOAD_SHARE * share), iops_max: iops * share })
     }
+}
+
+/// The state of the search for the highest rate.
+enum Search {
+    /// A run whose outcome is not known yet.
+    Probe(Cell),
+    /// The run that is reported, and the highest rate.
+    Found { cell: Cell, iops_max: f64 },
+}
+
+/// The highest share of the upper bound that is sustained, as a multiple of 1 / 2^[`HALVINGS`]; the least one if none is.
+/// The error is a share of which it must be known first.
+fn highest(sustains: impl Fn(f64) -> Option<bool>) -> Result<f64, f64> {
+    let is_sustained = |share: f64| sustains(share).ok_or(share);
+    if is_sustained(1.0)? {
+        return Ok(1.0);
+    }
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..HALVINGS {
+        let middle = f64::midpoint(low, high);
+        *if is_sustained(middle)? { &mut low } else { &mut high } = middle;
+    }
+    Ok(if low > 0.0 { low } else { high })
 }
 
 fn kinds() -> impl Iterator<Item = Kind> {
@@ -110,9 +150,12 @@ pub(super) fn cells(plan: &Plan) -> Vec<Cell> {
     all().map(|(system, fiu, kind)| system.saturated(plan, fiu, kind)).collect()
 }
 
-/// The runs that follow from what each system can do.
+/// The runs that follow from the outcomes of earlier ones.
 pub(super) fn then(plan: &Plan, outcomes: &Outcomes) -> Vec<Cell> {
-    all().filter_map(|(system, fiu, kind)| system.loaded(plan, fiu, kind, outcomes)).collect()
+    let next = |(system, fiu, kind): (System, Fiu, Kind)| match system.search(plan, fiu, kind, outcomes)? {
+        Search::Probe(cell) | Search::Found { cell, .. } => Some(cell),
+    };
+    all().filter_map(next).collect()
 }
 
 struct Paces<'a> {
@@ -123,7 +166,18 @@ struct Paces<'a> {
 
 impl Paces<'_> {
     fn measures(&self, fiu: Fiu, kind: Kind) -> Option<&Measures> {
-        self.outcomes.measures(&self.system.loaded(self.plan, fiu, kind, self.outcomes)?)
+        match self.system.search(self.plan, fiu, kind, self.outcomes)? {
+            Search::Found { cell, .. } => self.outcomes.measures(&cell),
+            Search::Probe(_) => None,
+        }
+    }
+
+    /// The highest rate that the system sustains.
+    fn most(&self, fiu: Fiu, kind: Kind) -> Option<f64> {
+        match self.system.search(self.plan, fiu, kind, self.outcomes)? {
+            Search::Found { iops_max, .. } => Some(iops_max),
+            Search::Probe(_) => None,
+        }
     }
 
     fn of(&self, fiu: Fiu, kind: Kind) -> Option<&Pace> {
@@ -150,8 +204,19 @@ impl Paces<'_> {
 
     /// The distribution of response times, and the use of the disks.
     fn responses(&self) -> Table {
-        let columns =
-            ["trace", "variant", "IOPS", "mean", "median", "90 %", "99 %", "99.9 %", "writes, 99 %", "disks busy"];
+        let columns = [
+            "trace",
+            "variant",
+            "highest rate",
+            "IOPS",
+            "mean",
+            "median",
+            "90 %",
+            "99 %",
+            "99.9 %",
+            "writes, 99 %",
+            "disks busy",
+        ];
         let title = format!("{}: response times of reads and writes, ms", self.system.name());
         let mut table = Table::new(title, &columns);
         for fiu in Fiu::ALL {
@@ -161,7 +226,8 @@ impl Paces<'_> {
                 let ms = |us: f64| format!("{:.1}", us / 1000.0);
                 let read = &pace.read_response;
                 let times = [read.mean_us, read.p50_us, read.p90_us, read.p99_us, read.p999_us];
-                let mut row = vec![fiu.name().to_owned(), name, format!("{:.0}", pace.iops)];
+                let most = shown(self.most(fiu, kind), 0);
+                let mut row = vec![fiu.name().to_owned(), name, most, format!("{:.0}", pace.iops)];
                 row.extend(times.map(ms));
                 row.extend([ms(pace.write_response.p99_us), format!("{:.0} %", pace.disks_busy * 100.0)]);
                 table.rows.push(row);
@@ -210,22 +276,24 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
         id: "table-2",
         title: "Table 2: IOPS and read response time, COS and TPS, warm and cold".into(),
         text: format!(
-            "What each system can do is measured first, with {SATURATED} requests in flight. Then requests arrive at {:.0} % \
-             of that rate whether or not earlier ones have ended (open loop), as in the paper, which replays the traces \
-             \"at an accelerated speed to use ∼95% of the system resources\" (§6.2). IOPS, response times and hits are \
-             those of the second run. Intervals between requests are exponentially distributed, at the same rate all \
-             day: with the generated traces' assumed daily rhythm, 95 % in the mean would be more than a system can do \
-             every afternoon. The measured days begin when all requests of the warm-up have ended. The cache has 2 % of \
-             the size of the file system, on an SSD {SSD_TIMES} times as large as the cache. TPS is eleven 7200 rpm \
-             disks in RAID-5. COS is two arrays of 10 and 13 disks in RAID-6, of which 19 hold data (§5.3: shelves of \
-             12 and 15 with two spare disks each), with a model of a deduplicating store: a read costs look-ups and a \
-             read of a container, a write costs metadata updates, and recipes let a read find its content in the \
-             cache. The paper does not say whether Table 2 is write-through or write-back. Its prototype writes dirty \
-             extents to the disks when they are evicted (§4), and a cold cache raises its IOPS, so write-back is \
-             simulated, with at most {DIRTY_PERCENT} % of the cache dirty: the paper gives no watermark. Warm: the \
-             cache is warmed for 16 days, and five days are measured; cold: the last five days alone. Disks, SSD and \
-             processor are modelled; the sizes of NVRAM, recipe cache and disks are scaled with the trace.",
-            LOAD_SHARE * 100.0
+            "Requests arrive in open loop, whether or not earlier ones have ended, at {:.0} % of the highest rate that each \
+             system sustains, as in the paper, which replays the traces \"at an accelerated speed to use ∼95% of the system \
+             resources\" (§6.2). That rate is searched in halves below the rate with {SATURATED} requests in flight: at a \
+             rate that is sustained, requests end at {:.0} % of it or more. Intervals between requests are exponentially \
+             distributed, at the same rate all day: with the generated traces' assumed daily rhythm, 95 % in the mean \
+             would be more than a system can do every afternoon. The measured days begin when all requests of the \
+             warm-up have ended. The cache has 2 % of the size of the file system, on an SSD {SSD_TIMES} times as large \
+             as the cache. TPS is eleven 7200 rpm disks in RAID-5. COS is two arrays of 10 and 13 disks in RAID-6, of \
+             which 19 hold data (§5.3: shelves of 12 and 15 with two spare disks each), with a model of a deduplicating \
+             store: a read costs look-ups and a read of a container, a write costs metadata updates, and recipes let a \
+             read find its content in the cache. The paper does not say whether Table 2 is write-through or write-back. \
+             Its prototype writes dirty extents to the disks when they are evicted (§4), and a cold cache raises its \
+             IOPS, so write-back is simulated, with at most {DIRTY_PERCENT} % of the cache dirty: the paper gives no \
+             watermark. Warm: the cache is warmed for 16 days, and five days are measured; cold: the last five days \
+             alone. Disks, SSD and processor are modelled; the sizes of NVRAM, recipe cache and disks are scaled with \
+             the trace.",
+            LOAD_SHARE * 100.0,
+            SUSTAINED_SHARE * 100.0
         ),
         charts,
         tables,
@@ -328,4 +396,30 @@ fn ranges(iops: &[f64], response: &[f64]) -> String {
 
 fn extreme(figures: &[f64], of: fn(f64, f64) -> f64) -> String {
     figures.iter().copied().reduce(of).map_or_else(|| "–".to_owned(), |figure| percents(&[figure]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    #[test]
+    fn the_highest_sustained_share_is_found_step_by_step() {
+        for most in [0.04, 0.3, 0.33, 0.97, 1.0, 3.0] {
+            let known = RefCell::new(Vec::new());
+            let mut steps = 0;
+            let found = loop {
+                let of = |share: f64| known.borrow().contains(&share).then_some(share <= most);
+                match highest(of) {
+                    Ok(share) => break share,
+                    Err(next) => known.borrow_mut().push(next),
+                }
+                steps += 1;
+            };
+            assert!(steps <= HALVINGS + 1 && found <= most, "{found} of {most} in {steps}");
+            assert!(found > most.min(1.0) - 1.0 / 32.0, "{found} of {most}");
+        }
+        // Nothing is sustained: the least share, whose run shows it.
+        assert_eq!(highest(|_| Some(false)), Ok(1.0 / 32.0));
+    }
 }

@@ -196,8 +196,8 @@ fn what_is_overwritten_in_the_buffer_is_never_written_to_the_ssd() {
         assert!(written(&with) * 20 < written(&without) * 19, "{name}: {} {}", written(&with), written(&without));
         // A buffer in addition to the cache has hits of its own.
         assert!(hit_ratio(&with) > hit_ratio(&without), "{name}");
-        // Everything is in the buffer until the end: all but the first accesses hit.
-        assert_eq!(written(&all), 0, "{name}");
+        // Everything stays in the buffer until the end, when the newest content of each extent is written once.
+        assert!(written(&all) < written(&with), "{name}: {}", written(&all));
         assert!(hit_ratio(&all) > hit_ratio(&with), "{name}");
         assert!(with.staging_ram_bytes > 0 && with.staging_ram_bytes < with.ram_bytes, "{name}");
         assert_eq!((without.staging_ram_bytes, with.measured.requests), (0, 60_000), "{name}");

@@ -230,7 +230,8 @@ const TEXT: &str = "What is published about the three FIU traces, where sources 
      header for the volume of reads and writes, and the block counts for unique content. No source at hand tells the \
      places read and written apart, or has reuse distances, hits of LRU or streams of these traces (Nitro §5 calls a \
      large fraction of Homes' writes random): these figures follow from the generator's assumptions, and no claim that \
-     depends on them can be confirmed in amount. A hash identifies parameters, constants and the first 65,536 requests.";
+     depends on them can be confirmed in amount. Requests are larger than the header's records: the generator \
+     follows Nitro's median, and the sizes above it are assumed. A hash identifies parameters, constants and the first 65,536 requests.";
 
 #[cfg(test)]
 mod tests {

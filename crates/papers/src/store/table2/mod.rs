@@ -7,7 +7,7 @@ mod report;
 
 use super::bed::{Object, TestCache, TestVolume, WEU_BYTES, Work, beside, failed, flash, whole_units};
 use crate::kind::Kind;
-use crate::nitro::{DEPTH, DIRTY_PERCENT, Fiu, LOAD_SHARE, SATURATED, SSD_TIMES, WARM_NS, Work as TraceWork};
+use crate::nitro::{DIRTY_PERCENT, Fiu, SSD_TIMES, WARM_NS, Work as TraceWork};
 use crate::report::Section;
 use futures_util::future::join3;
 use image::{Image, Measured};
@@ -17,7 +17,7 @@ use nitro_console::progress::Progress;
 use nitro_engine::metrics::VolumeCounters;
 use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
 use nitro_testkit::VirtualTime;
-use nitro_trace::{Reader, Request};
+use nitro_trace::Reader;
 use nitro_units::ObjectId;
 use player::{Player, Tally, Target};
 use std::pin::pin;
@@ -31,8 +31,6 @@ const VOLUME_UNIT_BYTES: u64 = 256 << 10;
 /// RAM for clean, and for dirty, extents on their way to the SSD: the server's 64 MiB would be more than such a cache.
 const QUEUE_BYTES: u64 = 4 << 20;
 const SEED: u64 = 1;
-/// The days that are measured, in seconds.
-const MEASURED_S: f64 = 5.0 * 86_400.0;
 
 /// A scaled trace.
 #[derive(Debug, Clone, Copy)]
@@ -43,21 +41,12 @@ struct Trace {
 
 impl Trace {
     fn open_from(&self, from_ns: u64) -> Result<Box<dyn Reader>, Error> {
-        let work = TraceWork::Fiu { fiu: self.fiu, scale: self.scale, seed: SEED, from_ns, steady: true };
+        let work = TraceWork::Fiu { fiu: self.fiu, scale: self.scale, seed: SEED, from_ns, steady: false };
         work.open().map_err(|e| failed(&e))
     }
 
     fn open(&self) -> Result<Box<dyn Reader>, Error> {
         self.open_from(0)
-    }
-
-    /// The number of requests from a moment on.
-    fn requests_from(&self, from_ns: u64) -> Result<u64, Error> {
-        let (mut reader, mut request, mut count) = (self.open_from(from_ns)?, Request::default(), 0);
-        while reader.next(&mut request).map_err(|e| failed(&e))? {
-            count += 1;
-        }
-        Ok(count)
     }
 
     fn volume_bytes(&self) -> u64 {
@@ -75,8 +64,6 @@ impl Trace {
 struct Outcome {
     /// Reads and writes per second.
     iops: f64,
-    /// What the system can do: the same with more requests in progress than it can serve.
-    iops_max: f64,
     /// The mean response time of a read.
     response_ms: f64,
     /// The median, and the 90th and 99th percentiles.
@@ -109,7 +96,6 @@ impl Outcome {
         let extents = counted(|c| c.read_hit_extents + c.read_miss_extents).max(1.0);
         Self {
             iops: (reads + tally.writes) as f64 / seconds,
-            iops_max: 0.0,
             response_ms: ms(tally.read_times.iter().sum()) / reads.max(1) as f64,
             percentiles_ms: [50, 90, 99].map(at),
             hits: (counted(|c| c.read_hit_extents) + of_recipes) / extents,
@@ -153,7 +139,7 @@ fn systems() -> impl Iterator<Item = Option<Kind>> {
 pub(super) async fn section(quick: bool, clock: &VirtualTime) -> Result<Section, Error> {
     let scales = if quick { [0.006, 0.002, 0.0005] } else { [0.02, 0.005, 0.001] };
     let traces = Fiu::ALL.into_iter().zip(scales).map(|(fiu, scale)| Trace { fiu, scale });
-    let progress = Progress::counting(4 * systems().count() as u64 * Fiu::ALL.len() as u64, "traces played");
+    let progress = Progress::counting(2 * systems().count() as u64 * Fiu::ALL.len() as u64, "traces played");
     let mut done = 0;
     let mut all = Vec::new();
     for trace in traces {
@@ -161,12 +147,9 @@ pub(super) async fn section(quick: bool, clock: &VirtualTime) -> Result<Section,
         for warm in [true, false] {
             let image = Image::new(trace, if warm { 0 } else { WARM_NS }, clock).await?;
             for system in systems() {
-                let most = run(&image, trace, system, warm, None, clock).await?;
-                let speed = LOAD_SHARE * most.iops * MEASURED_S / trace.requests_from(WARM_NS)? as f64;
-                let outcome = run(&image, trace, system, warm, Some(speed), clock).await?;
-                let outcome = Outcome { iops_max: most.iops, ..outcome };
+                let outcome = run(&image, trace, system, warm, clock).await?;
                 if warm { &mut outcomes.warm } else { &mut outcomes.cold }.push(outcome);
-                done += 2;
+                done += 1;
                 progress.show(done);
             }
         }
@@ -176,21 +159,19 @@ pub(super) async fn section(quick: bool, clock: &VirtualTime) -> Result<Section,
     Ok(report::section(&all))
 }
 
-/// Replays a trace to its end on one system: the measured days at their times, divided by `speed`, or as fast as the
-/// system can.
+/// Replays a trace to its end on one system.
 async fn run(
     image: &Image,
     trace: Trace,
     system: Option<Kind>,
     warm: bool,
-    speed: Option<f64>,
     clock: &VirtualTime,
 ) -> Result<Outcome, Error> {
     let measured = image.open(clock).await?;
     let player = Player::new(&trace, if warm { 0 } else { WARM_NS }, clock)?;
     let Some(kind) = system else {
         let target = Target::Store(measured.object()?);
-        return measure(&player, &measured, &target, speed, clock).await;
+        return measure(&player, &measured, &target, clock).await;
     };
     let volume = cached(kind, trace.cache_bytes(), measured.object()?, clock).await?;
     let working = async {
@@ -198,23 +179,14 @@ async fn run(
     };
     let mut worker = pin!(working);
     let target = Target::Cached(Arc::clone(&volume));
-    beside(&mut worker, measure(&player, &measured, &target, speed, clock)).await?
+    beside(&mut worker, measure(&player, &measured, &target, clock)).await?
 }
 
 /// Replays the part before the last five days, if the player starts there, and measures the last five days.
-async fn measure(
-    player: &Player,
-    measured: &Measured,
-    target: &Target,
-    speed: Option<f64>,
-    clock: &VirtualTime,
-) -> Result<Outcome, Error> {
-    player.play(target, WARM_NS, DEPTH).await?;
+async fn measure(player: &Player, measured: &Measured, target: &Target, clock: &VirtualTime) -> Result<Outcome, Error> {
+    player.play(target, WARM_NS).await?;
     let before = Figures::new(measured, target, clock);
-    let tally = match speed {
-        None => player.play(target, u64::MAX, SATURATED).await?,
-        Some(speed) => player.play_at(target, WARM_NS, speed).await?,
-    };
+    let tally = player.play(target, u64::MAX).await?;
     Ok(Outcome::new(tally, &before, &Figures::new(measured, target, clock)))
 }
 

@@ -1,12 +1,11 @@
-//! Replays a trace: with a fixed number of requests in progress, where a new one starts when another ends, or at its
-//! times, whether or not earlier requests have ended.
+//! Replays a trace with a fixed number of requests in progress: a new one starts when another ends.
 
 use super::super::bed::{CHUNK_BYTES, Object, TestVolume, failed};
 use super::Trace;
 use super::image::{BLOCK_BYTES, bytes_of};
+use crate::nitro::DEPTH;
 use bytes::Bytes;
-use futures_util::future::{Either, select, try_join_all};
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::future::try_join_all;
 use nitro_console::error::Error;
 use nitro_port::{Clock, Device};
 use nitro_sim::timing::Cpu;
@@ -19,8 +18,6 @@ use std::time::Duration;
 
 /// A request has surely ended when this number of later requests have started.
 const DONE_AFTER: u64 = 4096;
-/// Most requests in progress at once: fewer than that.
-const AT_ONCE_MAX: usize = 2048;
 
 /// The target of requests.
 pub(super) enum Target {
@@ -132,55 +129,15 @@ impl Player {
         Ok(Self { place: RefCell::new(place), clock: clock.clone() })
     }
 
-    /// Replays the requests before `until_ns` with `depth` in progress, and waits until they end.
-    pub(super) async fn play(&self, target: &Target, until_ns: u64, depth: u32) -> Result<Tally, Error> {
+    /// Replays the requests before `until_ns`, and waits until they end.
+    pub(super) async fn play(&self, target: &Target, until_ns: u64) -> Result<Tally, Error> {
         let begun = self.clock.now();
         let mut all = Tally::default();
-        for tally in try_join_all((0..depth).map(|_| self.lane(target, until_ns))).await? {
+        for tally in try_join_all((0..DEPTH).map(|_| self.lane(target, until_ns))).await? {
             all.add(tally);
         }
         all.time = self.clock.now() - begun;
         Ok(all)
-    }
-
-    /// Replays the remaining requests at their times after `from_ns`, divided by `speed`, and waits until they end.
-    pub(super) async fn play_at(&self, target: &Target, from_ns: u64, speed: f64) -> Result<Tally, Error> {
-        let begun = self.clock.now();
-        let mut all = Tally::default();
-        let mut under_way = FuturesUnordered::new();
-        loop {
-            let next = self.place.borrow_mut().next(u64::MAX)?;
-            let Some((request, held)) = next else { break };
-            let after = Duration::from_nanos(request.time_ns.saturating_sub(from_ns)).div_f64(speed);
-            let mut arrival = Box::pin(self.clock.sleep((begun + after).saturating_sub(self.clock.now())));
-            let mut arrived = false;
-            while !arrived || under_way.len() >= AT_ONCE_MAX {
-                if under_way.is_empty() {
-                    arrival.as_mut().await;
-                    arrived = true;
-                } else if arrived {
-                    self.end_one(&mut all, under_way.next().await)?;
-                } else {
-                    match select(arrival.as_mut(), under_way.next()).await {
-                        Either::Left(_) => arrived = true,
-                        Either::Right((ended, _)) => self.end_one(&mut all, ended)?,
-                    }
-                }
-            }
-            under_way.push(self.one(target, request, held));
-        }
-        while let Some(ended) = under_way.next().await {
-            all.add(ended?);
-        }
-        all.time = self.clock.now() - begun;
-        Ok(all)
-    }
-
-    fn end_one(&self, all: &mut Tally, ended: Option<Result<Tally, Error>>) -> Result<(), Error> {
-        if let Some(ended) = ended {
-            all.add(ended?);
-        }
-        Ok(())
     }
 
     /// Replays one request after the other.

@@ -3,9 +3,7 @@
 use super::image::SPINDLES;
 use super::{CACHE_PERCENT, Outcome, Outcomes, QUEUE_BYTES, systems};
 use crate::kind::Kind;
-use crate::nitro::{
-    DEPTH, DIRTY_PERCENT, Fiu, LOAD_SHARE, SATURATED, SSD_TIMES, judge_cold, judge_dedup_first, judge_warm,
-};
+use crate::nitro::{DEPTH, DIRTY_PERCENT, Fiu, SSD_TIMES, judge_cold, judge_dedup_first, judge_warm};
 use crate::report::{Bars, Chart, Holds, Section, Table, Verdict, percent_more, percents};
 use nitro_console::size::Size;
 use nitro_sim::timing::Cpu;
@@ -71,19 +69,17 @@ fn text(all: &[Outcomes]) -> String {
         .collect();
     format!(
         "The synthetic traces of the simulator's Table 2, {}; file systems are volumes of the store, of which what the traces touch is \
-         there beforehand. What each system can do is measured first, with {SATURATED} requests in flight; then requests arrive at {:.0} % of \
-         that rate, in open loop, at the same rate all day, as in the simulator's table. They pass through the engine with a cache of \
+         there beforehand. {DEPTH} requests at a time (closed loop; the simulator's table has an open one) through the engine with a cache of \
          {CACHE_PERCENT} % in units of 512 KiB (the least there are), on a modelled SSD {SSD_TIMES} times as large; write-back, at most {DIRTY_PERCENT} % of the cache dirty, RAM for {} on \
          their way to the SSD, nothing kept from it for being read in sequence, no RAM cache. The store has chunks of 8 KiB, RAM of 2/512 of the file system, and \
          {SPINDLES} modelled 7200 rpm disks, striped, **without parity**: as many as hold data in the paper's two shelves of 23 disks in RAID-6; nothing is \
          collected. Without an SSD a write is acknowledged when the store has it in RAM, as one of the paper's is in NVRAM; before that it \
-         reads what is left of its chunk. Nobody flushes. Warm: 16 days are played, {DEPTH} requests at a time, the next five measured; cold: the store \
+         reads what is left of its chunk. Nobody flushes. Warm: 16 days are played, the next five measured; cold: the store \
          holds what it would after 16 days, and the last five are played. Time is virtual, that of the disks and the SSD; of the processor's there \
          are {} µs for each extent, assumed, and nothing for hashing, compressing and decompressing, which in the server have threads of their own or \
          come on top. Hits are shares of extents read; those by recipes are of content that was in the cache under another address. \
          Requests of the disks count those for writes and destage too.",
         sizes.join(", "),
-        LOAD_SHARE * 100.0,
         Size(QUEUE_BYTES),
         Cpu::default().request_ns / 1000
     )
@@ -121,7 +117,6 @@ fn work(all: &[Outcomes], warm: bool) -> Table {
     let columns = [
         "trace",
         "system",
-        "at most, IOPS",
         "IOPS",
         "read, ms",
         "median",
@@ -142,7 +137,6 @@ fn work(all: &[Outcomes], warm: bool) -> Table {
             let mut row = vec![
                 trace.trace.fiu.name().to_owned(),
                 system.map_or("no SSD", Kind::name).to_owned(),
-                format!("{:.0}", outcome.iops_max),
                 format!("{:.0}", outcome.iops),
                 format!("{:.2}", outcome.response_ms),
             ];
@@ -162,8 +156,8 @@ fn work(all: &[Outcomes], warm: bool) -> Table {
 fn verdicts(all: &[Outcomes]) -> Vec<Verdict> {
     const WHY: &str = "without an SSD this store acknowledges a write when RAM has it, and writes to the disks one long stream, whatever the \
                        addresses: an SSD gains little by acknowledging writes. Once half of the cache is dirty they wait for destage, which \
-                       flushes the store after 4 MiB at most. Reads that miss wait for one another, and for destage, at the disks; \
-                       reuse is the synthetic traces'";
+                       flushes the store after 4 MiB at most. More of the 32 requests that are always under way are reads then, and \
+                       those that miss wait for one another, and for destage, at the disks; reuse is the synthetic traces'";
     const SAVED_WHY: &str = "before this store, which finds duplicates again by itself, a content that is known in the cache saves no request of \
                              the disks but for reads found by recipes; and where contents shrink by half, compression keeps more of \
                              them than deduplication does";
