@@ -9,7 +9,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   All papers in minutes, with scaled traces and small indexes:
     nitro reproduce --quick
-  At the papers' sizes (Mail's trace at a sixteenth), in about an hour and a half; if interrupted and started again, the
+  At the papers' sizes (Mail's trace at a sixteenth), in some hours; if interrupted and started again, the
   simulations continue where they stopped:
     nitro reproduce --folder /var/tmp/reproduction
   One figure of Nitro's paper, for a script:
@@ -160,7 +160,7 @@ pub(crate) struct ReproduceArgs {
 /// `nitro reproduce nitro`
 #[derive(Debug, Args)]
 pub(crate) struct NitroArgs {
-    /// Use scaled traces and few points: takes minutes instead of an hour
+    /// Use scaled traces and few points: takes minutes instead of hours
     #[arg(long)]
     pub(crate) quick: bool,
     /// Factor on the size of the traces; below 1, they become smaller

@@ -47,7 +47,8 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
         title: "Figure 1: deduplication ratio by size of the cache".into(),
         text: "WEU (D, NC) with blocks of 4 KiB and caches of all sizes, over all 21 days. The deduplication ratio is \
                the bytes inserted into the cache divided by those that it did not have. The caches have the same \
-               numbers of blocks at every scale of the traces; the verdict's 65,536 blocks are scaled with the trace."
+               numbers of blocks at every scale of the traces; the verdict's 65,536 blocks are scaled with the trace. \
+               There is no buffer: the figure is of the traces (§2), not of the system."
             .into(),
         verdicts: vec![verdict(plan, &lines)],
         charts: vec![Chart::Lines(Lines {

@@ -1,7 +1,7 @@
 //! Figure 4: read-hit ratios by variant.
 
 use super::judges::{HEADROOM_MIN, n2, n3, n4, n5, n6};
-use super::plan::{Fiu, Kind};
+use super::plan::{BUFFER, Fiu, Kind};
 use super::{Cell, Outcomes, Plan};
 use crate::report::{Bars, Chart, Section, Table, shown};
 use crate::report::{Holds, Verdict, percent_more, percents};
@@ -66,10 +66,11 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
     Section {
         id: "figure-4",
         title: "Figure 4: read-hit ratio by variant".into(),
-        text: "A read is a hit if all of its extents are cached under their addresses or, with deduplication, are \
-               found in the cache by the origin's recipes. The first 16 of the 21 days warm the cache; the other five \
-               are measured."
-            .into(),
+        text: format!(
+            "A read is a hit if all of its extents are cached under their addresses or, with deduplication, are found in \
+             the cache by the origin's recipes. The first 16 of the 21 days warm the cache; the other five are measured. \
+             {BUFFER}"
+        ),
         charts,
         tables,
         verdicts: verdicts(plan, outcomes),
@@ -101,8 +102,7 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
         Verdict::new("N5", percents(&finer), n5(&finer, &dedup)).because(
             "an overwritten extent leaves a hole in its unit until the unit is evicted, whereas an extent that is \
              cached separately keeps its place; in the synthetic traces, much of the cached data is soon overwritten. \
-             These runs are in write-through without a buffer; the paper's system has NVRAM, in which data are \
-             overwritten before they are packed, and units that are either clean or dirty",
+             The buffer absorbs only what is overwritten while it is there; in write-through, all units are clean",
         ),
         large_caches(plan, outcomes),
     ]

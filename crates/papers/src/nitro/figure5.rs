@@ -1,7 +1,7 @@
 //! Figure 5: a fingerprint index that holds only a part of the cached fingerprints.
 
 use super::judges::{Partial, n7};
-use super::plan::{Fiu, Kind};
+use super::plan::{BUFFER, Fiu, Kind};
 use super::{Cell, Outcomes, Plan};
 use crate::report::{Chart, Line, Lines, Section, Table};
 use crate::report::{Verdict, percent_more, percents};
@@ -53,10 +53,10 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
     Section {
         id: "figure-5",
         title: "Figure 5: fingerprint index ratio".into(),
-        text:
-            "WEU (D, NC) with a cache of 2 % of the file system. The index keeps the fingerprints of this percentage \
-             of the extents that fit into the cache; 0 % means no deduplication and no recipes."
-                .into(),
+        text: format!(
+            "WEU (D, NC) with a cache of 2 % of the file system. The index keeps the fingerprints of this percentage of \
+             the extents that fit into the cache; 0 % means no deduplication and no recipes. {BUFFER}"
+        ),
         charts: vec![
             chart("Read-hit ratio", "read hits, %", 0.0, lines(&|outcome| outcome.measured.read_hit_ratio * 100.0)),
             chart("Deduplication ratio", "ratio", 1.0, lines(&|outcome| outcome.measured.dedup_ratio)),

@@ -1,7 +1,7 @@
 //! Figure 6: the wear of the SSD.
 
 use super::judges::{Wear, n8, n9};
-use super::plan::{Fiu, Kind};
+use super::plan::{BUFFER, Fiu, Kind};
 use super::{Cell, Outcomes, Plan};
 use crate::report::{Bars, Chart, Section, Table, shown};
 use crate::report::{Verdict, percent_more, percents};
@@ -53,11 +53,12 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
     Section {
         id: "figure-6",
         title: "Figure 6: erasures by variant".into(),
-        text: "All variants run without deduplication and compression, with a cache of 2 %. WEU-LRU and naive extents \
+        text: format!(
+            "All variants run without deduplication and compression, with a cache of 2 %. WEU-LRU and naive extents \
                use an SSD with hybrid mapping, 7 % over-provisioning and 10 % log blocks; WEU-LRU-TRIM also trims \
                evicted units; the other extent variants use page mapping; WEU-LRU-mod uses an SSD that has no reserve \
-               and chooses the units to evict."
-            .into(),
+               and chooses the units to evict. {BUFFER}"
+        ),
         charts: vec![Chart::Bars(Bars {
             title: title.into(),
             y_label: "times WEU-LRU's".into(),

@@ -7,7 +7,7 @@ use nitro_cache::settings::{EXTENT_BYTES, FINGERPRINT_INDEX_RATIO, Setting, WEU_
 pub(super) fn section(plan: &Plan, _outcomes: &Outcomes) -> Section {
     let mut table = Table::new("Parameters", &["parameter", "the paper", "Nitro here", "in these runs"]);
     let range = |setting: &Setting| format!("{} to {} {}, {}", setting.min, setting.max, setting.unit, setting.default);
-    let rows: [[String; 4]; 9] = [
+    let rows: [[String; 4]; 10] = [
         ["extent size".into(), "4 to 128 KB, 8 KB".into(), range(&EXTENT_BYTES), "8 KiB; Figure 1: 4 KiB".into()],
         ["write-evict unit".into(), "2 MB".into(), range(&WEU_BYTES), format!("{} KiB", plan.weu_bytes >> 10)],
         [
@@ -26,6 +26,12 @@ pub(super) fn section(plan: &Plan, _outcomes: &Outcomes) -> Section {
         ["deduplication".into(), "D; ND".into(), "on; off".into(), "D; ND".into()],
         ["cache".into(), "2 % of the file system".into(), "any".into(), "2 %; Figure 4: 2 and 5 %".into()],
         ["writes".into(), "through; back".into(), "through; back".into(), "through; Table 2: back".into()],
+        [
+            "NVRAM".into(),
+            "960 MB".into(),
+            "RAM for staging".into(),
+            "960 MiB, scaled with the trace; Figures 1 and 7: none".into(),
+        ],
         [
             "SSD".into(),
             "7 % over-provisioned, 10 % log blocks; none reserved where modified".into(),

@@ -9,6 +9,13 @@ const SECOND_NS: u64 = 1_000_000_000;
 pub const WARM_DAYS: u64 = 16;
 /// The NVRAM of the paper's COS system (§5.3), in which writes are buffered before they are passed to the cache (§3.2).
 const NVRAM_BYTES: f64 = 960.0 * 1_048_576.0;
+/// What reports say about the buffer.
+pub(super) const BUFFER: &str = "Before they are packed or written, extents wait in a buffer with the size of the paper's \
+                                 NVRAM (960 MiB, §5.3, scaled with the trace), in which some are overwritten: on a write, \
+                                 \"extents are buffered in NVRAM and passed to the CacheManager for asynchronous SSD \
+                                 caching\" (§3). Extents that were read pass through it, too, as in the server. Writes go \
+                                 through to the origin: the paper does not say in which mode it simulates, and in \
+                                 write-back, dirty extents do not wait in the server's buffer.";
 /// The warm-up in nanoseconds.
 pub const WARM_NS: u64 = WARM_DAYS * 86_400 * SECOND_NS;
 

@@ -1,7 +1,7 @@
 //! §6.3, "Reducing writes to SSD".
 
 use super::judges::{n21, n21_is_decided, n21_order_may_hold};
-use super::plan::{Fiu, Kind};
+use super::plan::{BUFFER, Fiu, Kind};
 use super::traces::Published;
 use super::{Cell, Outcomes, Plan};
 use crate::report::{Bars, Chart, Section, Table, shown};
@@ -30,7 +30,9 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
     Section {
         id: "ssd-writes",
         title: "§6.3: writes to the SSD".into(),
-        text: "Bytes that the cache writes to the SSD in the five measured days, with a cache of 2 %.".into(),
+        text: format!(
+            "Bytes that the cache writes to the SSD in the five measured days, with a cache of 2 %. {BUFFER}"
+        ),
         charts: vec![Chart::Bars(Bars {
             title: "Writes to the SSD saved".into(),
             y_label: "% fewer bytes than WEU (ND, NC)".into(),
