@@ -2,7 +2,7 @@
 //! same as without timing; the devices then determine when each request ends.
 
 use super::origin::{OperationId, Origin};
-use super::settings::{Load, Timing};
+use super::settings::{Load, Origin as Kind, Timing};
 use super::window::Window;
 use crate::Error;
 use crate::model::{Hit, Model};
@@ -18,7 +18,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-/// Destage writes in progress while no read of the origin is in progress, and while one is; as in the server.
+/// Destage writes in progress while no read of the origin is in progress, and while one of a plain origin is; as in the
+/// server.
 const RUNS_ALONE: u32 = 32;
 const RUNS_BESIDE_READS: u32 = 2;
 /// The interval at which destage is checked while no writer waits for it; as in the server.
@@ -330,7 +331,9 @@ impl Timed<'_> {
         if self.destage.round.is_empty() {
             self.destage.round = write_back.round(model, seconds);
             self.destage.waiting = write_back.runs(&self.destage.round).into();
-            self.destage.at_once = if self.reading.is_empty() { RUNS_ALONE } else { RUNS_BESIDE_READS };
+            // As in the server, reads are not disturbed by writes to an origin that writes sequentially.
+            let disturbs = !self.reading.is_empty() && matches!(self.timing.origin, Kind::Tps);
+            self.destage.at_once = if disturbs { RUNS_BESIDE_READS } else { RUNS_ALONE };
             self.run.counts.destaged_extents += self.destage.round.len() as u64;
             self.run.counts.destage_writes += self.destage.waiting.len() as u64;
         }
