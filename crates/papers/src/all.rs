@@ -22,7 +22,7 @@ pub fn run(args: &Evaluation) -> Result<(), Error> {
     // Simulations come first: they are kept if the run is stopped.
     let parts: [(&str, &str, Run<'_>); 4] = [
         ("nitro", "simulated", &|| nitro::report(args)),
-        ("cos", "before the store", &|| store::report(&store_of(args))),
+        ("cos", "in front of the store", &|| store::report(&store_of(args))),
         ("clam", "", &|| clam::report(&ClamPaper { common: index_of(args), dollars: DOLLARS })),
         ("silt", "", &|| silt::report(&SiltPaper { common: index_of(args) })),
     ];
@@ -118,7 +118,7 @@ mod tests {
         all.sections.clear();
         let reports = vec![
             ("nitro", "simulated", report("Nitro", &["N1", "N10"])),
-            ("cos", "before the store", report("Store", &["N10", "N20b"])),
+            ("cos", "in front of the store", report("Store", &["N10", "N20b"])),
             ("clam", "", report("CLAM", &["B1"])),
         ];
         join(&mut all, reports);
@@ -128,7 +128,7 @@ mod tests {
             assert_eq!(count, if claim.id == "N10" { 2 } else { 1 }, "{}", claim.id);
         }
         let n10: Vec<_> = verdicts.iter().filter(|v| v.id == "N10").map(|v| v.found.as_str()).collect();
-        assert_eq!(n10, ["simulated: found", "before the store: found"]);
+        assert_eq!(n10, ["simulated: found", "in front of the store: found"]);
         let kept = |id| verdicts.iter().find(|verdict| verdict.id == id).map(|verdict| verdict.holds);
         assert_eq!((kept("B1"), kept("S1"), kept("N20b")), (Some(Holds::Holds), Some(Holds::NotJudged), kept("B1")));
         let ids: Vec<_> = all.sections.iter().map(|section| section.id).collect();
