@@ -11,7 +11,6 @@ use bytemuck::{Pod, Zeroable};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 /// The data of one read, in order: one buffer for each source.
 pub type Pieces = SmallVec<[Bytes; 2]>;
@@ -19,37 +18,9 @@ pub type Pieces = SmallVec<[Bytes; 2]>;
 /// Alignment of every buffer in bytes: enough for direct I/O on any device in use.
 pub const BUF_ALIGNMENT_BYTES: usize = 4096;
 
-/// Counters of held memory, one for each few threads.
-const COUNTERS: usize = 16;
-
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(4096))]
 struct Page([u8; BUF_ALIGNMENT_BYTES]);
-
-thread_local! {
-    static COUNTER: usize = NEXT_COUNTER.fetch_add(1, Ordering::Relaxed) % COUNTERS;
-}
-
-/// A counter in its own cache line.
-#[derive(Default)]
-#[repr(align(128))]
-struct Counter(AtomicI64);
-
-static HELD: [Counter; COUNTERS] = [const { Counter(AtomicI64::new(0)) }; COUNTERS];
-static NEXT_COUNTER: AtomicUsize = AtomicUsize::new(0);
-
-/// Counts memory that a buffer takes, or gives back.
-fn count(bytes: i64) {
-    let counter = COUNTER.try_with(|counter| *counter).unwrap_or(0);
-    HELD[counter].0.fetch_add(bytes, Ordering::Relaxed);
-}
-
-/// Bytes of all buffers of the process that are in use; pooled buffers do not count.
-#[must_use]
-pub fn bytes_in_use() -> u64 {
-    let sum: i64 = HELD.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum();
-    u64::try_from(sum).unwrap_or(0)
-}
 
 /// Pages of memory for a buffer of `pages`: sizes of larger buffers are rounded to quarters of powers of two, so that
 /// reads of many sizes can reuse buffers.
@@ -79,7 +50,6 @@ impl BufMut {
     pub fn with_len(len: usize) -> Self {
         let count = size_class(len.div_ceil(BUF_ALIGNMENT_BYTES));
         let pages = pool::take(count).unwrap_or_else(|| vec![Page::zeroed(); count]);
-        self::count((count * BUF_ALIGNMENT_BYTES) as i64);
         Self { pages, len }
     }
 
@@ -104,7 +74,6 @@ impl BufMut {
     pub fn with_capacity(len: usize) -> Self {
         let count = size_class(len.div_ceil(BUF_ALIGNMENT_BYTES));
         let pages = pool::take(count).unwrap_or_else(|| Vec::with_capacity(count));
-        self::count((pages.len() * BUF_ALIGNMENT_BYTES) as i64);
         Self { pages, len: 0 }
     }
 
@@ -112,7 +81,6 @@ impl BufMut {
     pub fn grow_to(&mut self, len: usize) {
         let count = size_class(len.div_ceil(BUF_ALIGNMENT_BYTES));
         if self.pages.len() < count {
-            self::count(((count - self.pages.len()) * BUF_ALIGNMENT_BYTES) as i64);
             self.pages.resize(count, Page::zeroed());
         }
         self.len = self.len.max(len);
@@ -152,7 +120,6 @@ impl DerefMut for BufMut {
 impl Drop for BufMut {
     fn drop(&mut self) {
         let pages = std::mem::take(&mut self.pages);
-        count(-((pages.len() * BUF_ALIGNMENT_BYTES) as i64));
         if pages.len() < pages.capacity() {
             // The buffer never grew to its capacity: the pool takes full sizes only.
             return;
