@@ -14,6 +14,27 @@ use nitro_units::{ExtentIndex, ExtentKey, ObjectId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
+
+/// Extents destaged between two flushes of the origin.
+pub const ROUND_EXTENTS: usize = 512;
+/// How often a volume checks for work.
+pub const TICK: Duration = Duration::from_secs(1);
+
+/// Neighbouring extents that are written to the origin with one write: up to 1 MiB.
+#[must_use]
+pub const fn run_extents_max(extent_bytes: usize) -> usize {
+    match (1 << 20) / extent_bytes {
+        0 => 1,
+        extents => extents,
+    }
+}
+
+/// Concurrent writes of the origin: many while no client waits for the origin, as a hard disk can order them.
+#[must_use]
+pub const fn writes_at_once(beside_reads: bool) -> usize {
+    if beside_reads { 2 } else { 32 }
+}
 
 /// The dirty extents of one object that are not known to be unreadable.
 #[derive(Debug, Clone, Copy)]

@@ -1,5 +1,6 @@
 //! The part of a restart before requests are served.
 
+use super::READS_AT_ONCE;
 use super::load::{Header, read_header};
 use super::replay::{Newest, State, Unsealed};
 use crate::cache::Cache;
@@ -22,9 +23,6 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// Reads of the device at once.
-const READS_AT_ONCE: usize = 32;
 
 /// Versions skipped at a restart, for each start without records in the journal and for the last one with records: more
 /// than a cache assigns between two commits to clean extents, which are not in the journal.

@@ -8,7 +8,7 @@ mod history;
 mod snapshot;
 mod units;
 
-use crate::serve::Served;
+use crate::serve::{Served, pause_accepting};
 use answer::Site;
 use connection::{CONNECTIONS_MAX, Stream};
 use history::{HISTORY_BYTES, SAMPLE_EVERY};
@@ -20,15 +20,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 use tokio::runtime;
 use tokio::sync::mpsc;
 use tokio::task::{self, LocalSet};
 
 /// The thread's name. A panic there does not end the server.
 pub(crate) const HTTP_THREAD: &str = "nitro-http";
-/// Pause after a connection that could not be accepted or passed on.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// RAM of a connection in addition to its answer: its task and its buffers.
 const CONNECTION_BYTES: u64 = 64 << 10;
 /// RAM of an answer: its fixed part, and the part for each volume.
@@ -90,7 +87,7 @@ impl Http {
                 }
             };
             if !taken {
-                crate::serve::sleep(ACCEPT_PAUSE).await;
+                pause_accepting().await;
             }
         }
     }

@@ -42,7 +42,7 @@ mod witness;
 mod workers;
 
 pub use caches::{CacheEntry, create_alone, look_at, open_to_look};
-pub(crate) use connections::{Count, sleep};
+pub(crate) use connections::{Count, pause_accepting};
 pub use detect::VolumeDetector;
 pub(crate) use device::{CacheDevice, OriginDevice};
 pub(crate) use flash_index::{FlashIndexStatus, plan as index_plan};
