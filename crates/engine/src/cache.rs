@@ -15,7 +15,7 @@ use crate::fingerprints::ContentPlace;
 use crate::format::journal::FORGET_BYTES;
 use crate::format::stored::Place;
 use crate::format::superblock::Superblock;
-use crate::health::Watch;
+use crate::health::DeviceHealth;
 use crate::insert::{InsertQueue, Lanes};
 use crate::journal::{Area, Budget};
 use crate::kept::Kept;
@@ -61,7 +61,7 @@ pub struct Cache<F, C> {
     pub(crate) lanes: futures_util::lock::Mutex<Lanes>,
     pub(crate) ram: Mutex<RamCache<Bytes>>,
     pub(crate) ahead: Mutex<Ahead<Kept>>,
-    pub(crate) watch: Watch,
+    pub(crate) device_health: DeviceHealth,
     /// How often the cache has been started, including this start.
     pub(crate) start: u32,
     /// The start in which each WEU was filled; it is part of checksums.
@@ -137,7 +137,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         if let Some(log) = &self.log {
             log.wake();
         }
-        self.watch.give_up(error);
+        self.device_health.give_up(error);
         self.room.notify(usize::MAX);
     }
 

@@ -264,13 +264,13 @@ impl<'a> ExportList<'a> {
     pub async fn wait(&self, latch: impl Fn(&VolumeExport) -> &Latch) {
         loop {
             let found = self.found.listen();
-            let export = self.opened.borrow().as_ref().map(|seat| Arc::clone(&seat.0));
+            let export = self.opened.borrow().as_ref().map(|opened| Arc::clone(&opened.0));
             match export {
                 // It may yet open another one.
                 Some(export) => drop(select(latch(&export).wait().boxed_local(), found).await),
                 None => found.await,
             }
-            let set = self.opened.borrow().as_ref().is_some_and(|seat| latch(&seat.0).is_set());
+            let set = self.opened.borrow().as_ref().is_some_and(|opened| latch(&opened.0).is_set());
             if set {
                 return;
             }

@@ -85,7 +85,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let mut jobs = 0;
         while let Some((mut job, known)) = looking.next(&mut worker).await {
             worker.compressor.use_codec(self.live.compression());
-            if let Some(known) = known.filter(|_| self.watch.is_caching()) {
+            if let Some(known) = known.filter(|_| self.device_health.is_caching()) {
                 job.from = known.from;
                 worker.insert(&job, known, index).await;
             }
@@ -100,7 +100,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let mut lanes = self.lanes.lock().await;
         for shelf in Shelf::clean() {
             let is_filled = lanes.get(shelf).is_some_and(|open| !open.entries().is_empty());
-            if is_filled && self.watch.is_caching() {
+            if is_filled && self.device_health.is_caching() {
                 worker.seal(&mut lanes, shelf).await;
             }
         }
@@ -111,7 +111,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// Determines what has to be known about a job's content before its insertion; `None`: there is nothing to insert
     /// any more.
     async fn know<I: FingerprintIndex>(&self, job: &Job, index: &I) -> Option<Known> {
-        if !self.watch.is_caching() {
+        if !self.device_health.is_caching() {
             return None;
         }
         let (extent, fingerprint) = self.content(job).await?;
@@ -339,7 +339,7 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
                 // Others come free once dirty extents are destaged, or the rest of the cache has been read.
                 let waiting = self.cache.manager.lock().is_waiting_for_slots();
                 if !waiting {
-                    self.cache.watch.give_up(&"no write-evict unit is left that can be written");
+                    self.cache.device_health.give_up(&"no write-evict unit is left that can be written");
                 }
                 self.cache.metrics.fills_dropped.add(1);
                 return None;
@@ -386,7 +386,7 @@ pub(super) async fn write<F: Device, C: Clock>(cache: &Cache<F, C>, open: OpenWe
     let (parts, written) = open.seal((cache.superblock.epoch, cache.start), block_bytes);
     match cache.write_parts(weu, parts).await {
         Ok(()) => {
-            cache.watch.write_ok();
+            cache.device_health.write_ok();
             cache.metrics.ssd_written_payload_bytes.add(written.payload_bytes);
             cache.metrics.ssd_written_header_bytes.add(written.header_bytes);
             cache.metrics.ssd_written_padding_bytes.add(written.padding_bytes);
@@ -402,7 +402,7 @@ pub(super) async fn write<F: Device, C: Clock>(cache: &Cache<F, C>, open: OpenWe
             };
             cache.ledger.tell(EVICTED_BYTES as u64, retire).await;
             cache.empty(weu);
-            cache.watch.write_failed(&error);
+            cache.device_health.write_failed(&error);
         }
     }
     cache.resident.close(weu);

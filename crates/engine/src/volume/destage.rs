@@ -202,7 +202,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// Whether anything has to be destaged now: everything that became dirty up to the returned second.
     fn due(&self) -> Option<u32> {
-        if !self.may_be_dirty() || !self.cache.watch.is_caching() || self.poisoned().is_some() {
+        if !self.may_be_dirty() || !self.cache.device_health.is_caching() || self.poisoned().is_some() {
             return None;
         }
         let drained = self.destage.drainers.load(Ordering::SeqCst) > 0;

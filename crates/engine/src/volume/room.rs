@@ -180,7 +180,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         if let Some(reason) = self.cache.ledger.failed() {
             return Err(Error::Poisoned { reason });
         }
-        if !self.cache.watch.is_caching() {
+        if !self.cache.device_health.is_caching() {
             return Err(Error::Poisoned { reason: Arc::from("the cache device was given up") });
         }
         self.check_destageable()?;

@@ -146,19 +146,19 @@ fn accept(socket: OwnedFd, is_tcp: bool, site: &Rc<Site>, open: &Rc<Cell<usize>>
         }
     };
     open.set(open.get() + 1);
-    let (site, seat) = (Rc::clone(site), Seat(Rc::clone(open)));
+    let (site, counted) = (Rc::clone(site), OpenConnection(Rc::clone(open)));
     task::spawn_local(async move {
         if let Err(error) = stream.serve(&site).await {
             tracing::debug!("an HTTP client was dropped: {error}");
         }
-        drop(seat);
+        drop(counted);
     });
 }
 
-/// The place of a connection among those that are open.
-struct Seat(Rc<Cell<usize>>);
+/// A connection that counts as open until this is dropped.
+struct OpenConnection(Rc<Cell<usize>>);
 
-impl Drop for Seat {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.set(self.0.get().saturating_sub(1));
     }

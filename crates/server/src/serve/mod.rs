@@ -63,7 +63,7 @@ use crate::http::Http;
 use crate::origins;
 use crate::record::Recorder;
 use crate::signals::{Signals, Urgency};
-use connections::{Connections, Options};
+use connections::{Connections, Options, sleep};
 use errand::Errand;
 use futures_util::future::{Either, join, join4, select};
 use in_force::InForce;
