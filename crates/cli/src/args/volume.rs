@@ -1,7 +1,7 @@
 //! `nitro volume` and `nitro flush`
 
+use super::ServerArgs;
 use super::serve::Switch;
-use super::{ControlArgs, OutputArgs};
 use clap::{Args, Subcommand};
 use nitro_cache::admission::WritePolicy;
 use nitro_console::size::Size;
@@ -86,9 +86,7 @@ pub(crate) enum VolumeCommand {
         #[command(flatten)]
         share: ShareArgs,
         #[command(flatten)]
-        control: ControlArgs,
-        #[command(flatten)]
-        output: OutputArgs,
+        server: ServerArgs,
     },
     /// Write the dirty data of a volume back to its origin
     #[command(after_long_help = FLUSH_EXAMPLES)]
@@ -102,9 +100,7 @@ pub(crate) enum VolumeCommand {
         #[arg(long)]
         force_discard_dirty: bool,
         #[command(flatten)]
-        control: ControlArgs,
-        #[command(flatten)]
-        output: OutputArgs,
+        server: ServerArgs,
     },
     /// Make a volume as large as its origin, which has grown
     #[command(after_long_help = RESIZE_EXAMPLES)]
@@ -112,17 +108,10 @@ pub(crate) enum VolumeCommand {
         /// The volume's name
         volume: String,
         #[command(flatten)]
-        control: ControlArgs,
-        #[command(flatten)]
-        output: OutputArgs,
+        server: ServerArgs,
     },
     /// List the served volumes and all volumes known to the caches
-    List {
-        #[command(flatten)]
-        control: ControlArgs,
-        #[command(flatten)]
-        output: OutputArgs,
-    },
+    List(ServerArgs),
 }
 
 /// A volume's share of its cache's room for dirty data.
@@ -145,9 +134,7 @@ pub(crate) struct ExplainArgs {
     /// A byte of the volume, as 8192 or 1.5G
     pub(crate) offset: Size,
     #[command(flatten)]
-    pub(crate) control: ControlArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) server: ServerArgs,
 }
 
 /// `nitro flush`
@@ -159,9 +146,7 @@ pub(crate) struct FlushArgs {
     #[arg(long)]
     pub(crate) wait: bool,
     #[command(flatten)]
-    pub(crate) control: ControlArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) server: ServerArgs,
 }
 
 /// `nitro volume add`
@@ -209,7 +194,5 @@ pub(crate) struct AddArgs {
     #[arg(long)]
     pub(crate) force_discard_dirty: bool,
     #[command(flatten)]
-    pub(crate) control: ControlArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) server: ServerArgs,
 }
