@@ -17,7 +17,7 @@ use crate::format::stored::Place;
 use crate::format::superblock::Superblock;
 use crate::health::DeviceHealth;
 use crate::insert::{InsertQueue, Lanes};
-use crate::journal::{Area, Budget};
+use crate::journal::{Area, Budget, Identity};
 use crate::kept::Kept;
 use crate::live::Live;
 use crate::metrics::CacheMetrics;
@@ -150,6 +150,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
             Some(reason) if !self.outlived.load(Ordering::SeqCst) => Err(Error::Poisoned { reason }),
             _ => Ok(()),
         }
+    }
+
+    /// The identity of what is written since this start.
+    pub(crate) const fn identity(&self) -> Identity {
+        Identity { epoch: self.superblock.epoch, start: self.start }
     }
 
     /// The unit of writes to the device, in bytes.

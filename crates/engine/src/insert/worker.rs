@@ -6,7 +6,7 @@ use super::open_weu::{Entering, OpenWeu, Parts};
 use super::queue::{Content, Job};
 use super::stored_as;
 use crate::cache::Cache;
-use crate::domain::Named;
+use crate::domain::{Named, Names};
 use crate::fingerprints::{ContentPlace, FingerprintIndex, NoIndex};
 use crate::format::journal::{EVICTED_BYTES, FORGET_BYTES, Record};
 use crate::kept::Kept;
@@ -274,8 +274,8 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
         let from = Provenance { used: job.token.is_used(), ..from };
         let Some(admitted) = cache.manager.lock().admit(job.key, from) else { return };
         let (encoding, payload) = payload(&mut self.compressor, &extent, zero);
-        let plain = named.map(|named| named.plain);
-        if let Some(location) = self.append(job, admitted, (entered, plain), encoding, payload).await
+        let names = Names { indexed: entered, plain: named.map(|named| named.plain) };
+        if let Some(location) = self.append(job, admitted, names, encoding, payload).await
             && let Some(entered) = entered.filter(|_| I::IS_THERE && !zero)
         {
             let place = ContentPlace::new(location.weu, location.entry, location.generation, cache.start);
@@ -284,13 +284,12 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
         }
     }
 
-    /// Steps 3 to 6, with the fingerprint for the index and the one for the flash. Returns the location of the content,
-    /// if it was inserted.
+    /// Steps 3 to 6. Returns the location of the content, if it was inserted.
     async fn append(
         &mut self,
         job: &Job,
         admitted: Admitted,
-        (entered, plain): (Option<Fingerprint>, Option<Fingerprint>),
+        names: Names,
         encoding: Encoding,
         payload: Bytes,
     ) -> Option<Location> {
@@ -303,7 +302,7 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
             let (appended, version) = cache
                 .telling(FORGET_BYTES, |manager| {
                     let void = job.token.is_void() || manager.is_dirty(job.key);
-                    let appended = (!void).then(|| manager.append(open.weu, job.key, entered.as_ref(), stored));
+                    let appended = (!void).then(|| manager.append(open.weu, job.key, names.indexed.as_ref(), stored));
                     if let Some(Append::At(location)) = &appended {
                         manager.classify(location, job.from.class);
                         manager.heat(location, admitted);
@@ -312,7 +311,7 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
                 })
                 .await;
             if let Some(Append::At(location)) = appended {
-                let entering = Entering { key: job.key, fingerprint: plain, class: job.from.class, version };
+                let entering = Entering { key: job.key, fingerprint: names.plain, class: job.from.class, version };
                 open.put(&cache.place(&location), entering, stored, (encoding, &payload));
                 return Some(location);
             }
@@ -383,7 +382,7 @@ pub(crate) fn payload(compressor: &mut Compressor, extent: &Kept, zero: bool) ->
 pub(super) async fn write<F: Device, C: Clock>(cache: &Cache<F, C>, open: OpenWeu) {
     let (weu, generation) = (open.weu, open.generation);
     let block_bytes = cache.flash.geometry().block_bytes.max(SECTOR_BYTES);
-    let (parts, written) = open.seal((cache.superblock.epoch, cache.start), block_bytes);
+    let (parts, written) = open.seal(cache.identity(), block_bytes);
     match cache.write_parts(weu, parts).await {
         Ok(()) => {
             cache.device_health.write_ok();

@@ -2,6 +2,7 @@
 //! writes could still arrive. Until it has ended, its extents are neither read nor written by other requests.
 
 use super::Volume;
+use super::write::Zeroing;
 use crate::error::Error;
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -294,7 +295,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             Change::Flush => self.flush().await,
             Change::Trim { offset, len, fua } => self.trim_with(offset, len, fua, context).await,
             Change::WriteZeroes { offset, len, may_unmap, fast, fua } => {
-                self.zero_with(offset, len, (may_unmap, fast), fua, context).await
+                self.zero_with(offset, len, Zeroing { may_unmap, fast }, fua, context).await
             }
         }
     }

@@ -32,6 +32,15 @@ struct Before {
     locations: HashMap<u64, Location>,
 }
 
+/// How a range is made to read as zeroes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Zeroing {
+    /// The origin may release the storage.
+    pub(super) may_unmap: bool,
+    /// It fails if it would take as long as writing.
+    pub(super) fast: bool,
+}
+
 /// A write of the origin that excludes other writes. If it is dropped before the origin has answered, it may still
 /// arrive: its extents then stay locked, and its write-intent regions open.
 struct OriginWrite<'a, F, C: Clock> {
@@ -139,21 +148,21 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         fast: bool,
         fua: bool,
     ) -> Result<(), Error> {
-        self.zero_with(offset, len, (may_unmap, fast), fua, &RequestContext::patient(self.class())).await
+        self.zero_with(offset, len, Zeroing { may_unmap, fast }, fua, &RequestContext::patient(self.class())).await
     }
 
     pub(super) async fn zero_with(
         &self,
         offset: u64,
         len: u64,
-        (may_unmap, fast): (bool, bool),
+        how: Zeroing,
         fua: bool,
         context: &RequestContext,
     ) -> Result<(), Error> {
         self.metrics.write_zeroes.add(1);
-        let result = self.zero_inner(offset, len, (may_unmap, fast), fua, context).await;
+        let result = self.zero_inner(offset, len, how, fua, context).await;
         // That it would not be fast is an answer, not a failure.
-        if fast && result.as_ref().is_err_and(|e| e.kind() == crate::ErrorKind::Unsupported) {
+        if how.fast && result.as_ref().is_err_and(|e| e.kind() == crate::ErrorKind::Unsupported) {
             return result;
         }
         self.counted(result)
@@ -376,7 +385,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         &self,
         offset: u64,
         len: u64,
-        (may_unmap, fast): (bool, bool),
+        how: Zeroing,
         fua: bool,
         context: &RequestContext,
     ) -> Result<(), Error> {
@@ -387,19 +396,19 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let extents = self.extents(offset, len);
         let mut begun = self.begin_origin_write(extents.clone(), context, |_, _| {}).await?;
         self.forget_cached(extents.clone(), |_, _| {}).await;
-        begun.during(self.zero_origin(offset, len, may_unmap, fast)).await?;
+        begun.during(self.zero_origin(offset, len, how)).await?;
         self.heal(extents, offset, len).await?;
         if fua { self.flush_origin().await } else { Ok(()) }
     }
 
-    async fn zero_origin(&self, offset: u64, len: u64, may_unmap: bool, fast: bool) -> Result<(), Error> {
+    async fn zero_origin(&self, offset: u64, len: u64, how: Zeroing) -> Result<(), Error> {
         let block = u64::from(self.origin.geometry().block_bytes);
         let whole = offset.next_multiple_of(block)..(offset + len) / block * block;
         self.origin_writes.fetch_add(1, Ordering::SeqCst);
         let edges = if whole.start < whole.end {
-            match self.answered(self.origin.write_zeroes(whole.start, whole.end - whole.start, may_unmap)).await {
+            match self.answered(self.origin.write_zeroes(whole.start, whole.end - whole.start, how.may_unmap)).await {
                 Ok(()) => {}
-                Err(error) if error.kind == DeviceErrorKind::Unsupported && !fast => {
+                Err(error) if error.kind == DeviceErrorKind::Unsupported && !how.fast => {
                     self.put_zeroes(whole.clone()).await?
                 }
                 Err(error) => return Err(Error::Origin(error)),
