@@ -9,8 +9,9 @@ use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::Duration;
 
-/// Default number of columns and rows, if the size of the terminal is not known.
+/// The number of columns and rows that is assumed if the size of the terminal is not known.
 const SCREEN: (u16, u16) = (80, 24);
+
 /// Prints rates: since the start of the server, or over each interval.
 pub(crate) fn run(args: &IostatArgs) -> Result<(), Error> {
     let mut client = args.server.connect()?;
@@ -100,7 +101,7 @@ impl Cell {
 /// The state of the output.
 struct Paper {
     format: Format,
-    /// Print all columns, also if they are wider than the terminal.
+    /// Whether all columns are printed, even if they are wider than the terminal.
     all: bool,
     /// Lines since the last header; `None`: no header was printed yet.
     printed: Option<usize>,
@@ -147,7 +148,7 @@ fn fitting(width: usize, name: usize) -> Vec<Column> {
     let mut columns = COLUMNS.to_vec();
     let taken = |columns: &[Column]| name + columns.iter().skip(1).map(|column| 1 + width_of(column)).sum::<usize>();
     while columns.len() > 1 && taken(&columns) > width {
-        // The last one of the highest rank.
+        // The last column with the highest rank.
         let Some(least) = (0..columns.len()).max_by_key(|at| columns[*at].2) else { break };
         columns.remove(least);
     }

@@ -74,7 +74,8 @@ fn ranges(args: &WarmArgs, status: &Status) -> Result<Vec<Range<u64>>, Error> {
     let length = part.end - part.start;
     if capacity_bytes > 0 && length > capacity_bytes {
         eprintln!(
-            "{} are to be read, and the cache has {}: unless they are reduced, the first ones are evicted again",
+            "{} will be read, but the cache has {}: unless deduplication and compression reduce the data enough, those read \
+             first are evicted again",
             Size(length),
             Size(capacity_bytes)
         );

@@ -27,7 +27,7 @@ pub use any::AnyDevice;
 pub use crash_memory::map_words;
 pub use error::{Error, ErrorKind};
 pub use faulty::FaultyDevice;
-pub use file::{FileDevice, FileOptions};
+pub use file::{Blocking, FileDevice, FileOptions};
 pub use hdd::HddDevice;
 pub use ram::RamDevice;
 pub use runtime::{CompioClock, Reactor, ReactorThread, spawn_local, spawn_thread};

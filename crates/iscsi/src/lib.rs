@@ -26,4 +26,4 @@ pub use error::IscsiError;
 pub use groups::Groups;
 pub use limits::Limits;
 pub use server::{ConnectionSummary, End, Ends, ServerOptions, TARGET_PREFIX, serve};
-pub use target::{Keeper, Targets};
+pub use target::{Keeper, StoredStates, Targets};

@@ -145,21 +145,23 @@ pub(crate) fn text(id: &str) -> &'static str {
     found.unwrap_or_else(|| panic!("{id} is a claim")).text
 }
 
-/// Why `nitro reproduce` judges none of the claims of a paper; `None` if it judges them.
+/// The reason why `nitro reproduce` judges none of the claims of a paper; `None` if it judges them.
 pub(crate) fn why_not_judged(id: &str) -> Option<&'static str> {
     match &id[..1] {
         "A" => Some(
-            "SPECsfs, TPC-H and TPC-C on a block cache that tells metadata from data: no such load is made again here. It would take their \
-             traces, or the benchmarks themselves on `nitro serve`, with Azor's policies on misses and its direct-mapped cache",
+            "the paper ran SPECsfs, TPC-H and TPC-C on a block cache that distinguishes metadata from data; these \
+             loads are not reproduced. That would need their traces, or the benchmarks themselves on `nitro serve`, \
+             with Azor's policies on misses and its direct-mapped cache",
         ),
         "B" => Some("measured on this machine by `nitro reproduce clam`"),
         "D" => Some(
-            "disk reads by metadata and data of a Data Domain system, whose layout is not published: it would take its logs, or the same \
-             counters of `nitro cos` on a restore of their data",
+            "the claims are about disk reads for metadata and data in a Data Domain system, whose layout is not \
+             published. Judging them would need its logs, or the same counters of `nitro cos` during a restore of the \
+             same data",
         ),
         "F" => Some(
-            "a file server under classified load: it would take the SPECsfs or Filebench load of the paper, classified, on disks of \
-             7,200 and 15,000 rpm",
+            "the paper ran a file server under a classified load. Judging its claims would need this SPECsfs or \
+             Filebench load, classified, on disks of 7,200 and 15,000 rpm",
         ),
         "S" => Some("measured on this machine by `nitro reproduce silt`"),
         _ => None,

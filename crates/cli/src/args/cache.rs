@@ -36,7 +36,7 @@ Examples:
 A cache can grow to about twice the size that it was created with. A cache file is resized together with its cache; on a
 block device, the size is how much of the device the cache uses. When a cache shrinks, data that do not fit are evicted, and
 dirty data are written back first.
-If the configuration file sets a size, it has to be changed there, too; --persist does this.";
+If the configuration file sets the size, change it there, too, or give --persist.";
 
 const FSCK_EXAMPLES: &str = "\
 Example:
@@ -127,7 +127,7 @@ pub(crate) enum CacheCommand {
     /// Extract dirty data from a cache that cannot be served any more
     #[command(after_long_help = SALVAGE_EXAMPLES)]
     Salvage(SalvageArgs),
-    /// Upgrade a cache that no server uses to the current format version, or say that it has it
+    /// Upgrade a cache that no server uses to the current format version, or report that its version is current
     #[command(after_long_help = UPGRADE_EXAMPLES)]
     Upgrade {
         /// The cache's file or device

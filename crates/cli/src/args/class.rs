@@ -10,7 +10,7 @@ Examples:
   nitro class list
   nitro class list -o json | jq '.[] | select(.name == \"metadata\").cached_bytes'
 
-The list has the classes with settings other than the defaults, and those with cached data. Percentages refer to the cache's size and are
+The list has the classes with a name of their own or settings other than the defaults, and those with cached data. Percentages refer to the cache's size and are
 counted before compression.";
 
 const SET_EXAMPLES: &str = "\

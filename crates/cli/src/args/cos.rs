@@ -45,7 +45,8 @@ gc frees the space of deleted objects; while it runs, it may use a little more t
 
 /// `nitro cos ...`
 ///
-/// While a server has a store open, that server carries out list, snapshot, clone, diff, delete, gc, quota and stats.
+/// While a server has a store open, that server carries out list, snapshot, clone, diff, delete, gc, quota, ssd,
+/// patterns and stats. The other commands need a store that no server has open.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CosCommand {
     /// Create a store in a folder or on a block device
@@ -99,7 +100,7 @@ pub(crate) enum CosCommand {
     Gc {
         #[command(flatten)]
         store: StoreArgs,
-        /// Empty containers with less than this percentage of live data
+        /// Collect containers of which less than this percentage is live data
         #[arg(long, value_name = "PCT", default_value_t = 80, value_parser = clap::value_parser!(u8).range(1..=100))]
         alive: u8,
         #[command(flatten)]
@@ -116,14 +117,14 @@ pub(crate) enum CosCommand {
     },
     /// Read and verify everything that is stored
     Scrub(ShownStoreArgs),
-    /// Check that everything that objects refer to exists, without reading it
+    /// Check that the store has all content that its objects refer to, without reading the content
     Fsck(ShownStoreArgs),
     /// Manage a store's SSD, which caches data that are read at random
     Ssd {
         #[command(subcommand)]
         command: CosSsdCommand,
     },
-    /// Show how the parts of an object are accessed: in sequence, upwards with gaps, or at random
+    /// Show how the parts of an object are accessed: in sequence, in ascending order with gaps, or at random
     ///
     /// Patterns are tracked since the store was opened: use this while a server serves the object.
     Patterns {
@@ -146,7 +147,7 @@ Examples:
   nitro cos ssd detach /srv/store
 
 The store's disk also holds everything that is on the SSD: the SSD may fail, or be removed, at any time. The store records its SSD in the
-file store.nitro.ssd. A server that has the store open carries these commands out while it serves.";
+file store.nitro.ssd in its folder, or for a store on a block device in a file beside the device, with the suffix .ssd. A server that has the store open carries these commands out while it serves.";
 
 /// `nitro cos ssd ...`
 #[derive(Debug, Subcommand)]
@@ -185,13 +186,13 @@ pub(crate) struct CosSsdArgs {
     /// Size of the file, if it is to be created
     #[arg(long, value_name = "SIZE")]
     pub(crate) ssd_size: Option<Size>,
-    /// Percentage of the SSD reserved for recipes (FMD); 0: none are kept
+    /// Percentage of the SSD reserved for recipes (file metadata, FMD); 0: recipes are not cached
     #[arg(long, value_name = "PCT", default_value_t = 10, value_parser = clap::value_parser!(u8).range(0..=80))]
     pub(crate) ssd_fmd: u8,
-    /// Percentage of the SSD reserved for chunks that are read at random; 0: none are kept
+    /// Percentage of the SSD reserved for chunks that are read at random; 0: chunks are not cached
     #[arg(long, value_name = "PCT", default_value_t = 40, value_parser = clap::value_parser!(u8).range(0..=80))]
     pub(crate) ssd_data: u8,
-    /// Do not keep pages of the fingerprint index (FPI)
+    /// Do not cache pages of the fingerprint index (FPI)
     #[arg(long)]
     pub(crate) ssd_no_fpi: bool,
     /// Overwrite the SSD even if it holds data
@@ -240,9 +241,9 @@ impl FromStr for Quota {
 pub(crate) enum CosCompression {
     /// No compression
     None,
-    /// LZ4: a third more space than Zstandard, and a fifth faster to read
+    /// LZ4: takes a third more space than Zstandard, and is read a fifth faster
     Lz4,
-    /// Zstandard, level 1: less space
+    /// Zstandard, level 1: takes less space
     Zstd,
 }
 

@@ -11,9 +11,9 @@ Examples:
   nitro index bench --kind bufferhash --entries 20000000 --file /mnt/ssd/index --ram 64M
   nitro index bench --kind silt --entries 20000000 --file /mnt/ssd/index --ram 64M -o json
 
-A file that does not exist is created. In a file that holds an index, each entry is looked up and compared, and missing
-entries are inserted: so an interrupted or killed run continues at its last sync, and reports synced entries that are
-missing. Direct I/O is used where the file system allows it.";
+A file that does not exist is created. If the file holds the index of an earlier run, all entries up to the last sync of that
+run are looked up and compared first, and the command fails if one is missing or wrong. Then the other entries are inserted:
+an interrupted or killed run continues at its last sync. Direct I/O is used where the file system allows it.";
 
 const PLAN_EXAMPLES: &str = "\
 Examples:
@@ -26,7 +26,7 @@ pub(crate) enum IndexCommand {
     /// Benchmark an index on flash: load it and look entries up
     #[command(after_long_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
-    /// Show the best division of an index's RAM, and the expected cost of look-ups
+    /// Show the best division of the RAM of a BufferHash between buffers and filters, and the expected cost of look-ups
     #[command(after_long_help = PLAN_EXAMPLES)]
     Plan(PlanArgs),
 }
@@ -55,7 +55,7 @@ pub(crate) struct ShapeArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 20)]
     pub(crate) key_bytes: u8,
 
-    /// Bytes of a value, up to 1024
+    /// Bytes of a value, up to 1024; nitro index bench needs at least 8
     #[arg(long, value_name = "BYTES", default_value_t = 12)]
     pub(crate) value_bytes: u16,
 }
@@ -82,7 +82,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value = "64")]
     pub(crate) depth: NonZeroUsize,
 
-    /// Number of threads; without it, the number of processors
+    /// Number of threads [default: the machine's cores]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,
 

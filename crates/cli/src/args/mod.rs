@@ -113,7 +113,7 @@ pub(crate) enum Command {
     /// Undo nitro pin, for a volume or a part of it
     #[command(after_long_help = pin::UNPIN_EXAMPLES)]
     Unpin(PinArgs),
-    /// Read a volume into its cache before clients ask for it: all of it, a part, or what a trace read most
+    /// Read a volume, a part of it, or the parts that a trace read most into the cache, before clients read them
     #[command(after_long_help = warm::EXAMPLES)]
     Warm(WarmArgs),
     /// List what is pinned in the caches of a running server
@@ -195,10 +195,10 @@ Examples:
 
 const TOP_KEYS: &str = "\
 Keys:
-  q, Esc, Ctrl-C  end
+  q, Esc, Ctrl-C  quit
   ↑ ↓             scroll the volumes
 
-A browser shows the same and more: nitro serve --http 127.0.0.1:9470";
+nitro serve --http 127.0.0.1:9470 shows the same and more in a browser.";
 
 const ESTIMATE_EXAMPLES: &str = "\
 Examples:
@@ -206,8 +206,9 @@ Examples:
   nitro estimate vm.img --extent-size 4K,8K,64K -o csv
   nitro estimate /dev/sdb --sample 5
 
-All duplicates are found, by 128-bit fingerprints, with 16 to 48 bytes of RAM for each distinct extent. With --sample, only
-randomly chosen ranges of the image are read; duplicates in other ranges are not found.";
+Duplicates are found by 128-bit fingerprints, which take up to 72 bytes of RAM for each distinct extent of each size. If they would take
+more than a quarter of the available RAM, the deduplication ratio is estimated from a sample of them, and marked with ~. With --sample,
+only randomly chosen ranges of the image are read, and duplicates in other ranges are not found.";
 
 /// Which server.
 #[derive(Debug, Args)]
@@ -254,7 +255,7 @@ pub(crate) struct OutputArgs {
 /// `nitro iostat`
 #[derive(Debug, Args)]
 pub(crate) struct IostatArgs {
-    /// Seconds between reports; without it, one report of the averages since the start
+    /// Seconds between reports; without it, one report of the averages since the server's start
     #[arg(value_parser = interval)]
     pub(crate) interval: Option<f64>,
     /// Number of reports; without it, reports are printed until the command is interrupted

@@ -34,10 +34,10 @@ Examples:
 pub(crate) struct PinArgs {
     /// The volume's name
     pub(crate) volume: String,
-    /// The first byte, as 8192 or 1.5G [default: 0]
+    /// Offset of the first byte, such as 8192 or 1.5G [default: 0]
     #[arg(requires = "length")]
     pub(crate) offset: Option<Size>,
-    /// How many bytes [default: all of the volume]
+    /// Length in bytes, such as 1G [default: the whole volume]
     pub(crate) length: Option<Size>,
     #[command(flatten)]
     pub(crate) server: ServerArgs,

@@ -9,7 +9,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   In minutes, with scaled traces:
     nitro reproduce --quick
-  At the paper's sizes, in about an hour; if interrupted and started again, it continues where it stopped:
+  At the paper's sizes (Mail at a sixteenth), in about an hour; if interrupted and started again, it continues where it stopped:
     nitro reproduce --folder /var/tmp/reproduction
   One figure, for a script:
     nitro reproduce --quick --only figure-4 -o json
@@ -27,9 +27,9 @@ Examples:
     nitro reproduce clam --quick -o json
 
 The results are written to the folder: clam.html (one file, with charts), clam.md and clam.json. A BufferHash of --entries
-entries of 20 + 12 bytes is created in a file, filled until the oldest entries are evicted, and loaded with one operation at
-a time; so is a conventional hash table, which reads and writes a random page for each insertion and represents BerkeleyDB.
-Both run again on a modelled SSD in virtual time, whose erasures are counted. The file is removed at the end. Run no other
+entries of 20 + 12 bytes is created in a file, filled until the oldest entries are evicted, and then looked up and inserted
+into with one operation at a time. A conventional hash table, which reads and writes a random page for each insertion, has the
+same load; it represents BerkeleyDB. Both run again on modelled SSDs in virtual time, whose erasures are counted. The file is removed at the end. Run no other
 programs at the same time.";
 
 const SILT_EXAMPLES: &str = "\
@@ -51,10 +51,10 @@ Examples:
     nitro reproduce cos --quick -o json
 
 The results are written to the folder: cos.html (one file, with charts), cos.md and cos.json. Synthetic traces of three file
-systems are replayed against a store in RAM behind modelled disks, without a cache and through one on a modelled SSD, warm
-and cold. Generations of a volume are written to a store in RAM behind a modelled disk; snapshots are kept, deleted and
-collected; they are read at random and restored, without a cache and through one on a modelled SSD. Time is virtual, so that
-figures are the same on every machine. This needs RAM for four times the volume, and 1 GiB for the traces.";
+systems are replayed against a store on modelled disks, without a cache and through one on a modelled SSD, warm and cold.
+Generations of a volume are written to a store on a modelled disk; snapshots are kept, deleted and collected; they are read
+at random and restored, without a cache and through one on a modelled SSD. The data of the modelled devices are in RAM: this
+takes four times the size of the volume, and 1 GiB for the traces. Time is virtual, so that figures are the same on every machine.";
 
 /// A paper other than Nitro's, or a part of Nitro's paper.
 #[derive(Debug, Subcommand)]
@@ -80,8 +80,8 @@ pub(crate) struct IndexPaperArgs {
     /// Number of entries of the index [default: BufferHash 4000000, SILT 2000000; with --quick 200000 and 100000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(100_000..=1 << 34))]
     pub(crate) entries: Option<u64>,
-    /// RAM that the index may use [default: as in the paper for each entry: CLAM 4 bytes, and 800 KiB in addition;
-    /// SILT 0.7 bytes, or the minimum for few entries]
+    /// RAM that the index may use [default: as in the paper: CLAM 4 bytes for each entry, and 800 KiB in addition; SILT
+    /// 0.7 bytes for each entry, or the minimum that the entries need]
     #[arg(long, value_name = "BYTES")]
     pub(crate) ram: Option<Size>,
     /// Folder for the results; created if it does not exist
@@ -118,10 +118,11 @@ pub(crate) struct SiltArgs {
 /// `nitro reproduce cos`
 #[derive(Debug, Args)]
 pub(crate) struct CosPaperArgs {
-    /// Use a small volume and few generations: takes seconds, with less precise figures
+    /// Use a small volume and few generations: takes a minute or two, with less precise figures
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Size of the volume as a multiple of 256 MiB, or of 96 MiB with --quick; 5 % or 2 % of it must be at least 4 MiB
+    /// Size of the volume as a multiple of 256 MiB, or of 96 MiB with --quick; the volume has at least 208 MiB, or 80
+    /// MiB with --quick
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR", value_parser = factor)]
     pub(crate) scale: f64,
     /// Folder for the results; created if it does not exist

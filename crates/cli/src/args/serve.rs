@@ -21,7 +21,7 @@ Examples:
     nitro serve --origin vm.img --cache /fast/cache.img --cache-size 4G
   Listen on the standard NBD port, with a RAM cache of 1 GiB:
     nitro serve --origin /dev/sdb --cache /dev/nvme0n1p3 --listen tcp:0.0.0.0:10809 --ram 1G
-  Serve an object of a deduplicating store that `nitro cos` made:
+  Serve an object of a deduplicating store that `nitro cos` created:
     nitro serve --origin cos:/srv/store#vm1 --cache /fast/cache.img --cache-size 4G
   Serve the origin without a cache, as slow as a 7200 rpm disk, for comparison:
     nitro serve --origin vm.img --cache none --emulate-disk 7200
@@ -102,7 +102,7 @@ struct VolumeArgs {
     #[arg(long, value_name = "POLICY", requires = "origin")]
     write_policy: Option<WritePolicy>,
     /// Read the metadata of the volume's file systems at the start, so that the sizes of all files are known before the
-    /// files are used; at most RATE bytes a second, and for half of the time [default: off; without RATE 64M]
+    /// files are used; at most RATE bytes a second, during at most half of the time [default: off; without RATE 64M]
     #[arg(long, value_name = "RATE", num_args = 0..=1, require_equals = true, default_missing_value = "64M", requires = "origin")]
     detect_scan: Option<Size>,
 }
@@ -149,7 +149,8 @@ struct CacheArgs {
     /// [default: as when the existing cache was created, otherwise ram]
     #[arg(long, value_enum, value_name = "INDEX", requires = "cache")]
     fingerprint_index: Option<FingerprintIndexName>,
-    /// RAM of the fingerprint index on the SSD [default: 4 bytes an entry; with silt the minimum that it needs]
+    /// RAM of the fingerprint index on the SSD [default: 4M, and for each entry 4 bytes with bufferhash, at most 1 byte
+    /// with silt]
     #[arg(long, value_name = "SIZE", requires = "cache")]
     fingerprint_index_ram: Option<Size>,
     /// Hash function of the fingerprints; sha1 is not safe, and is refused [default: blake3]

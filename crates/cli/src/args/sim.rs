@@ -25,10 +25,10 @@ Examples:
   The same with each block of 512 bytes as an object, as the literature counts the traces of the ARC paper:
     nitro sim P3.lis --policy arc --objects 65536 --block-size 512
 
---sweep takes NAME=VALUE,VALUE,... or NAME=FROM..TO:xFACTOR or NAME=FROM..TO:+STEP, where NAME is one of the options above
-without its dashes (size for --cache-size). Finished points of a sweep are kept in a file, so that an interrupted sweep
+--sweep takes NAME=VALUE,VALUE,... or NAME=FROM..TO:xFACTOR or NAME=FROM..TO:+STEP, where NAME is an option of the sections Cache and
+Time without the leading dashes (size for --cache-size), except classes and reclassify. Finished points of a sweep are kept in a file, so that an interrupted sweep
 continues where it stopped. Traces without fingerprints are simulated without duplicates, and the dedup ratio is unknown; without
-compressed sizes, compression ratios are assumed at random (normal distribution, mean 2, variance 0.25). Caches start empty: see --warmup.";
+compressed sizes, compression ratios are drawn at random (normal distribution, mean 2, variance 0.25). Caches start empty: see --warmup.";
 
 /// `nitro sim`
 #[derive(Debug, Args)]
@@ -199,7 +199,8 @@ pub(crate) struct CacheSettings {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Time")]
 pub(crate) struct DeviceSettings {
-    /// closed:N for N requests at a time, or open:X for requests at the trace's times, X times as fast
+    /// closed:N for N requests at a time, or open:X for requests at the trace's times, X times as fast [default:
+    /// closed:32]
     #[arg(long, value_name = "LOAD")]
     load: Option<String>,
     /// Kind of the origin: tps (plain storage) or cos (deduplicating storage)
@@ -208,7 +209,7 @@ pub(crate) struct DeviceSettings {
     /// The origin's disks: RPM[:SPINDLES[:raid0|raid5|raid6]] [default: 7200:11:raid5]
     #[arg(long, value_name = "DISKS")]
     disks: Option<String>,
-    /// Size of the NVRAM, which acknowledges writes while it has room [default: 960M]
+    /// Size of the NVRAM, in which writes are acknowledged while it has room [default: 960M, or 0 with --cost]
     #[arg(long, value_name = "SIZE")]
     nvram: Option<String>,
 }

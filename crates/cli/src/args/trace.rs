@@ -23,7 +23,7 @@ const CONVERT_EXAMPLES: &str = "\
 Examples:
   nitro trace convert hm_0.csv.gz hm_0.parquet
   nitro trace convert sda.blktrace.* sda.parquet
-  A table, read again with --columns time=0:ns,op=1,object=2,offset=3,len=4,skip=1:
+  A table in CSV, which commands read with --columns time=0:ns,op=1,object=2,offset=3,len=4,skip=1:
     nitro trace convert recorded.parquet recorded.csv
   A recording that was interrupted by a crash, up to its last complete part:
     nitro trace convert recorded.parquet whole.parquet
@@ -134,7 +134,7 @@ pub(crate) struct ConvertArgs {
     /// Traces, merged in the order of their times; - is standard input
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
-    /// The file to create: Parquet, or where the name ends with .csv a table of times, operations and addresses
+    /// The file to create: Parquet or, if the name ends with .csv, a table of times, operations and addresses
     #[arg(value_name = "RESULT")]
     pub(crate) result: PathBuf,
     /// Replace an existing file
@@ -192,7 +192,7 @@ pub(crate) enum SynthCommand {
 pub(crate) struct BootStormArgs {
     #[command(flatten)]
     pub(crate) make: MakeArgs,
-    /// The boot of one machine, recorded by `nitro serve --record` [default: a recorded one of Debian 12]
+    /// The boot of one machine, recorded by `nitro serve --record` [default: the built-in recording of a Debian 12]
     #[arg(long, value_name = "TRACE")]
     pub(crate) boot: Option<PathBuf>,
     /// Start from a synthetic boot with the paper's figures: 18 MB, 99 % reads, 14 % random

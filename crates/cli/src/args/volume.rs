@@ -13,7 +13,8 @@ Examples:
   Why was the read at 3 GiB slow?
     nitro explain vm 3G
 
-The cache remembers the causes for three eighths as many extents as it has room for. The command changes nothing, and does not count as
+The cache keeps the reasons why extents were removed or not inserted, in a table with three entries for every eight extents that fit in it
+without compression; newer entries replace older ones. The command changes nothing, and does not count as
 a use of the extent. nitro status shows the causes of all misses.";
 
 pub(super) const FLUSH_EXAMPLES: &str = "\
@@ -58,7 +59,7 @@ Example:
   truncate -s 20G /slow/vm.img, or lvextend -L 20G /dev/slow/vm
   nitro volume resize vm
 
-Clients see the new size when they connect again. Cached data are kept, unless the old size is not a multiple of the extent size: then \
+NBD clients and virtual machines see the new size when they connect again; iSCSI initiators are informed of it. Cached data are kept, unless the old size is not a multiple of the extent size: then \
 the volume's dirty data are written back and its cached data are dropped. An origin that has become smaller is refused.";
 
 /// `nitro volume ...`
@@ -131,7 +132,7 @@ pub(crate) struct ShareArgs {
 pub(crate) struct ExplainArgs {
     /// The volume's name
     pub(crate) volume: String,
-    /// A byte of the volume, as 8192 or 1.5G
+    /// Offset of a byte in the volume, such as 8192 or 1.5G
     pub(crate) offset: Size,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
@@ -154,7 +155,8 @@ pub(crate) struct FlushArgs {
 pub(crate) struct AddArgs {
     /// Name of the volume and its export
     pub(crate) volume: String,
-    /// The slow storage: a file or block device that the server may open
+    /// The slow storage: a file or block device that the server may open, or cos:STORE#OBJECT; use file:PATH if a path
+    /// contains a colon
     #[arg(long, value_name = "PATH")]
     pub(crate) origin: PathBuf,
     /// Name of the cache; required if the server has several
@@ -185,7 +187,7 @@ pub(crate) struct AddArgs {
     #[arg(long, value_name = "POLICY")]
     pub(crate) write_policy: Option<WritePolicy>,
     /// Read the metadata of the volume's file systems at the start, so that the sizes of all files are known before the
-    /// files are used; at most RATE bytes a second, and for half of the time [default: off; without RATE 64M]
+    /// files are used; at most RATE bytes a second, during at most half of the time [default: off; without RATE 64M]
     #[arg(long, value_name = "RATE", num_args = 0..=1, require_equals = true, default_missing_value = "64M")]
     pub(crate) detect_scan: Option<Size>,
     #[command(flatten)]

@@ -14,27 +14,28 @@ Examples:
   What a recording of yesterday read most, as much as the cache holds:
     nitro warm db --from-trace yesterday.parquet
 
-What is cached already is not read again. Clients are served meanwhile; the origin reads one part of 16 MiB at a time. Ctrl-C ends it: what was \
-read stays in the cache. A trace is counted by regions of 1 MiB; those with the most reads are read in ascending order, so that a disk \
-hardly seeks.";
+Data that are cached already are not read again. Clients are served meanwhile; the server reads one part of 16 MiB at a time from the origin. \
+After Ctrl-C, the data that were read stay in the cache. The reads of a trace are counted for each 1 MiB of the volume; the parts with the most \
+reads are read in ascending order, so that a disk hardly seeks.";
 
 /// What is read into the cache.
 #[derive(Debug, Args)]
 pub(crate) struct WarmArgs {
     /// The volume's name
     pub(crate) volume: String,
-    /// The first byte, as 8192 or 1.5G [default: 0]
+    /// Offset of the first byte, such as 8192 or 1.5G [default: 0]
     #[arg(requires = "length")]
     pub(crate) offset: Option<Size>,
-    /// How many bytes [default: all of the volume]
+    /// Length in bytes, such as 1G [default: the whole volume]
     pub(crate) length: Option<Size>,
-    /// Read what this trace read most, instead of all; repeated, several traces are merged
+    /// Read the parts that this trace read most, instead of the whole volume; may be given several times, to merge
+    /// traces
     #[arg(long, value_name = "TRACE", conflicts_with = "offset")]
     pub(crate) from_trace: Vec<PathBuf>,
-    /// The trace's number of the volume [default: all of its objects count]
+    /// Count only the requests of this object of the trace, given by its number [default: all objects]
     #[arg(long, value_name = "N", requires = "from_trace")]
     pub(crate) object: Option<u32>,
-    /// Most bytes that are read because of a trace [default: the cache's capacity]
+    /// Maximum number of bytes to read with --from-trace [default: the cache's capacity]
     #[arg(long, value_name = "SIZE", requires = "from_trace")]
     pub(crate) max: Option<Size>,
     #[command(flatten)]

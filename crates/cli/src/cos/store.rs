@@ -45,7 +45,7 @@ pub(super) async fn init(args: &CosInitArgs) -> Result<(), Error> {
     let text = match args.output.format {
         Format::Json => json_line(&made)?,
         _ => format!(
-            "{}: a store for {} of content; it needs {} of RAM while it is open, and its caches\n",
+            "{}: a store for {} of content; while it is open, it takes {} of RAM in addition to its caches\n",
             made.path,
             Size(made.content_bytes),
             Size(made.ram_bytes)

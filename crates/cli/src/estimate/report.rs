@@ -28,7 +28,7 @@ struct BySize {
     dedup_exact: bool,
     lz4_ratio: f64,
     zstd_ratio: f64,
-    /// Payload of everything that was read, with deduplication and LZ4; in the next field, Zstandard.
+    /// Payload of the data that were read, with deduplication and LZ4 or, in the next field, Zstandard.
     stored_lz4_bytes: u64,
     stored_zstd_bytes: u64,
 }

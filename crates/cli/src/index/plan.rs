@@ -1,4 +1,4 @@
-//! `nitro index plan`: the division of RAM between buffers and filters.
+//! `nitro index plan`: the division of the RAM of a BufferHash between buffers and filters.
 
 use crate::args::PlanArgs;
 use nitro_console::error::Error;
@@ -12,7 +12,7 @@ use serde::Serialize;
 struct Report {
     #[serde(flatten)]
     plan: Plan,
-    /// The size of all buffers that the paper's formula gives.
+    /// The best size of all buffers in bytes, by the paper's formula.
     best_buffers_bytes: u64,
     ram_bytes_per_entry: f64,
 }
@@ -37,15 +37,15 @@ pub(crate) fn run(args: &PlanArgs) -> Result<(), Error> {
                 ("entries", plan.entries.to_string()),
                 ("flash", size(plan.flash_bytes)),
                 ("RAM", size(plan.ram_bytes)),
-                ("RAM an entry, bytes", format!("{:.2}", report.ram_bytes_per_entry)),
+                ("bytes of RAM per entry", format!("{:.2}", report.ram_bytes_per_entry)),
                 ("super tables", plan.super_tables.to_string()),
-                ("incarnations of each", format!("{filters_alive:.1}")),
+                ("incarnations per super table", format!("{filters_alive:.1}")),
                 ("buffers", size(plan.buffers_bytes)),
                 ("buffers by the paper's formula", size(report.best_buffers_bytes)),
                 ("filters", size(plan.filters_bytes)),
-                ("bits a filter", plan.filter_bits.to_string()),
-                ("hashes", plan.filter_hashes.to_string()),
-                ("reads a miss, expected", format!("{:.4}", plan.reads_per_miss)),
+                ("bits per filter", plan.filter_bits.to_string()),
+                ("hashes per filter", plan.filter_hashes.to_string()),
+                ("expected reads per miss", format!("{:.4}", plan.reads_per_miss)),
             ] {
                 table.row(vec![name.to_owned(), value]);
             }

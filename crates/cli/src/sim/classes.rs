@@ -80,7 +80,7 @@ fn name(table: &ClassTable, id: u8) -> String {
     table.name(ClassId::new(id).unwrap_or_default())
 }
 
-/// As in the server's status; hits of requests are in addition to those of extents.
+/// The classes in the form of the server's status, with hits of requests in addition to those of extents.
 pub(super) fn json(measures: &Measures, table: &ClassTable) -> Result<Value, Error> {
     let named = |class: ClassMeasures| -> Result<Value, Error> {
         let mut fields = match serde_json::to_value(class).map_err(|error| Error::new("classes", error))? {

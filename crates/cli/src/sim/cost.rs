@@ -122,7 +122,7 @@ fn people(report: &Report<'_>) -> String {
             row.saving_over_lru.map_or_else(|| "-".to_owned(), percent),
         ]);
     }
-    let bought = if *whole_drives { "bought whole" } else { "a cache costs its share" };
+    let bought = if *whole_drives { "whole drives are bought" } else { "a cache costs its share of a drive" };
     format!("{}\nPrices in {currency}; SSD: {}, {bought}. A MB has 10^6 bytes.\n", table.aligned(), ssd.name)
 }
 

@@ -11,7 +11,7 @@ use nitro_sim::workload::SaidContents;
 use nitro_sim::{Knob, Latency, Measures, Outcome, Pace, PartialWrites, Settings};
 use serde_json::Value;
 
-/// Writes of parts of uncached extents are reported if they are at least 1 in this many extents.
+/// Writes of parts of uncached extents are reported if they are at least one in this number of extents.
 const PARTIAL_WRITES_TOLD: u64 = 50;
 
 /// The columns of the measures in tables with several rows.
@@ -209,7 +209,7 @@ fn uncached_writes(outcome: &Outcome) -> Option<String> {
     let is_many = m.partial_writes > 0 && m.partial_writes >= m.extents / PARTIAL_WRITES_TOLD;
     (is_many && outcome.settings.partial_writes == PartialWrites::Merge).then(|| {
         let part = percent(m.partial_writes, m.extents);
-        format!("{part} of extents; uncached ones stay uncached, as in the server, without --partial-writes fetch")
+        format!("{part} of extents; uncached extents stay uncached, as in the server; see --partial-writes fetch")
     })
 }
 
@@ -217,7 +217,7 @@ fn uncached_writes(outcome: &Outcome) -> Option<String> {
 fn paces(pace: Option<&Pace>) -> Vec<(&'static str, String)> {
     let latency = |l: &Latency| {
         format!(
-            "mean {:.0} us, half {:.0}, 90 % {:.0}, 99 % {:.0}, 99.9 % {:.0}",
+            "mean {:.0} us, median {:.0}, 90 % {:.0}, 99 % {:.0}, 99.9 % {:.0}",
             l.mean_us, l.p50_us, l.p90_us, l.p99_us, l.p999_us
         )
     };

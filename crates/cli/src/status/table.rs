@@ -94,7 +94,7 @@ pub(super) fn cache_in_short(cache: &Cache) -> String {
         ("uuid", cache.uuid.clone()),
         ("capacity", Size(cache.capacity_bytes).to_string()),
         ("dirty", dirty(cache)),
-        ("as started", start(cache)),
+        ("at the start", start(cache)),
     ];
     lines.extend(log(cache).map(|text| ("write log", text)));
     lines.extend(cache.volumes.iter().map(|known| ("volume", known_volume(known))));
@@ -190,9 +190,13 @@ fn start(cache: &Cache) -> String {
     if cache.recovered == Recovered::default() && !cache.loading {
         return "nothing had to be recovered".to_owned();
     }
-    let loading = if cache.loading { "clean data are still coming back; " } else { "" };
-    let anew = if outlived { "regions whose extents under way are read anew" } else { "regions to be read anew" };
-    let mut text = format!("{loading}{} dirty, {open_regions} {anew}", Size(dirty_bytes));
+    let loading = if cache.loading { "clean data are still being loaded; " } else { "" };
+    let again = if outlived {
+        "write-intent regions whose extents with writes in progress are read again"
+    } else {
+        "write-intent regions to be read again"
+    };
+    let mut text = format!("{loading}{} dirty, {open_regions} {again}", Size(dirty_bytes));
     if replayed_bytes > 0 {
         text += &format!(", {} from the write log", Size(replayed_bytes));
     }
@@ -228,7 +232,7 @@ fn holdings(cache: &Cache) -> impl Iterator<Item = (&'static str, String)> {
         ("dirty", dirty(cache)),
     ];
     let log = log(cache).map(|text| ("write log", text));
-    lines.into_iter().chain(log).chain([("as started", start(cache))])
+    lines.into_iter().chain(log).chain([("at the start", start(cache))])
 }
 
 /// Hits, deduplication and insertions of a cache.

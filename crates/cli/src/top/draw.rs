@@ -37,7 +37,7 @@ pub(super) fn all(frame: &mut Frame<'_>, shown: &Shown) {
     let each = shown.status.caches.iter().filter(|cache| cache.health != "none").take(4);
     frame.render_widget(Paragraph::new(each.flat_map(|c| cache(c, space.width)).collect::<Vec<_>>()), space);
     frame.render_widget(table(shown, volumes.width), volumes);
-    frame.render_widget(Line::styled("q ends   ↑↓ scroll", Style::new().add_modifier(Modifier::DIM)), keys);
+    frame.render_widget(Line::styled("q quit   ↑↓ scroll", Style::new().add_modifier(Modifier::DIM)), keys);
 }
 
 fn bold(text: impl Into<String>) -> Span<'static> {
@@ -168,10 +168,10 @@ const COLUMNS: [Column; 11] = [
 
 fn state(volume: &Volume) -> &'static str {
     match volume {
-        Volume { poisoned: Some(_), .. } => "refuses",
+        Volume { poisoned: Some(_), .. } => "no writes",
         Volume { destage_error: Some(_), .. } => "failing",
         Volume { attached: false, .. } => "detached",
-        _ => "well",
+        _ => "ok",
     }
 }
 

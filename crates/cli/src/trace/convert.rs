@@ -5,7 +5,7 @@ use super::result::ResultFile;
 use crate::args::ConvertArgs;
 use nitro_console::error::Error;
 
-/// Converts traces to one Parquet file.
+/// Converts traces to one Parquet or CSV file.
 pub(super) fn run(args: &ConvertArgs) -> Result<(), Error> {
     let result = ResultFile::new(&args.result, args.force)?;
     let mut input = Input::open(&args.traces, &args.read)?;

@@ -1,4 +1,4 @@
-//! `nitro trace`: information about traces, conversion to Parquet, and synthetic traces.
+//! `nitro trace`: information about traces, conversion to Parquet or CSV, and synthetic traces.
 
 mod convert;
 mod info;

@@ -28,8 +28,8 @@ struct Shared {
     pushed: Condvar,
 }
 
-/// Threads for one device's blocking calls; started when needed.
-pub(super) struct Blocking {
+/// Threads for the blocking calls of one device, or of one folder; started when needed.
+pub struct Blocking {
     shared: Arc<Shared>,
     threads_max: usize,
 }
@@ -43,7 +43,8 @@ impl std::fmt::Debug for Blocking {
 
 impl Blocking {
     /// At most `threads_max` calls are in progress at once; further calls wait their turn, in order, without a thread.
-    pub(super) fn new(threads_max: usize) -> Self {
+    #[must_use]
+    pub fn new(threads_max: usize) -> Self {
         Self { shared: Arc::default(), threads_max }
     }
 
@@ -51,7 +52,7 @@ impl Blocking {
     ///
     /// # Errors
     /// No thread can be started, or `work` panicked.
-    pub(super) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         let (answer, answered) = oneshot::channel();
         let job = Box::new(move || {
             if !answer.is_canceled() {

@@ -9,12 +9,12 @@ mod probe;
 mod space;
 mod waiting;
 
+pub use blocking::Blocking;
 pub(crate) use bound::Turn;
 pub use open::FileOptions;
 
 use crate::buffer::IoBuffer;
 use crate::runtime::{Lent, is_io_uring};
-use blocking::Blocking;
 use bound::{Flushes, Turns};
 use bytes::{Buf, Bytes};
 use compio::driver::op::{ReadAt, Sync as SyncOp, WriteAt};

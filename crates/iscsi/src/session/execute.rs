@@ -157,6 +157,7 @@ impl<D: Disk> Run<'_, '_, D> {
                 let runs = unit.disk.status(StatusOf::Allocation, offset, bytes).await.map_err(read_error)?;
                 parameters(get_lba_status(lba, &runs, allocation), allocation)
             }
+            Action::PrOut { .. } => Answer::Status(unit.target.reservations_out(&unit.nexus, command, data).await),
             _ => self.at_once(asker, command, data)?,
         })
     }
@@ -191,7 +192,6 @@ impl<D: Disk> Run<'_, '_, D> {
             Action::Reserve => Answer::Status(unit.target.reserve(&unit.nexus, true)),
             Action::Release => Answer::Status(unit.target.reserve(&unit.nexus, false)),
             Action::PrIn { action, allocation } => parameters(unit.target.reservations_in(action), allocation),
-            Action::PrOut { .. } => Answer::Status(unit.target.reservations_out(&unit.nexus, command, data)),
             _ => return Err(Sense::INTERNAL),
         })
     }

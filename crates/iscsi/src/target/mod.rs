@@ -10,6 +10,7 @@ pub(crate) use nexus::{Nexus, Port};
 pub(crate) use reservation::{PrOutList, Reservations};
 
 use crate::scsi::{Action, Command, PrIn, PrOut, Sense, Status};
+use futures_util::future::{BoxFuture, OptionFuture};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
@@ -17,19 +18,22 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
+/// What was stored for each target by its name, or why it cannot be read.
+pub type StoredStates = HashMap<String, io::Result<Vec<u8>>>;
+
 /// Storage of reservations that are kept over a restart of the server (APTPL, SPC-5 §5.14.5).
 pub trait Keeper: Send + Sync + fmt::Debug {
-    /// Loads the state that was stored last for a target; `None` if there is none.
+    /// Loads the states of all targets; called once, before the first initiator is served.
     ///
     /// # Errors
-    /// The state cannot be read.
-    fn load(&self, target: &str) -> io::Result<Option<Vec<u8>>>;
+    /// The storage cannot be read at all.
+    fn load(&self) -> io::Result<StoredStates>;
 
-    /// Stores the state of a target durably; `None` removes it.
+    /// Stores the state of a target durably; `None` removes it. Must not block the caller's thread.
     ///
     /// # Errors
     /// The state cannot be written or removed.
-    fn store(&self, target: &str, state: Option<&[u8]>) -> io::Result<()>;
+    fn store(&self, target: &str, state: Option<Vec<u8>>) -> BoxFuture<'static, io::Result<()>>;
 }
 
 /// The targets that initiators have logged in to.
@@ -37,15 +41,20 @@ pub trait Keeper: Send + Sync + fmt::Debug {
 pub struct Targets {
     all: Mutex<HashMap<String, Arc<Target>>>,
     keeper: Option<Arc<dyn Keeper>>,
+    /// The stored states of targets that nobody has logged in to yet.
+    stored: Mutex<StoredStates>,
     /// The last session's handle (TSIH).
     session: AtomicU16,
 }
 
 impl Targets {
     /// No targets yet. Reservations can be kept over a restart of the server only with a keeper.
-    #[must_use]
-    pub fn new(keeper: Option<Arc<dyn Keeper>>) -> Self {
-        Self { keeper, ..Self::default() }
+    ///
+    /// # Errors
+    /// The keeper's storage cannot be read.
+    pub fn new(keeper: Option<Arc<dyn Keeper>>) -> io::Result<Self> {
+        let stored = keeper.as_ref().map_or_else(|| Ok(HashMap::new()), |keeper| keeper.load())?;
+        Ok(Self { keeper, stored: Mutex::new(stored), ..Self::default() })
     }
 
     /// Whether reservations can be kept over a restart of the server.
@@ -53,19 +62,25 @@ impl Targets {
         self.keeper.is_some()
     }
 
-    /// Finds a target by its name; at the first call, loads its stored reservations.
+    /// Finds a target by its name; at the first call, with its stored reservations.
     pub(crate) fn open(&self, name: &str) -> io::Result<Arc<Target>> {
         let mut all = self.all.lock();
         if let Some(target) = all.get(name) {
             return Ok(Arc::clone(target));
         }
-        let kept = self.keeper.as_ref().map_or(Ok(None), |keeper| keeper.load(name))?;
-        let reservations = kept.map_or(Ok(Reservations::default()), |bytes| kept::parse(&bytes))?;
+        let mut stored = self.stored.lock();
+        let reservations = match stored.get(name) {
+            None => Reservations::default(),
+            Some(Ok(bytes)) => kept::parse(bytes)?,
+            Some(Err(error)) => return Err(io::Error::new(error.kind(), error.to_string())),
+        };
+        stored.remove(name);
         let target = Arc::new(Target {
             name: name.to_owned(),
             keeper: self.keeper.clone(),
             is_reserved: AtomicBool::new(reservations.is_reserved()),
             state: Mutex::new(State { reservations, nexuses: Vec::new() }),
+            storing: futures_util::lock::Mutex::new(()),
             writes: RangeLock::default(),
         });
         all.insert(name.to_owned(), Arc::clone(&target));
@@ -86,6 +101,8 @@ pub(crate) struct Target {
     /// Whether there is a reservation. If not, commands do not lock the state.
     is_reserved: AtomicBool,
     state: Mutex<State>,
+    /// Held while reservations are changed and stored: one change after the other.
+    storing: futures_util::lock::Mutex<()>,
     /// Makes COMPARE AND WRITE atomic.
     pub(crate) writes: RangeLock,
 }
@@ -153,22 +170,35 @@ impl Target {
         self.state.lock().reservations.report(action, self.keeper.is_some())
     }
 
-    /// PERSISTENT RESERVE OUT.
-    pub(crate) fn reservations_out(&self, nexus: &Nexus, command: &Command, list: &[u8]) -> Status {
+    /// PERSISTENT RESERVE OUT. A change that is to be kept is stored before it takes effect.
+    pub(crate) async fn reservations_out(&self, nexus: &Nexus, command: &Command, list: &[u8]) -> Status {
         let Action::PrOut { action, scope, kind, .. } = command.action else { return Status::Check(Sense::INTERNAL) };
         let list = match PrOutList::parse(action, list, self.keeper.is_some()) {
             Ok(list) => list,
             Err(sense) => return Status::Check(sense),
         };
+        let _storing = self.storing.lock().await;
+        let change = |reservations: &Reservations| {
+            let mut changed = reservations.clone();
+            changed.change(&nexus.port, action, scope, kind, &list).map(|effects| (changed, effects))
+        };
+        let stored = {
+            let before = self.state.lock().reservations.clone();
+            match change(&before) {
+                Ok((after, _)) => self.store(&before, &after),
+                Err(status) => return status,
+            }
+        };
+        if let Some(Err(error)) = OptionFuture::from(stored).await {
+            tracing::error!("target {}: cannot store its reservations: {error}", self.name);
+            return Status::Check(Sense::INTERNAL);
+        }
         let mut state = self.state.lock();
-        let mut changed = state.reservations.clone();
-        let effects = match changed.change(&nexus.port, action, scope, kind, &list) {
-            Ok(effects) => effects,
+        // Meanwhile only SPC-2 reservations may have changed. They are not stored.
+        let (changed, effects) = match change(&state.reservations) {
+            Ok(changed) => changed,
             Err(status) => return status,
         };
-        if let Err(status) = self.keep(&state.reservations, &changed) {
-            return status;
-        }
         state.reservations = changed;
         self.note(&state);
         effects.attentions.iter().for_each(|(ports, sense)| state.attend(nexus, ports, *sense));
@@ -179,17 +209,10 @@ impl Target {
         Status::Good
     }
 
-    /// Stores reservations that are kept over a restart, before the change takes effect.
-    fn keep(&self, before: &Reservations, after: &Reservations) -> Result<(), Status> {
-        let Some(keeper) = &self.keeper else { return Ok(()) };
-        if !before.is_kept() && !after.is_kept() {
-            return Ok(());
-        }
-        let bytes = after.is_kept().then(|| kept::to_bytes(after));
-        keeper.store(&self.name, bytes.as_deref()).map_err(|error| {
-            tracing::error!("target {}: cannot store its reservations: {error}", self.name);
-            Status::Check(Sense::INTERNAL)
-        })
+    /// Stores reservations that are kept over a restart; `None`: there is nothing to store.
+    fn store(&self, before: &Reservations, after: &Reservations) -> Option<BoxFuture<'static, io::Result<()>>> {
+        let keeper = self.keeper.as_ref().filter(|_| before.is_kept() || after.is_kept())?;
+        Some(keeper.store(&self.name, after.is_kept().then(|| kept::to_bytes(after))))
     }
 
     /// Resets the unit: ends the SPC-2 reservation and aborts the commands of other sessions (SAM-5 §6.3.3).

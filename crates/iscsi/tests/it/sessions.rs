@@ -1,7 +1,8 @@
 use crate::support::*;
+use futures_util::future::BoxFuture;
 use futures_util::future::{join, join3};
 use nitro_iscsi::protocol::{Header, opcode};
-use nitro_iscsi::{End, Keeper, Targets};
+use nitro_iscsi::{End, Keeper, StoredStates, Targets};
 use std::io;
 use std::sync::{Arc, Mutex};
 
@@ -89,15 +90,17 @@ fn a_persistent_reservation_keeps_others_out_and_is_preempted() {
 }
 
 #[derive(Debug, Default)]
-struct Kept(Mutex<Option<Vec<u8>>>);
+struct Kept(Mutex<Option<(String, Vec<u8>)>>);
 
 impl Keeper for Kept {
-    fn load(&self, _: &str) -> io::Result<Option<Vec<u8>>> {
-        Ok(self.0.lock().expect("nobody panicked").clone())
+    fn load(&self) -> io::Result<StoredStates> {
+        let kept = self.0.lock().expect("nobody panicked").clone();
+        Ok(kept.into_iter().map(|(target, bytes)| (target, Ok(bytes))).collect())
     }
-    fn store(&self, _: &str, state: Option<&[u8]>) -> io::Result<()> {
-        *self.0.lock().expect("nobody panicked") = state.map(<[u8]>::to_vec);
-        Ok(())
+
+    fn store(&self, target: &str, state: Option<Vec<u8>>) -> BoxFuture<'static, io::Result<()>> {
+        *self.0.lock().expect("nobody panicked") = state.map(|bytes| (target.to_owned(), bytes));
+        Box::pin(std::future::ready(Ok(())))
     }
 }
 
@@ -107,7 +110,7 @@ fn a_reservation_outlives_the_server_where_its_owner_asks_for_that() {
         let kept = Arc::new(Kept::default());
         let stage = || {
             let mut stage = Stage::new();
-            stage.options.targets = Arc::new(Targets::new(Some(Arc::clone(&kept) as Arc<dyn Keeper>)));
+            stage.options.targets = Arc::new(Targets::new(Some(Arc::clone(&kept) as Arc<dyn Keeper>)).unwrap());
             stage
         };
         alone(&stage(), |mut one| async move {

@@ -125,12 +125,12 @@ fn real(args: &IndexPaper, scale: &Scale, reactor: &Reactor) -> Result<Bed, Erro
     let index = reactor.block_on(BufferHash::create(device, plan, Eviction::Fifo, SEED)).map_err(|e| failed(&e))?;
     let index = Arc::new(index);
     let (draws, count) = (Draws::hitting(entries(), plan.entries, HITS), until_full(&plan));
-    let progress = Progress::counting(count, "entries entered");
+    let progress = Progress::counting(count, "entries inserted");
     let enter = async move |index: &BufferHash<Arc<FileDevice>>, n| {
         let number = draws.draw(n);
         FlashIndex::insert(index, &draws.entries.key(number), &draws.entries.value(number)).await.map(|()| true)
     };
-    say("BufferHash, this SSD: filled");
+    say("BufferHash, this SSD: fill");
     args.drive(2).run(&index, 0..count, enter, |n| progress.show(n))?;
     progress.end();
     let ready = Ready {
@@ -151,8 +151,8 @@ fn modelled(name: &'static str, layer: Layer, scale: &Scale, reactor: &Reactor) 
     let made = BufferHash::create(Arc::clone(&ssd.device), plan, Eviction::Fifo, SEED);
     let index = reactor.block_on(made).map_err(|e| failed(&e))?;
     let (draws, count) = (Draws::hitting(entries(), plan.entries, HITS), until_full(&plan));
-    say(&format!("{name}: filled"));
-    let progress = Progress::counting(count, "entries entered");
+    say(&format!("{name}: fill"));
+    let progress = Progress::counting(count, "entries inserted");
     let watch = Watch::modelled(ssd.clock.clone());
     let fill = Load { draws, count, first: 0, lookups: Some(0.0) };
     reactor.block_on(load(&index, fill, &watch, |n| progress.show(n))).map_err(|e| failed(&e))?;
@@ -199,7 +199,7 @@ fn modelled_plain(name: &'static str, layer: Layer, scale: &Scale, reactor: &Rea
     let table = reactor.block_on(laid_out(Arc::clone(&ssd.device), draws, room))?;
     let watch = Watch::modelled(ssd.clock.clone());
     // As many pages as the SSD has are written at random first, so that the log is full and merges are under way.
-    say(&format!("{name}: written at random"));
+    say(&format!("{name}: random writes"));
     let count = scale.modelled_bytes / 4096;
     let progress = Progress::counting(count, "insertions");
     let age = Load { draws, count, first: 0, lookups: Some(0.0) };

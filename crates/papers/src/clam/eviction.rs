@@ -1,4 +1,4 @@
-//! The cost of eviction policies other than by age.
+//! The cost of eviction policies.
 
 use super::super::indexes::{Draws, Layer, Modelled, SHAPE, Watch, failed, log_bars};
 use super::{RAM_BYTES_BESIDE, RAM_BYTES_PER_ENTRY, Scale, entries, plan};
@@ -12,7 +12,7 @@ use nitro_index::bufferhash::{BufferHash, Eviction};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The hot part of the entries: half of the look-ups are for these.
+/// The hot entries as a share of the entries that the index holds; half of the look-ups are for hot entries.
 const HOT: f64 = 0.1;
 
 /// The results of one policy.
@@ -21,12 +21,12 @@ struct Policy {
     hits: f64,
     lookup_us: f64,
     insert_us: f64,
-    /// For each entry that was missed and inserted: entries that eviction inserted again, bytes written, and bytes read
-    /// in the background.
+    /// Per insertion after a miss: entries that eviction inserted again, bytes written, and bytes read in the
+    /// background.
     kept: f64,
     written: f64,
     read_behind: f64,
-    /// Erasures for a million of these insertions.
+    /// Erasures per million of these insertions.
     erasures: f64,
 }
 
@@ -66,12 +66,12 @@ pub(super) fn section(scale: &Scale) -> Result<Section, Error> {
         "hits",
         "look-up, µs",
         "insertion, µs",
-        "entered anew",
+        "inserted again",
         "bytes written",
-        "bytes read behind",
-        "erasures of a million",
+        "bytes read in the background",
+        "erasures per million",
     ];
-    let mut table = Table::new("Eviction policies, for each insertion after a miss", &columns);
+    let mut table = Table::new("Eviction policies: figures per insertion after a miss", &columns);
     let mut bars = Vec::new();
     for policy in &policies {
         table.rows.push(vec![
@@ -91,16 +91,18 @@ pub(super) fn section(scale: &Scale) -> Result<Section, Error> {
         id: "clam-eviction",
         title: "Eviction policies".into(),
         text: format!(
-            "A cache of {held} entries on the modelled page-mapped SSD: each draw is looked up, and entered if it is missed; half of the \
-             draws are from hot entries, {:.0} % of what the index holds, the rest from four times as many as it holds. LRU enters anew what \
-             is found among the older half; priority reads each incarnation that gives way, and keeps the hot entries in it. FIFO costs least, as \
-             the paper says; the others find more.",
+            "A cache of {held} entries on the modelled page-mapped SSD: each drawn key is looked up, and inserted \
+             after a miss. Half of the draws are from hot entries, whose number is {:.0} % of the entries that the \
+             index holds; the other draws are from four times as many entries as it holds. LRU inserts entries again \
+             that are found in the older half of the incarnations; the priority policy reads each incarnation before \
+             it is evicted, and inserts the hot entries again. FIFO costs least, as the paper says; the other policies \
+             have more hits.",
             HOT * 100.0
         ),
         charts: vec![log_bars(
             "Cost of a policy",
             "µs; bytes",
-            &["look-up, µs", "insertion, µs", "bytes written an insertion"],
+            &["look-up, µs", "insertion, µs", "bytes written per insertion"],
             bars,
         )],
         tables: vec![table],

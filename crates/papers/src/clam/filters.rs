@@ -95,9 +95,10 @@ pub(super) fn section(scale: &Scale) -> Result<Section, Error> {
         id: "clam-filters",
         title: "Bloom filters and buffers".into(),
         text: format!(
-            "Indexes of {entries} entries in RAM: what a look-up of an absent key reads is the same wherever the bytes are. On the left, more \
-             RAM for the filters; on the right 4 bytes of RAM for each entry, divided between buffers and filters, as the paper draws it. \
-             Ours can have 2ⁿ buffers only, and its incarnations hold no slack; `nitro index plan` chooses as it does here."
+            "Indexes of {entries} entries on a device in RAM: the number of reads does not depend on the device. The \
+             left chart varies the RAM of the filters; the right one divides 4 bytes of RAM per entry between buffers \
+             and filters, as in the paper's figure. Our BufferHash can only have 2ⁿ buffers, and its incarnations are \
+             full; `nitro index plan` chooses the division in the same way."
         ),
         charts: vec![size_chart(&by_size), buffer_chart(&by_buffers)],
         tables: vec![table(&by_buffers)],
@@ -158,7 +159,7 @@ fn buffer_chart(tried: &[Tried]) -> Chart {
 }
 
 fn table(tried: &[Tried]) -> Table {
-    let columns = ["super tables", "buffers", "filters", "incarnations of each", "formula", "measured"];
+    let columns = ["super tables", "buffers", "filters", "incarnations per super table", "formula", "measured"];
     let mut table = Table::new("Pages read for each look-up of an absent key, by the division of RAM", &columns);
     for one in tried {
         let plan = &one.plan;
@@ -194,8 +195,9 @@ fn verdict(by_size: &[Tried], by_buffers: &[Tried]) -> Verdict {
         },
     );
     let found = format!(
-        "with 4 bytes of RAM an entry, as the paper has, {:.5} pages read for an absent key, {:.1} bits of filters an entry and buffers of {}, \
-         which are best (the paper's formula: {}); with {:.1} bits of filters {:.3}; for the paper's 32 GB and 4 GB: {full}",
+        "pages read per absent key: {:.5} with the paper's 4 bytes of RAM per entry in the best division, which has \
+         {:.1} bits of filters per entry and buffers of {} (the paper's formula: {}); with {:.1} bits of filters per \
+         entry {:.3}; for the paper's 32 GB of flash and 4 GB of RAM {full}",
         best.measured,
         best.filter_bits(),
         Size(best.plan.buffers_bytes),
@@ -205,9 +207,9 @@ fn verdict(by_size: &[Tried], by_buffers: &[Tried]) -> Verdict {
     );
     let holds = judge(as_theirs.measured, best.measured, factor);
     Verdict::new("B5", found, holds).because(
-        "the paper's division, 2 GB each, has 16 incarnations for each buffer and asks as many filters; ours gives less to buffers, so that \
-         more filters are asked and must be larger: of the same RAM in all, that is the better division. A small index cannot have less than \
-         one buffer of 128 KiB",
+        "the paper's division, 2 GB each, has 16 incarnations per buffer, and a look-up checks as many filters. Ours \
+         has smaller buffers, so that a look-up checks more filters, which have to be larger; with the same RAM in \
+         all, this division is better. A small index cannot have less than one buffer of 128 KiB",
     )
 }
 

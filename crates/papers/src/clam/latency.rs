@@ -32,7 +32,7 @@ fn ms(value_us: f64) -> String {
 /// Claim B1.
 pub(super) fn means(beds: &Beds) -> Section {
     let mut table = Table::new(
-        "Microseconds an operation, 40 % hits",
+        "Microseconds per operation, 40 % hits",
         &["", "look-up", "insertion", "hits", "99 % of look-ups", "99 % of insertions"],
     );
     for bed in beds.all() {
@@ -58,11 +58,12 @@ pub(super) fn means(beds: &Beds) -> Section {
     Section {
         id: "clam-latency",
         title: "Average latency".into(),
-        text: "One operation at a time. On the modelled SSDs an operation takes the virtual time of the device and what the processor \
-               really needed. The other run's figures are from 10 million entries on a machine of this kind (BerkeleyDB 5.3 with its hash \
-               table, RocksDB 7.8; insertions of several keys at a time): reference lines, not measured here."
+        text: "One operation at a time. On the modelled SSDs, the time of an operation is the virtual time of the \
+               device plus the real time of the processor. The other run's figures are not measured here: they are \
+               from 10 million entries on a machine of this kind (BerkeleyDB 5.3 with its hash table, RocksDB 7.8; \
+               insertions of several keys at a time)."
             .into(),
-        charts: vec![log_bars("Microseconds an operation", "µs", &["look-up", "insertion"], bars)],
+        charts: vec![log_bars("Microseconds per operation", "µs", &["look-up", "insertion"], bars)],
         tables: vec![table],
         verdicts: vec![means_verdict(beds)],
     }
@@ -85,8 +86,9 @@ fn means_verdict(beds: &Beds) -> Verdict {
         ms(mapped_plain_insert)
     );
     Verdict::new("B1", found, judge_means([lookup, insert], [plain_lookup, plain_insert])).because(
-        "both SSDs and the programs differ: BerkeleyDB's milliseconds were those of a drive of 2008 that collected garbage below random \
-         writes. This machine's SSD takes a random write in less than 0.1 ms, so that a conventional table loses less by it",
+        "both SSDs and the programs differ: BerkeleyDB's milliseconds were those of a drive of 2008 that collected \
+         garbage below random writes. This machine's SSD completes a random write in less than 0.1 ms, so that a \
+         conventional table loses less",
     )
 }
 
@@ -166,8 +168,9 @@ pub(super) fn distributions(beds: &Beds) -> Section {
     let table = &beds.here_plain.pairs;
     let holds = judge_tails(p99, [table.inserts.quantile_us(0.99), table.lookups.quantile_us(0.99)], slowest);
     let found = format!(
-        "this SSD: 99 % of insertions within {} ms, of look-ups within {} ms. Of a conventional table's insertions and look-ups over 5 \
-         ms: this SSD {:.1} and {:.1} %, page-mapped {:.1} and {:.1} %, hybrid {:.1} and {:.1} %",
+        "this SSD: 99 % of insertions within {} ms, of look-ups within {} ms. Insertions and look-ups of a \
+         conventional table that take over 5 ms: this SSD {:.1} and {:.1} %, page-mapped {:.1} and {:.1} %, hybrid \
+         {:.1} and {:.1} %",
         ms(p99[0]),
         ms(p99[1]),
         plain[0].0,
@@ -177,17 +180,18 @@ pub(super) fn distributions(beds: &Beds) -> Section {
         plain[2].0,
         plain[2].1
     );
-    let why = "BerkeleyDB's look-ups waited for the garbage collection below its own writes; here one operation is under way at a time, \
-               nothing collects behind its back, and only insertions pay";
+    let why = "BerkeleyDB's look-ups waited for garbage collection that its own writes caused; here one operation runs \
+               at a time, the SSD does not collect in the background, and only insertions pay for collection";
     Section {
         id: "clam-cdf",
         title: "Distributions of latencies".into(),
-        text: "The same run: the share of operations that took no longer. The paper's points are those that the talk names: 99 % of \
-               BufferHash's insertions under 0.1 ms, 60 % of its look-ups without any flash, 99 % under 0.2 ms; 40 % of BerkeleyDB's over 5 ms."
+        text: "The same run: the share of operations that took at most the time on the axis. The paper's points are \
+               those that the talk names: 99 % of BufferHash's insertions under 0.1 ms; 60 % of its look-ups without a \
+               flash read, 99 % under 0.2 ms; 40 % of BerkeleyDB's operations over 5 ms."
             .into(),
         charts: vec![
-            distribution("Insertions: share within so many ms", inserts, insert_points),
-            distribution("Look-ups: share within so many ms", lookups, lookup_points),
+            distribution("Insertions: share within a time", inserts, insert_points),
+            distribution("Look-ups: share within a time", lookups, lookup_points),
         ],
         verdicts: vec![Verdict::new("B2", found, holds).because(why)],
         ..Section::default()
@@ -199,7 +203,7 @@ pub(super) fn mixes(beds: &Beds) -> Section {
     let ours = beds.all().map(|bed| (bed.name, bed.mixes));
     let theirs = [("the paper: BufferHash", BUFFERHASH_MIX_US), ("the paper: BerkeleyDB", BERKELEYDB_MIX_US)];
     let columns = ["look-ups", "0", "0.5", "1"];
-    let mut table = Table::new("Microseconds an operation, by the share of look-ups", &columns);
+    let mut table = Table::new("Microseconds per operation, by the share of look-ups", &columns);
     let mut bars = Vec::new();
     for (name, means) in ours.into_iter().chain(theirs) {
         table.rows.push(std::iter::once(name.to_owned()).chain(means.map(us)).collect());
@@ -210,10 +214,10 @@ pub(super) fn mixes(beds: &Beds) -> Section {
     Section {
         id: "clam-mixes",
         title: "Other mixes of operations".into(),
-        text: "Look-ups, 40 % of which hit, among insertions. The paper's figures are from a Transcend drive, to which the modelled SSD with \
-               hybrid mapping comes closest."
+        text: "Mixes of insertions and look-ups; 40 % of the look-ups hit. The paper's figures are from a Transcend \
+               drive; of the modelled SSDs, the one with hybrid mapping is most similar to it."
             .into(),
-        charts: vec![log_bars("Microseconds an operation", "µs", &groups, bars)],
+        charts: vec![log_bars("Microseconds per operation", "µs", &groups, bars)],
         tables: vec![table],
         verdicts: vec![mixes_verdict(beds)],
     }
@@ -230,8 +234,8 @@ fn mixes_verdict(beds: &Beds) -> Verdict {
         told(plain)
     );
     Verdict::new("B3", found, judge_mixes(here, hybrid, plain)).because(
-        "what is cheap and what is dear is the same; how dear depends on the drive: the modelled one programs an incarnation on 16 planes at \
-         once, and merges its log as its few blocks allow",
+        "the order of the costs is the same, but their amount depends on the drive: the modelled one programs an \
+         incarnation on 16 planes at once, and has few log blocks, which determine how often it merges",
     )
 }
 

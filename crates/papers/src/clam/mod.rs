@@ -89,7 +89,7 @@ pub fn run(args: &ClamPaper) -> Result<(), Error> {
     let beds = Beds::measure(common, &scale)?;
     say("filters");
     let filters = filters::section(&scale)?;
-    say("evictions");
+    say("eviction policies");
     let eviction = eviction::section(&scale)?;
     let sections = vec![
         setup(&scale)?,
@@ -105,13 +105,14 @@ pub fn run(args: &ClamPaper) -> Result<(), Error> {
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
         command: common.command("clam") + &price,
-        title: "CLAM's evaluation, made again",
+        title: "CLAM's evaluation, reproduced",
         about: format!(
-            "The paper: *Cheap and Large CAMs for High Performance Data-Intensive Networked Systems* (NSDI 2010), whose hash table on \
-             flash is **BufferHash**. Measured on Nitro's own (crate nitro-index), with entries of {} + {} bytes, on this machine's \
-             SSD and on a modelled one, whose time is virtual. BerkeleyDB is not run: a **conventional hash table** that reads and \
-             writes a random page for each insertion stands for it; figures of RocksDB and BerkeleyDB come from another run, on \
-             another day, and are labelled so. {JUDGED}",
+            "The paper: *Cheap and Large CAMs for High Performance Data-Intensive Networked Systems* (NSDI 2010), \
+             whose hash table on flash is **BufferHash**. Measured on Nitro's own BufferHash (crate nitro-index), with \
+             entries of {} + {} bytes, on this machine's SSD and on a modelled one, whose time is virtual. BerkeleyDB \
+             is not run: a **conventional hash table** that reads and writes a random page for each insertion \
+             represents it; figures of RocksDB and BerkeleyDB are from another run on another day, and are labelled \
+             so. {JUDGED}",
             SHAPE.key_bytes, SHAPE.value_bytes
         ),
         scales: None,
@@ -143,8 +144,8 @@ fn setup(scale: &Scale) -> Result<Section, Error> {
     Ok(Section {
         id: "clam-setup",
         title: "Set-up".into(),
-        text: "Each key is looked up, then entered, one operation at a time. Keys are drawn from a range of which the index, full, holds \
-               40 %; so the oldest entries give way all the time."
+        text: "Each key is looked up and then inserted, one operation at a time. Keys are drawn from a range of which \
+               the full index holds 40 %, so that the oldest entries are evicted all the time."
             .into(),
         tables: vec![table],
         ..Section::default()

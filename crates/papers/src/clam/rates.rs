@@ -17,7 +17,7 @@ fn rates(bed: &Bed) -> [f64; 2] {
 /// Claim B4.
 pub(super) fn dollars(beds: &Beds, dollars: f64) -> Section {
     let mut table = Table::new(
-        "Operations a second, and for each dollar",
+        "Operations a second, and per dollar",
         &["", "look-ups/s", "insertions/s", "dollars", "look-ups/s/$", "insertions/s/$"],
     );
     let mut bars = Vec::new();
@@ -45,31 +45,25 @@ pub(super) fn dollars(beds: &Beds, dollars: f64) -> Section {
         id: "clam-dollars",
         title: "Operations per second per dollar".into(),
         text: format!(
-            "From the mean latencies, one operation at a time; SSD and RAM are taken to cost {dollars:.0} dollars (the paper's: 400, with \
-             prices of 2009: an SSD of 128 GB from 225 dollars, DRAM of that size from 120,000). What this machine's SSD costs is not known: \
-             --dollars sets another price."
+            "Computed from the mean latencies of one operation at a time; SSD and RAM are assumed to cost {dollars:.0} \
+             dollars (the paper's cost 400 at prices of 2009: an SSD of 128 GB from 225 dollars, DRAM of that size \
+             from 120,000 dollars). The price of this machine's SSD is not known; --dollars sets another price."
         ),
-        charts: vec![log_bars(
-            "Operations a second for each dollar",
-            "operations/s/$",
-            &["look-ups", "insertions"],
-            bars,
-        )],
+        charts: vec![log_bars("Operations a second per dollar", "operations/s/$", &["look-ups", "insertions"], bars)],
         tables: vec![table],
-        verdicts: vec![
-            Verdict::new("B4", found, Holds::NotComparable).noting(
-                "today's hardware at a price of 2009: neither a dollar nor a drive is the paper's. What would settle it: what this machine's SSD \
-                 and RAM cost, and the price of as much DRAM in the same year",
-            ),
-        ],
+        verdicts: vec![Verdict::new("B4", found, Holds::NotComparable).noting(
+            "this divides the rates of today's hardware by a price of 2009: neither drive nor prices are the \
+             paper's. What would settle it: the price of this machine's SSD and RAM, and the price of as much DRAM \
+             in the same year",
+        )],
     }
 }
 
 /// The wear that insertions cause on the modelled SSDs.
 pub(super) fn wear(beds: &Beds) -> Section {
     let mut table = Table::new(
-        "Of a million insertions, on the modelled SSD",
-        &["", "pages written", "write amplification", "erasures", "ms of an insertion, mean"],
+        "Per million insertions, on the modelled SSD",
+        &["", "pages written", "write amplification", "erasures", "mean ms per insertion"],
     );
     let mut bars = Vec::new();
     for bed in [&beds.mapped, &beds.mapped_plain, &beds.hybrid, &beds.hybrid_plain] {
@@ -89,11 +83,12 @@ pub(super) fn wear(beds: &Beds) -> Section {
     Section {
         id: "clam-erasures",
         title: "Conventional hash table on flash: erasures".into(),
-        text: "What the talk says in words, in figures: insertions in place are random writes of single pages, each of which costs the SSD \
-               copies and erasures; incarnations are written in sequence, and leave whole blocks of garbage. Pages of 4 KiB, erase blocks of \
-               128 KiB, 7 % over-provisioning; the SSDs are full, and were written over before."
+        text: "Figures for a statement of the talk: insertions in place are random writes of single pages, each of \
+               which costs the SSD copies and erasures; incarnations are written in sequence, and leave whole blocks \
+               of garbage. Pages have 4 KiB, erase blocks 128 KiB, over-provisioning is 7 %; the SSDs are full, and \
+               were overwritten before the measurement."
             .into(),
-        charts: vec![log_bars("Erasures of a million insertions", "erasures", &["erasures"], bars)],
+        charts: vec![log_bars("Erasures per million insertions", "erasures", &["erasures"], bars)],
         tables: vec![table],
         ..Section::default()
     }

@@ -32,7 +32,7 @@ impl Layer {
     }
 }
 
-/// A modelled SSD whose bytes are in RAM; it does one request at a time.
+/// A modelled SSD whose bytes are in RAM; it processes one request at a time.
 pub(crate) struct Modelled {
     pub(crate) device: Arc<SsdDevice<RamDevice, SleepClock, AnyFtl>>,
     pub(crate) clock: SleepClock,

@@ -23,7 +23,7 @@ impl<I: FlashIndex> KeyValue for I {
     }
 }
 
-/// Measures the time of operations: processor time, and the time of the real or modelled device.
+/// Measures the time of operations: real time, and the virtual time of a modelled device.
 pub(crate) struct Watch {
     begun: Instant,
     /// The clock of a modelled device; its operations take no real time.

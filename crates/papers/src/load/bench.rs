@@ -301,7 +301,7 @@ impl<I: Measured> Run<'_, I> {
     /// Inserts the missing entries, with a sync at intervals.
     fn fill(&self, reactor: &Reactor, from: u64, ram: &RamMean) -> Result<Option<Outcome>, Error> {
         let (entries, total) = (self.entries, self.args.entries);
-        let progress = Progress::counting(total, "entries entered");
+        let progress = Progress::counting(total, "entries inserted");
         let mut filled: Option<Outcome> = None;
         let mut at = from;
         while at < total {
@@ -349,7 +349,8 @@ impl<I: Measured> Run<'_, I> {
         progress.end();
         if looked.wrong > 0 {
             let why = format!("{} of {count} look-ups did not find their entry", looked.wrong);
-            return Err(Error::new("index", why).or("give it room for more --entries"));
+            return Err(Error::new("index", why)
+                .or("a full BufferHash evicts its oldest entries: give fewer --entries, or a new file"));
         }
         Ok(looked)
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The quantity of numbers that a task claims at a time.
+/// The number of operations that a task claims at a time.
 const GRAB: u64 = 64;
 
 /// The finaliser of SplitMix64.

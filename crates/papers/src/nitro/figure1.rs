@@ -11,7 +11,8 @@ use nitro_sim::{Settings, Variant, Warmup};
 const BLOCK_BYTES: u32 = 4096;
 /// Bytes of a write-evict unit: small caches need small units.
 const WEU_BYTES: u32 = 512 << 10;
-/// The sizes of the caches in blocks, as powers of two: the smallest has eight units, the largest holds everything.
+/// Binary logarithms of the sizes of the caches in blocks: the smallest cache has eight units, the largest holds
+/// everything.
 const BLOCKS_LOG2: std::ops::RangeInclusive<u32> = 10..=24;
 /// "Tens of thousands of blocks".
 const TENS_OF_THOUSANDS: f64 = 65_536.0;
@@ -43,8 +44,9 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
     Section {
         id: "figure-1",
         title: "Figure 1: deduplication ratio by size of the cache".into(),
-        text: "Blocks of 4 KiB in WEU (D, NC) of all sizes, all 21 days; the ratio is that of bytes handed to the cache to bytes that it did not have. \
-               The traces are scaled, and the caches with them."
+        text: "WEU (D, NC) with blocks of 4 KiB and caches of all sizes, over all 21 days. The deduplication ratio is \
+               the bytes inserted into the cache divided by those that it did not have. The caches have the same \
+               numbers of blocks at every scale of the traces; the verdict's 65,536 blocks are scaled with the trace."
             .into(),
         verdicts: vec![verdict(plan, &lines)],
         charts: vec![Chart::Lines(Lines {
@@ -73,10 +75,14 @@ fn verdict(plan: &Plan, lines: &[Line]) -> Verdict {
         let fastest = doublings.iter().copied().fold(f64::MIN, f64::max);
         let rises = doublings.iter().all(|gain| *gain > -0.02);
         let slow_first = doublings.first().is_some_and(|first| *first < fastest);
-        found.push(format!("{} {end:.2} × in the end, {:.0} % of its gain at 65,536 blocks", line.name, share * 100.0));
+        found.push(format!(
+            "{} {end:.2} × with the largest cache, {:.0} % of the gain over 1 at 65,536 blocks (scaled)",
+            line.name,
+            share * 100.0
+        ));
         traces.push(Growth { end, share, rises, slow_first });
     }
-    let why = "the ratio in the end is that of the share of unique content, as published for WebVM and Homes; how soon it is reached \
-               follows from the synthetic traces' assumed reuse";
+    let why = "the ratio of the largest cache follows from the share of unique content, which is published for WebVM \
+               and Homes; how soon it is reached depends on the reuse that the synthetic traces assume";
     Verdict::new("N1", found.join("; "), n1(&traces)).because(why)
 }

@@ -8,7 +8,7 @@ use crate::report::{Holds, Verdict, percent_more, percents};
 
 /// The sizes of the cache, in percent of the file system.
 const PERCENTS: [f64; 2] = [2.0, 5.0];
-/// A size that holds all touched blocks; Mail touches most, 11.5 %.
+/// A size that holds all requested blocks; Mail requests the largest part, 11.5 %.
 const ALL_PERCENT: f64 = 25.0;
 
 fn kinds() -> impl Iterator<Item = Kind> {
@@ -66,8 +66,9 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
     Section {
         id: "figure-4",
         title: "Figure 4: read-hit ratio by variant".into(),
-        text: "A read is a hit if all of its extents are cached, under their addresses or, with deduplication, found by the origin's recipes. 16 \
-               of the 21 days warm the cache, five are measured."
+        text: "A read is a hit if all of its extents are cached under their addresses or, with deduplication, are \
+               found in the cache by the origin's recipes. The first 16 of the 21 days warm the cache; the other five \
+               are measured."
             .into(),
         charts,
         tables,
@@ -76,8 +77,8 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
 }
 
 fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
-    const WHY: &str = "how much a larger effective cache helps depends on reuse distances, which the synthetic traces only \
-                       assume: their reads come back by a logarithmic law";
+    const WHY: &str = "the gain from a larger effective cache depends on reuse distances, which are assumed in the \
+                       synthetic traces: their logarithms are uniformly distributed";
     let hits = Hits { plan, outcomes, percent: 2.0 };
     let [dc, d, c, plain] = Kind::WEUS;
     let [extent_d, extent] = Kind::EXTENTS;
@@ -98,9 +99,10 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
         Verdict::new("N3", percents(&compressed), n3(&compressed)).because(WHY),
         Verdict::new("N4", found, n4(&dedup, &dedup_extents, &compressed)).because(WHY),
         Verdict::new("N5", percents(&finer), n5(&finer, &dedup)).because(
-            "an extent that is overwritten leaves a hole in its unit until that is evicted, one by itself keeps its place; in the \
-             synthetic traces much of what is cached is soon overwritten. The paper's NVRAM, in which overwrites die before they are \
-             packed, and its units of one kind each, clean or dirty, are not simulated",
+            "an overwritten extent leaves a hole in its unit until the unit is evicted, whereas an extent that is \
+             cached separately keeps its place; in the synthetic traces, much of the cached data is soon overwritten. \
+             Two parts of the paper's system are not simulated: the NVRAM, in which data are overwritten before they \
+             are packed, and units that are either clean or dirty",
         ),
         large_caches(plan, outcomes),
     ]
@@ -119,7 +121,7 @@ fn large_caches(plan: &Plan, outcomes: &Outcomes) -> Verdict {
     let (gains, headroom): (Vec<f64>, Vec<f64>) = Fiu::ALL.into_iter().filter_map(of).unzip();
     let holds = n6(&gains, &headroom);
     let found = format!(
-        "over the best other WEU variant: {}; what is left to be gained over (ND, NC) by any cache: {}",
+        "gain over the best other WEU variant: {}; largest gain over (ND, NC) that any cache can have: {}",
         percents(&gains),
         percents(&headroom)
     );
@@ -128,12 +130,14 @@ fn large_caches(plan: &Plan, outcomes: &Outcomes) -> Verdict {
     let verdict = Verdict::new("N6", found, holds);
     match (holds, closed.as_slice()) {
         (Holds::NotJudged, _) => verdict.noting(
-            "cannot be judged here: at 5 % of the file system nearly all that is read again fits, compressed or not, so that no variant \
-             can gain on another. What would settle it: a trace whose footprint is many times 5 % of its file system",
+            "cannot be judged here: a cache of 5 % of the file system holds nearly all data that are read again, \
+             compressed or not, so that the variants hardly differ. What would settle it: a trace whose footprint is \
+             many times 5 % of its file system",
         ),
-        (_, []) => verdict.because("at that size nearly all that is read again fits, compressed or not"),
+        (_, []) => verdict.because("a cache of this size holds nearly all data that are read again, compressed or not"),
         (_, closed) => verdict.noting(&format!(
-            "cannot be judged with {}: at 5 % of the file system nearly all that is read again fits, compressed or not",
+            "cannot be judged with {}: a cache of 5 % of the file system holds nearly all data that are read again, \
+             compressed or not",
             closed.join(" and ")
         )),
     }

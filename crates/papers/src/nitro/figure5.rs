@@ -39,7 +39,7 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
         let (title, x_label, y_label) = (title.into(), "fingerprint index ratio, %".into(), y_label.into());
         Chart::Lines(Lines { title, x_label, y_label, log_x: false, log_y: false, y_min, lines, events: Vec::new() })
     };
-    let mut table = Table::new("RAM of the indexes beside 100 %", &["ratio", "WebVM", "Homes", "Mail"]);
+    let mut table = Table::new("RAM of the indexes relative to 100 %", &["ratio", "WebVM", "Homes", "Mail"]);
     for percent in RATIOS {
         let ram = |fiu| Some(percent_more(found(fiu, percent)?.ram_bytes as f64, found(fiu, 100)?.ram_bytes as f64));
         let cells = Fiu::ALL.map(|fiu| ram(fiu).map_or_else(|| "–".into(), |ram| percents(&[ram])));
@@ -49,8 +49,8 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
         id: "figure-5",
         title: "Figure 5: fingerprint index ratio".into(),
         text:
-            "WEU (D, NC), cache of 2 % of the file system. The index keeps the fingerprints of only that share of the \
-               extents that fit; 0 % is no deduplication, and no recipes are asked."
+            "WEU (D, NC) with a cache of 2 % of the file system. The index keeps the fingerprints of this percentage \
+             of the extents that fit into the cache; 0 % means no deduplication and no recipes."
                 .into(),
         charts: vec![
             chart("Read-hit ratio", "read hits, %", 0.0, lines(&|outcome| outcome.measured.read_hit_ratio * 100.0)),
@@ -77,13 +77,14 @@ fn verdict(plan: &Plan, outcomes: &Outcomes) -> Verdict {
         (all.measured.cached_extents as f64 - half.measured.cached_extents as f64) / plan.scale(Fiu::Mail)
     });
     let told = format!(
-        "at 75 and 50 %, by trace: RAM {}; read hits {}; dedup ratios at 100, 75 and 50 %: {}; Mail at 50 %: {uncached:.0} extents \
-         fewer cached, at the published size",
+        "at 75 and 50 %, by trace: RAM {}; read hits {}; dedup ratios at 100, 75 and 50 %: {}; Mail at 50 %: {uncached:.0} fewer \
+         extents cached, scaled to the published size",
         percents(&traces.iter().flat_map(|trace| trace.ram).collect::<Vec<_>>()),
         percents(&traces.iter().flat_map(|trace| trace.hits).collect::<Vec<_>>()),
         traces.iter().map(|trace| trace.ratios.map(|r| format!("{r:.2}")).join(" ")).collect::<Vec<_>>().join(", "),
     );
-    let why = "an entry here takes 23 bytes beside 7 to 19 for the rest of an extent, the paper's 29; which fingerprints a \
-               partial index keeps matters less where the trace repeats recent content, as the synthetic ones do";
+    let why = "a fingerprint takes 23 bytes of RAM here, in addition to 7 to 19 bytes for the rest of an extent; the \
+               paper's takes 29. Which fingerprints a partial index keeps matters less if a trace repeats recent \
+               content, as the synthetic traces do";
     Verdict::new("N7", told, n7(&traces, uncached)).because(why)
 }

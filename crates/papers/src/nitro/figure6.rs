@@ -44,7 +44,7 @@ impl Erasures<'_> {
 pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
     let erasures = Erasures(plan, outcomes);
     let heights = |variant| Fiu::ALL.map(|fiu| erasures.of(fiu, variant)).to_vec();
-    let title = "Erasures beside WEU-LRU's";
+    let title = "Erasures relative to WEU-LRU";
     let mut table = Table::new(title, &["", "WebVM", "Homes", "Mail"]);
     for (variant, name) in VARIANTS {
         let cells = Fiu::ALL.map(|fiu| shown(erasures.of(fiu, variant), 2));
@@ -53,9 +53,10 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
     Section {
         id: "figure-6",
         title: "Figure 6: erasures by variant".into(),
-        text: "All without deduplication and compression, cache of 2 %. WEU-LRU and naive extents run on hybrid mapping with \
-               7 % over-provisioning and 10 % log blocks, the extent variants on page mapping, WEU-LRU-mod on an SSD that reserves \
-               nothing and tells which unit to evict."
+        text: "All variants run without deduplication and compression, with a cache of 2 %. WEU-LRU and naive extents \
+               use an SSD with hybrid mapping, 7 % over-provisioning and 10 % log blocks; WEU-LRU-TRIM also trims \
+               evicted units; the other extent variants use page mapping; WEU-LRU-mod uses an SSD that has no reserve \
+               and chooses the units to evict."
             .into(),
         charts: vec![Chart::Bars(Bars {
             title: title.into(),
@@ -100,17 +101,14 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
     let gain = |fiu| Some(percent_more(hits(fiu, Variant::WeuLruMod)?, hits(fiu, Variant::Weu)?));
     let gains: Vec<_> = Fiu::ALL.into_iter().filter_map(gain).collect();
     vec![
-        Verdict::new(
-            "N8",
-            found,
-            holds,
-        )
-        .because(
-            "what a unit costs is exact: one erasure of each of its blocks. What extents cost depends on how many of a block's \
-             extents are still cached when it is collected, and so on the trace; a log block of naive extents is merged with at \
-             most as many data blocks as it has pages, which bounds its cost to a few times that number",
+        Verdict::new("N8", found, holds).because(
+            "the cost of a unit is exact: one erasure of each of its blocks. The cost of extents depends on how many \
+             extents of a block are still cached when the block is collected, and so on the trace. A log block of \
+             naive extents is merged with at most as many data blocks as it has pages, which limits its cost to a few \
+             times this number",
         ),
-        Verdict::new("N9", percents(&gains), n9(&gains))
-            .because("the modified SSD's gain is its capacity, 17 % more; what that is worth depends on reuse"),
+        Verdict::new("N9", percents(&gains), n9(&gains)).because(
+            "the modified SSD gains by its capacity, which is 17 % larger; the effect on hits depends on reuse",
+        ),
     ]
 }

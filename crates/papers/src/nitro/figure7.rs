@@ -67,7 +67,7 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
             title: kind.name(),
             x_label: "working set ÷ cache".into(),
             y_label: "deduplication ratio".into(),
-            value: "read response ÷ that of a set which fits".into(),
+            value: "read response time ÷ that of a working set that fits".into(),
             xs: axis.clone(),
             ys: axis.clone(),
             values: plan.grid.iter().map(row).collect(),
@@ -77,8 +77,8 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
         id: "figure-7",
         title: "Figure 7: sensitivity".into(),
         text: format!(
-            "Random reads of 8 KiB, one at a time, from a working set of 1 to {} times a cache of {} MiB in front of a modelled \
-             COS; mean response beside that of a set which fits the SSD.",
+            "Random reads of 8 KiB, one at a time, from a working set of 1 to {} times a cache of {} MiB in front of a \
+             modelled COS; mean response time relative to that of a working set that fits on the SSD.",
             plan.grid.last().copied().unwrap_or(1),
             plan.grid_cache_bytes >> 20
         ),
@@ -100,11 +100,12 @@ fn verdict(plan: &Plan, outcomes: &Outcomes) -> Verdict {
     };
     let Contours { many, few: [one, two, three], four } = contours;
     let found = format!(
-        "(D, NC): {many:.1} at a set of 5 × and dedup 5 × ({inside:.1} at 4 ×); with dedup 2 × {one:.1} at 1 ×, {two:.1} at 2 ×, {three:.1} at \
-         3 ×; (D, C): {four:.1} at 4 × and dedup 2 ×"
+        "relative response time by size of the working set: (D, NC) with dedup 5 × {many:.1} at 5 × ({inside:.1} at 4 ×), with dedup \
+         2 × {one:.1} at 1 ×, {two:.1} at 2 ×, {three:.1} at 3 ×; (D, C) with dedup 2 × {four:.1} at 4 ×"
     );
-    let why = "a set whose unique content is exactly as large as the cache does not fit: units being filled and freed hold nothing, headers \
-               take room, and contents that compress by 2 on average fill units unevenly. One read in thirty that misses is seen, since \
-               a read of the modelled store takes some 200 times one of the modelled SSD";
+    let why = "a working set whose unique content is exactly as large as the cache does not fit: units that are being \
+               filled or freed hold no data, headers take room, and contents that compress by 2 on average fill units \
+               unevenly. One miss in thirty reads is visible, because a read of the modelled store takes about 200 \
+               times as long as one of the modelled SSD";
     Verdict::new("N16", found, n16(contours)).because(why)
 }

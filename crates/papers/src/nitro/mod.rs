@@ -2,9 +2,9 @@
 //! their results, and whether the paper's claims hold.
 //!
 //! An [`Experiment`] names its [`Cell`]s, one simulation each, and makes a [`Section`] from the outcomes. Cells are the
-//! same in every run, so outcomes can be stored, and a run that was stopped continues where it was.
+//! same in every run, so outcomes can be stored, and a run that was stopped continues where it stopped.
 //!
-//! The FIU traces are not available here: [`FiuLike`](nitro_trace::synth::FiuLike) traces with their published figures
+//! The FIU traces are not part of Nitro: [`FiuLike`](nitro_trace::synth::FiuLike) traces with their published figures
 //! replace them.
 
 mod cell;
@@ -95,7 +95,7 @@ pub fn evaluation(args: &Evaluation) -> Result<(), Error> {
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
         command: command(args),
-        title: "Nitro's evaluation, made again",
+        title: "Nitro's evaluation, reproduced",
         about: about(plan.scales),
         scales: Some(plan.scales),
         seconds: begun.elapsed().as_secs_f64(),
@@ -113,12 +113,14 @@ pub fn evaluation(args: &Evaluation) -> Result<(), Error> {
 /// The introduction of Nitro's report.
 fn about([webvm, homes, mail]: [f64; 3]) -> String {
     format!(
-        "The paper: *Nitro: A Capacity-Optimized SSD Cache for Primary Storage* (USENIX ATC 2014). Its three FIU traces are not \
-         used: **synthetic traces** with their published figures (file system, footprint, sectors read and written in 21 days, share of \
-         unique content among writes, request sizes) stand for them, at {webvm}, {homes} and {mail} of their size (WebVM, Homes, Mail), with caches \
-         in proportion; their addresses, times and reuse are made up. Mail's 460 million blocks are sampled in space: from a 250th to a 32nd of its \
-         size its read hits differ by 0.7 points and its deduplication ratio by 4 %. All is simulated with the server's own cache manager on \
-         modelled devices, but Figure 8 and the compressors, which are measured. {JUDGED}"
+        "The paper: *Nitro: A Capacity-Optimized SSD Cache for Primary Storage* (USENIX ATC 2014). Its three FIU \
+         traces are not used: **synthetic traces** with their published figures (file system, footprint, sectors read \
+         and written in 21 days, share of unique content among writes, request sizes) replace them, at {webvm}, \
+         {homes} and {mail} of their size (WebVM, Homes, Mail), with caches in proportion; their addresses, times and \
+         reuse are assumed. Mail's 460 million blocks are sampled by address: between a 250th and a 32nd of its size, \
+         its read hits differ by 0.7 percentage points and its deduplication ratio by 4 %. Everything is simulated \
+         with the server's own cache manager on modelled devices, except Figure 8 and the compressors, which are \
+         measured. {JUDGED}"
     )
 }
 
@@ -155,7 +157,7 @@ fn run_cells(cells: &[Cell], args: &Evaluation) -> Result<Outcomes, Error> {
     let mut tell = |step: Step<'_>| {
         let (done, of) = step.traces;
         let doing = match step.extents {
-            (_, 0) => "being made".to_owned(),
+            (_, 0) => "being generated".to_owned(),
             (extents, all) => format!("{:.0} % simulated", 100.0 * extents as f64 / all as f64),
         };
         let line = format!("trace {} of {of}, {}: {doing}", done + 1, step.work.name());
@@ -177,15 +179,16 @@ fn run_cells(cells: &[Cell], args: &Evaluation) -> Result<Outcomes, Error> {
     })
 }
 
-/// A section of the claims that are not among `judged`: those of Nitro that need an aged store, and all of the other
-/// papers.
+/// A section with the claims that are not among `judged`: those of Nitro that need an aged store, and those of the
+/// other papers.
 fn not_judged(judged: &[&str]) -> Section {
-    const STORE: &str = "the model of a deduplicating origin has no layout that ages; `nitro reproduce cos` measures both on the store itself";
+    const STORE: &str = "the model of a deduplicating origin has no layout that ages; `nitro reproduce cos` measures \
+                         Figures 9 and 10 on the store itself";
     let missing = CLAIMS.iter().filter(|claim| !judged.contains(&claim.id));
     Section {
         id: "not-judged",
         title: "Claims that are not judged here".into(),
-        text: "Figures 9 and 10 of Nitro's paper, aged and restored snapshots, and the other papers.".into(),
+        text: "Figures 9 and 10 of Nitro's paper (aged and restored snapshots), and the other papers.".into(),
         verdicts: missing
             .map(|claim| Verdict::not_judged(claim.id, why_not_judged(claim.id).unwrap_or(STORE)))
             .collect(),

@@ -16,7 +16,7 @@ pub(super) fn section(plan: &Plan, _outcomes: &Outcomes) -> Section {
             range(&FINGERPRINT_INDEX_RATIO),
             "100 %; Figure 5: 0 to 100 %".into(),
         ],
-        ["fingerprint".into(), "SHA-1".into(), "BLAKE3 (160 bits) or SHA-1".into(), "the traces'".into()],
+        ["fingerprint".into(), "SHA-1".into(), "BLAKE3 (160 bits) or SHA-1".into(), "of the traces".into()],
         [
             "compression".into(),
             "LZ4; NC".into(),
@@ -37,7 +37,9 @@ pub(super) fn section(plan: &Plan, _outcomes: &Outcomes) -> Section {
     Section {
         id: "table-1",
         title: "Table 1: parameters".into(),
-        text: "The paper's space of parameters (defaults last), what Nitro has of it, and what these runs use.".into(),
+        text: "The parameters of the paper (defaults last), the corresponding parameters of Nitro, and the values in \
+               these runs."
+            .into(),
         tables: vec![table],
         ..Section::default()
     }

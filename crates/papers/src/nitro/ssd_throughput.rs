@@ -12,9 +12,10 @@ use std::collections::VecDeque;
 
 /// Bytes of the modelled SSD.
 const LOGICAL_BYTES: u64 = 512 << 20;
-/// The part of the SSD in use: the paper's caches of 1.4 to 10 GB used a small part of a drive of 256 GB.
+/// One in this number of parts of the SSD is in use: the paper's caches of 1.4 to 10 GB used a small part of a drive of
+/// 256 GB.
 const IN_USE: u32 = 16;
-/// The numbers of small writes, and of units, in progress.
+/// The number of small writes in flight, and of units in flight.
 const DEPTH: [usize; 2] = [32, 2];
 
 /// Bytes per second of random overwrites of one of `part` parts of the SSD, in runs of `pages`, after a first
@@ -77,18 +78,19 @@ pub(super) fn section(_plan: &Plan, _outcomes: &Outcomes) -> Section {
         id: "ssd-throughput",
         title: "§6.2: large and small writes".into(),
         text: format!(
-            "The modelled SSD (MLC flash, 8 channels, SATA-2), {} MiB, written over at random; {} writes of 8 KiB or {} of 2 MiB \
-             at a time. Two figures are fitted, to the paper's random reads (18,700) and writes (4,200) of 8 KiB a second: what the controller \
-             does for each request, whatever its size. What units reach is a prediction.",
+            "The modelled SSD (MLC flash, 8 channels, SATA-2) of {} MiB is overwritten at random, with {} writes of 8 \
+             KiB or {} of 2 MiB in flight. Two parameters are fitted to the paper's random reads (18,700) and writes \
+             (4,200) of 8 KiB a second: the time that the controller takes for each read and for each write, \
+             regardless of its size. The throughput of units is a prediction.",
             LOGICAL_BYTES >> 20,
             DEPTH[0],
             DEPTH[1]
         ),
         tables: vec![table],
         verdicts: vec![Verdict::new("N13", percents(&more), holds).because(
-            "4,200 writes a second may be lost to the controller, as in the model, to its garbage collection or to both: the more a request \
-             costs whatever its size, the more units gain. Here they are as fast as 16 planes can program; the paper's drive reached 55 MB/s, \
-             half of that",
+            "the limit of 4,200 writes a second may be due to the controller, as in the model, to garbage collection, \
+             or to both: the higher the cost of a request regardless of its size, the more units gain. Here, units are \
+             written as fast as 16 planes can program; the paper's drive reached 55 MB/s, half of that",
         )],
         ..Section::default()
     }

@@ -18,7 +18,7 @@ fn change(plan: &Plan, outcomes: &Outcomes, fiu: Fiu, kind: Kind) -> Option<f64>
 
 pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
     let change = |fiu, kind| change(plan, outcomes, fiu, kind);
-    let title = "SSD writes beside WEU (ND, NC), %";
+    let title = "SSD writes relative to WEU (ND, NC), %";
     let mut table = Table::new(title, &["", "WebVM", "Homes", "Mail"]);
     for kind in &Kind::WEUS[..3] {
         let cells = Fiu::ALL.map(|fiu| shown(change(fiu, *kind), 1));
@@ -28,7 +28,7 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
     Section {
         id: "ssd-writes",
         title: "§6.3: writes to the SSD".into(),
-        text: "Bytes that the cache hands to the SSD in the five days measured, cache of 2 %.".into(),
+        text: "Bytes that the cache writes to the SSD in the five measured days, with a cache of 2 %.".into(),
         charts: vec![Chart::Bars(Bars {
             title: "Writes to the SSD saved".into(),
             y_label: "% fewer bytes than WEU (ND, NC)".into(),
@@ -51,8 +51,8 @@ fn verdict(change: &dyn Fn(Fiu, Kind) -> Option<f64>) -> Verdict {
         percents(&compressed),
         percents(&both)
     );
-    let why = "how many writes are duplicates of something still cached is the traces': Mail's published share of unique \
-               content, one in eleven, makes deduplication save more there than compression can; compression by 2 : 1 on \
-               average saves half wherever extents do not die in RAM";
+    let why = "the traces determine how many writes duplicate content that is still cached: with Mail's published \
+               share of unique content, one in eleven, deduplication saves more than compression can; compression by 2 \
+               : 1 on average saves half of the bytes, except for extents that are overwritten in RAM";
     Verdict::new("N21", found, n21(&both, &dedup, &compressed)).because(why)
 }

@@ -16,7 +16,7 @@ pub const DEPTH: u32 = 32;
 pub const DIRTY_PERCENT: u8 = 50;
 /// Destage as in the server, apart from the watermark.
 const MARKS: Watermarks = Watermarks { max_percent: DIRTY_PERCENT, ..Watermarks::USUAL };
-/// The SSD's size over the cache's: the paper's caches of 1.4 to 10 GB used a part of an SSD of 256 GB.
+/// The SSD's size divided by the cache's: the paper's caches of 1.4 to 10 GB used a part of an SSD of 256 GB.
 pub const SSD_TIMES: u8 = 16;
 /// The variant without an SSD, the reference of all comparisons.
 const NONE: Kind = Kind::new(Variant::None, false, false);
@@ -135,7 +135,7 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
     let (mut charts, mut tables) = (Vec::new(), Vec::new());
     for system in System::ALL {
         let paces = Paces { plan, outcomes, system };
-        let title = format!("{}: beside no SSD", system.name());
+        let title = format!("{}: relative to no SSD", system.name());
         let mut table = Table::new(
             title.clone() + ", IOPS and mean read response time",
             &["", "WebVM", "", "Homes", "", "Mail", ""],
@@ -165,12 +165,14 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
         id: "table-2",
         title: "Table 2: IOPS and read response time, COS and TPS, warm and cold".into(),
         text: format!(
-            "{DEPTH} requests at a time, cache of 2 %, on an SSD {SSD_TIMES} times as large. TPS is eleven 7200 rpm disks in RAID-5; COS \
-             is 23 in RAID-6 behind a model of a deduplicating store: look-ups and containers for reads, metadata updates for \
-             writes, and recipes by which a read is found in the cache by its content. The paper does not say how writes reach \
-             the disks; that a cold cache helps them means that they need not, so that this is write-back, at most {DIRTY_PERCENT} % of what \
-             is cached being dirty. Warm: 16 days before, five measured; cold: the last five days alone. All of it is modelled: \
-             disks, SSD, processor; NVRAM, recipe cache and disks are scaled with the trace."
+            "{DEPTH} requests are in flight. The cache has 2 % of the size of the file system, on an SSD {SSD_TIMES} \
+             times as large as the cache. TPS is eleven 7200 rpm disks in RAID-5. COS is 23 disks in RAID-6 with a \
+             model of a deduplicating store: a read costs look-ups and a read of a container, a write costs metadata \
+             updates, and recipes let a read find its content in the cache. The paper does not say how writes reach \
+             the disks. Since writes become faster with a cold cache, they cannot wait for the disks: write-back is \
+             simulated, with at most {DIRTY_PERCENT} % of the cache dirty. Warm: the cache is warmed for 16 days, and \
+             five days are measured; cold: the last five days alone. Disks, SSD and processor are modelled; the sizes \
+             of NVRAM, recipe cache and disks are scaled with the trace."
         ),
         charts,
         tables,
@@ -179,15 +181,17 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
 }
 
 fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
-    const WHY: &str = "how much IOPS gain follows from how often the synthetic traces write the same place again, how little dirty \
-                       data may wait, and what the modelled origin's writes cost, all assumed. The same number of requests is \
-                       always under way: where writes are acknowledged by the cache, more of them are reads, and those that miss \
-                       wait for one another at the disks; the more so where few reads hit, as with Mail. And where the disks \
-                       are relieved most, as in WebVM, the modelled SSD's writes hold up its reads";
-    const EXTENTS_WHY: &str = "on an SSD of which a small part is in use the model's small writes are nearly as fast as large ones (N13), \
-                               and extents replaced one by one hit more (N5); the paper's drive was slower with small writes";
-    const SAVED_WHY: &str = "a known content saves the modelled COS look-ups and an append, but no metadata updates; how much is \
-                             known is the traces', and so is how much more fits when compressed";
+    const WHY: &str = "the gain in IOPS depends on how often the synthetic traces overwrite data, how much data may be \
+                       dirty, and what writes cost in the modelled origin, all of which are assumed. The number of \
+                       requests in flight is constant: if writes are acknowledged by the cache, more of these requests \
+                       are reads, and reads that miss wait for one another at the disks, most of all if few reads hit, \
+                       as with Mail. If the disks have the least to do, as with WebVM, the modelled SSD's writes delay \
+                       its reads";
+    const EXTENTS_WHY: &str = "extents that are replaced one by one hit more often (N5), which gains more IOPS than \
+                               small writes cost on the modelled SSD, of which a small part is in use (N13)";
+    const SAVED_WHY: &str = "content that the cache knows saves the modelled COS look-ups and an append, but no \
+                             metadata updates; the traces determine how much content is known, and how much more fits \
+                             if it is compressed";
     let paces = |cos, warm| Paces { plan, outcomes, system: System { cos, warm } };
     let warm = paces(true, true);
     let [dc, d, c, plain] = Kind::WEUS;
@@ -231,7 +235,7 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
         judge_cold(&cold_iops, &cold_response).because(WHY),
         Verdict::new(
             "N15",
-            format!("{}; read hits beside COS {}", ranges(&tps_iops, &tps_response), percents(&fewer)),
+            format!("{}; read hits relative to COS {}", ranges(&tps_iops, &tps_response), percents(&fewer)),
             n15,
         )
         .because(WHY),

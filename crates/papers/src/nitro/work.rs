@@ -22,7 +22,7 @@ pub enum Work {
     Random {
         /// Bytes of the working set.
         working_set_bytes: u64,
-        /// Bytes of the working set over bytes of its distinct content.
+        /// Bytes of the working set divided by bytes of its distinct content.
         dedup_ratio: u32,
         /// The number of reads.
         requests: u64,

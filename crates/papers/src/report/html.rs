@@ -27,7 +27,7 @@ pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Converts `*so*` and `**so**` of a paragraph.
+/// Converts `*emphasis*` and `**strong emphasis**` of a paragraph to HTML.
 fn emphasised(text: &str) -> String {
     let mut out = String::new();
     for (number, part) in text.split("**").enumerate() {

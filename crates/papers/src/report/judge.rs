@@ -38,8 +38,8 @@ impl Holds {
         }
     }
 
-    /// The verdict of a claim with two parts: the worse of both. If one part was not judged, the claim is not judged,
-    /// unless the other part is known not to hold.
+    /// The verdict on a claim with two parts: the worse of the two. If one part was not judged, the claim is not
+    /// judged, unless the other part does not hold.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         if other as u8 > self as u8 { other } else { self }
@@ -161,7 +161,7 @@ impl Verdict {
         self
     }
 
-    /// If the claim does not hold: marks it as explained by a published figure of the trace, with an experiment that
+    /// Marks a claim that does not hold as explained by a published figure of the trace, and names an experiment that
     /// would settle it.
     #[must_use]
     pub fn explained_by_trace(mut self, why: &str, settled_by: &str) -> Self {

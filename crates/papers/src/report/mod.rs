@@ -49,10 +49,13 @@ pub(crate) fn make(folder: &Path) -> Result<(), Error> {
 }
 
 /// The meaning of verdicts.
-pub(crate) const JUDGED: &str = "A claim *holds* if every figure of its sentence is within a quarter of the paper's, on both sides; it *holds in \
-                      direction* if every part of the sentence, in every trace that it speaks of, has its sign and order. It is *explained by the \
-                      trace* if it does not hold, and a published figure of the trace says that it cannot; *not comparable* if hardware or \
-                      prices of another time are in it; *not judged* where a part of it was not measured.";
+pub(crate) const JUDGED: &str = "A claim *holds* if each of its figures is within a quarter of the paper's figure, \
+                                 above or below. It is *better* if a figure exceeds that range because the design is \
+                                 better; the reason names the difference. It *holds in direction* if every part of the \
+                                 claim has the paper's sign and order in every trace that it covers. Otherwise it \
+                                 *does not hold*, or it is *explained by the trace* if a published figure of the trace \
+                                 shows that it cannot hold. It is *not comparable* if it depends on the hardware or \
+                                 the prices of its time, and *not judged* if a part of it was not measured.";
 
 /// Prints a message on standard error, over the progress line.
 pub(crate) fn say(what: &str) {
@@ -88,7 +91,7 @@ pub(crate) fn verdicts(report: &Report) -> Vec<&Verdict> {
     all
 }
 
-/// The report as text; long parts come last.
+/// The verdicts as text, and the path of the report.
 fn text(report: &Report, page: &Path) -> String {
     let line = |verdict: &&Verdict| format!("{:<4} {:<18} {}\n", verdict.id, verdict.holds.words(), verdict.found);
     let claims: String = verdicts(report).iter().map(line).collect();

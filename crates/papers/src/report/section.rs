@@ -6,7 +6,7 @@ use serde::Serialize;
 /// A reproduced figure or table.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Section {
-    /// The number in the paper.
+    /// The identifier, such as `figure-4`.
     pub id: &'static str,
     /// The title.
     pub title: String,

@@ -82,9 +82,10 @@ pub(super) fn section(served: &Served, scale: &Scale) -> Section {
         id: "silt-background",
         title: "Impact of background operations".into(),
         text: format!(
-            "{DEPTH} operations at a time: look-ups of entries that are there, and, in the second load, one insertion of a new one in ten \
-             operations. Windows of {} ms. Strokes mark when conversions and merges ended, as seen each 50 ms. The paper's drive read \
-             {DRIVE:.0} times a second; this one did so {:.0} times just before.",
+            "{DEPTH} operations are in flight: look-ups of existing entries and, in the second load, one insertion of \
+             a new entry in every ten operations. Rates are those of windows of {} ms. Strokes mark the ends of \
+             conversions and merges, which are sampled about every 50 ms. The paper's drive did {DRIVE:.0} reads a \
+             second; this drive did {:.0} just before the loads.",
             scale.window.as_millis(),
             served.device_reads_per_second
         ),
@@ -110,22 +111,22 @@ fn verdict(
     (converted, merged): (usize, usize),
 ) -> Verdict {
     let (Some([quiet_worst, quiet_median, quiet_best]), Some([worst, median, best])) = (quiet, busy) else {
-        return Verdict::not_judged("S2", "too short a run for a window");
+        return Verdict::not_judged("S2", "the run was shorter than a window");
     };
     let found = format!(
-        "{best:.0} to {worst:.0} operations/s, a ratio of {:.2}, median {median:.0}, while {converted} times something was converted and \
-         {merged} times merged, on a drive of {drive:.0} reads/s; look-ups alone {quiet_best:.0} to {quiet_worst:.0}, {:.2}, median \
-         {quiet_median:.0}",
+        "{best:.0} to {worst:.0} operations/s, a ratio of {:.2}, median {median:.0}, during {converted} conversions \
+         and {merged} merges, on a drive of {drive:.0} reads/s; look-ups alone {quiet_best:.0} to {quiet_worst:.0}, \
+         {:.2}, median {quiet_median:.0}",
         worst / best,
         quiet_worst / quiet_best
     );
     if converted == 0 || merged == 0 {
         return Verdict::new("S2", found, Holds::NotJudged)
-            .noting("without conversions and merges nothing was seen of what they cost");
+            .noting("there were no conversions or no merges, so their cost was not measured");
     }
     Verdict::new("S2", found, judge(worst, best, drive)).because(
-        "a window of this machine's virtual SSD varies without any background work, too (look-ups alone); and conversions and merges run on \
-         the two cores that the look-ups use as well",
+        "on this machine's virtual SSD, windows vary even without background work (look-ups alone), and conversions \
+         and merges share two cores with the look-ups",
     )
 }
 

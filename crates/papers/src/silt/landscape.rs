@@ -1,4 +1,4 @@
-//! RAM for each entry against flash reads for each look-up: published systems, and this one (claim S1).
+//! RAM per entry and flash reads per look-up: published systems, and this one (claim S1).
 
 use super::super::indexes::{SHAPE, failed};
 use super::Scale;
@@ -80,7 +80,7 @@ pub(super) fn section(served: &Served, alone: &Alone, scale: &Scale) -> Result<S
     let most = served.filling.iter().map(|sample| sample.ram_bytes).max().unwrap_or(0);
     let silt = Place { ram_bytes: most as f64 / served.entries as f64, reads: served.reads_per_hit };
     let ours = [("BufferHash here", &buffered), ("SILT here", &silt)];
-    let mut table = Table::new("The landscape", &["", "bytes of RAM an entry", "flash reads a look-up", "from"]);
+    let mut table = Table::new("The landscape", &["", "bytes of RAM per entry", "flash reads per look-up", "from"]);
     for (name, ram, reads, from) in PUBLISHED {
         table.rows.push(vec![name.to_owned(), format!("{ram}"), format!("{reads}"), from.to_owned()]);
     }
@@ -95,15 +95,15 @@ pub(super) fn section(served: &Served, alone: &Alone, scale: &Scale) -> Result<S
         id: "silt-landscape",
         title: "The landscape".into(),
         text: format!(
-            "RAM for each entry against flash reads for each look-up of an entry that is there; the nearer to the corner the better. Published \
-             figures, and what was measured here: a SILT of {} entries, with the most RAM that it had while it was filled, and a BufferHash of entries \
-             of 20 + 12 bytes with 4 bytes of RAM an entry.",
+            "RAM per entry and flash reads per look-up of an existing entry; smaller is better. The chart shows \
+             published figures, and figures measured here: a SILT of {} entries, with its maximum RAM during the fill, \
+             and a BufferHash with entries of 20 + 12 bytes and 4 bytes of RAM per entry.",
             served.entries
         ),
         charts: vec![Chart::Points(Points {
             title: "Memory overhead and read amplification".into(),
-            x_label: "bytes of RAM an entry".into(),
-            y_label: "flash reads a look-up".into(),
+            x_label: "bytes of RAM per entry".into(),
+            y_label: "flash reads per look-up".into(),
             kinds: vec![("published".into(), published), ("measured here".into(), measured)],
         })],
         tables: vec![table],
@@ -114,17 +114,17 @@ pub(super) fn section(served: &Served, alone: &Alone, scale: &Scale) -> Result<S
 fn verdict(served: &Served, silt: &Place, stores: [f64; 3]) -> Verdict {
     let writes = amplification(served);
     let found = format!(
-        "{:.2} bytes of RAM an entry at most while it was filled, {:.2} at rest; {:.3} flash reads a look-up, {writes:.2} bytes written for each \
-         entered; stores at {}",
+        "bytes of RAM per entry: {:.2} at most during the fill, {:.2} at rest; {:.3} flash reads per look-up; \
+         {writes:.2} bytes written per byte inserted; bytes of RAM per entry by kind of store: {}",
         silt.ram_bytes,
         served.rested.ram_bytes as f64 / served.entries as f64,
         silt.reads,
         stores.map(|bytes| format!("{bytes:.2}")).join(", ")
     );
     Verdict::new("S1", found, judge([silt.ram_bytes, silt.reads, writes], stores)).because(
-        "RAM that does not grow with the entries (buffers, partly filled logs) is shared by few of them here, and a small index merges more \
-         often for its size; three entries of 1020 bytes are in a page of 4 KiB, a quarter of which is empty; and our logs' tables hold \
-         fewer bits of a key than the paper's",
+        "RAM that does not grow with the number of entries (buffers, partly filled logs) is divided among few entries \
+         here, and a small index merges more often for its size; a page of 4 KiB holds three entries of 1020 bytes, \
+         and a quarter of it is empty; and the tables of our logs hold fewer bits of a key than the paper's",
     )
 }
 

@@ -14,7 +14,8 @@ pub(super) const WRITES: f64 = 5.4;
 /// The number of points of a line.
 const POINTS: usize = 40;
 
-/// RAM without some kinds of stores, computed from the RAM that each kind takes for an entry.
+/// RAM in bytes, computed from the RAM that each kind of store takes for an entry; with hash stores, or as if their
+/// entries were in logs.
 fn without(usage: &StoreUsage, bytes: [f64; 3], hash_stores: bool) -> f64 {
     let (logs, hashes, sorted) = (usage.logs.entries, usage.hashes.entries, usage.sorted.entries);
     match hash_stores {
@@ -54,13 +55,12 @@ fn each(usage: Usage) -> String {
     if usage.entries == 0 { "–".to_owned() } else { format!("{:.2}", usage.ram_bytes as f64 / usage.entries as f64) }
 }
 
-/// The contents of the talk's three slides.
+/// The section with the content of the talk's three slides.
 pub(super) fn section(served: &Served, alone: &Alone) -> Section {
     let usage = served.rested.usage;
     let bytes = alone.bytes();
     let columns = ["", "the paper", "full or alone", "in this index", "entries", "stores"];
-    let mut table =
-        Table::new("Bytes of RAM an entry, by kind of store, when all that was due had been merged", &columns);
+    let mut table = Table::new("Bytes of RAM per entry, by kind of store, after all due merges", &columns);
     let kinds = [("LogStore", usage.logs), ("HashStore", usage.hashes), ("SortedStore", usage.sorted)];
     for ((name, usage), (theirs, alone)) in kinds.into_iter().zip(STORES.into_iter().zip(bytes)) {
         let cells = [format!("{theirs}"), format!("{alone:.2}"), each(usage), usage.entries.to_string()];
@@ -78,11 +78,13 @@ pub(super) fn section(served: &Served, alone: &Alone) -> Section {
     }
     Section {
         id: "silt-memory",
-        title: "Memory while entries are entered".into(),
-        text: "The talk's three slides. This index always has all three kinds of stores: a LogStore alone, and one without HashStores, are \
-               computed from where the entries of the measured run were, and from what a full log, a HashStore and a SortedStore take for an \
-               entry, measured alone; without HashStores, what is in them would be in logs. Measured is all of the index's RAM: logs that are \
-               not full, their write buffers, and those of conversions and merges included."
+        title: "Memory while entries are inserted".into(),
+        text: "The content of the talk's three slides. This index always has all three kinds of stores. The RAM of a \
+               LogStore alone, and of an index without HashStores, is computed from the kinds of stores that held the \
+               entries during the measured run, and from the RAM that an entry takes in a full log, a HashStore and a \
+               SortedStore, each measured alone; without HashStores, their entries would be in logs. The measured RAM \
+               is that of the whole index, including logs that are not full, their write buffers, and the buffers of \
+               conversions and merges."
             .into(),
         charts: vec![Chart::Lines(Lines {
             title: "RAM while the index fills".into(),
@@ -108,8 +110,8 @@ pub(super) fn amplification(served: &Served) -> f64 {
 /// The section on write amplification, from the first entry to the last.
 pub(super) fn writes(served: &Served) -> Section {
     let found = amplification(served);
-    let mut table = Table::new("Write amplification", &["", "bytes written for each that is entered"]);
-    let rows = [("measured", found), ("expected of the plan", served.plan.write_amplification), ("the paper", WRITES)];
+    let mut table = Table::new("Write amplification", &["", "bytes written per byte inserted"]);
+    let rows = [("measured", found), ("expected by the plan", served.plan.write_amplification), ("the paper", WRITES)];
     for (name, writes) in rows {
         table.rows.push(vec![name.to_owned(), format!("{writes:.2}")]);
     }
@@ -117,8 +119,8 @@ pub(super) fn writes(served: &Served) -> Section {
         id: "silt-writes",
         title: "Write amplification".into(),
         text: format!(
-            "From the first of {} entries to the last, at {:.0} insertions a second: log, conversions and merges; without the SSD's own \
-             collections.",
+            "Writes of the log, of conversions and of merges from the first of {} entries to the last, at {:.0} \
+             insertions a second; the SSD's own garbage collection is not included.",
             served.entries,
             served.filled.per_second()
         ),

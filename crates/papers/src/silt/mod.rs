@@ -56,7 +56,7 @@ impl Scale {
         self.entries / 10
     }
 
-    /// The sizes of the index: with the paper's RAM, or with the least RAM that suffices for this number of entries.
+    /// The sizes of the index, with the paper's RAM or with the minimum for this number of entries.
     fn plan(&self, args: &IndexPaper) -> Result<Plan, Error> {
         let entries = self.entries + self.more();
         let ram_bytes = args.ram.map_or((entries as f64 * RAM_BYTES_PER_ENTRY) as u64, |ram| ram.0);
@@ -94,10 +94,11 @@ pub fn run(args: &SiltPaper) -> Result<(), Error> {
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
         command: common.command("silt"),
-        title: "SILT's evaluation, made again",
+        title: "SILT's evaluation, reproduced",
         about: format!(
-            "The paper: *SILT: A Memory-Efficient, High-Performance Key-Value Store* (SOSP 2011). Measured on Nitro's own (crate nitro-index) \
-             on this machine, with {} entries of {} + {} bytes; the paper had 50 million and more of them. {JUDGED}",
+            "The paper: *SILT: A Memory-Efficient, High-Performance Key-Value Store* (SOSP 2011). Measured on Nitro's \
+             own SILT (crate nitro-index) on this machine, with {} entries of {} + {} bytes; the paper had 50 million \
+             entries and more. {JUDGED}",
             scale.entries, SHAPE.key_bytes, SHAPE.value_bytes
         ),
         scales: None,

@@ -106,7 +106,7 @@ fn device_us(one: &AtDepth, share: f64) -> f64 {
 /// Judges S3.
 pub(super) fn section(served: &Served, alone: &Alone) -> Section {
     let mut table = Table::new(
-        "Look-ups of entries that are there, by how many are under way",
+        "Look-ups of existing entries, by number in flight",
         &[
             "depth",
             "look-ups/s",
@@ -134,7 +134,7 @@ pub(super) fn section(served: &Served, alone: &Alone) -> Section {
     let point = |name: &str, y: f64| Line { name: name.to_owned(), points: vec![(BEST_DEPTH as f64, y)] };
     let chart = |title: &str, y_label: &str, log_y, y_min, lines| {
         let (title, y_label) = (title.to_owned(), y_label.to_owned());
-        let x_label = "look-ups under way (the paper: I/O threads)".to_owned();
+        let x_label = "look-ups in flight (the paper: I/O threads)".to_owned();
         Chart::Lines(Lines { title, x_label, y_label, log_x: true, log_y, y_min, lines, events: Vec::new() })
     };
     let latencies = vec![
@@ -152,9 +152,11 @@ pub(super) fn section(served: &Served, alone: &Alone) -> Section {
     Section {
         id: "silt-latency",
         title: "Query latency, and the indexes alone".into(),
-        text: "Look-ups of entries that are there, so many at a time, and after each depth as many random reads of 4 KiB of the file at the same. The indexes alone are measured in RAM on one core: cuckoo tables and filters \
-               of 65,536 entries, tries of all, found again one after the other in random order; the other run's are SILT's own code on a machine \
-               of this kind (misses; of its sorted store those read the flash)."
+        text: "Look-ups of existing entries at each depth, each followed by the same number of random reads of 4 KiB \
+               of the file at the same depth. The indexes alone are measured in RAM on one core: cuckoo tables and \
+               filters of 65,536 entries each, and tries of all entries; all entries are looked up one after the other \
+               in random order. The other run's figures are those of SILT's own code on a machine of this kind; its \
+               look-ups are misses, and those of its sorted store read the flash."
             .into(),
         charts: vec![
             chart("Latency by depth", "µs", true, 100.0, latencies),
@@ -174,7 +176,7 @@ fn alone_chart(alone: &Alone) -> Chart {
 }
 
 fn alone_table(alone: &Alone) -> Table {
-    let columns = ["", "look-ups/s", "the paper", "another run: SILT's own code", "bytes of RAM an entry"];
+    let columns = ["", "look-ups/s", "the paper", "another run: SILT's own code", "bytes of RAM per entry"];
     let mut table = Table::new("Indexes in RAM alone, one core", &columns);
     for (one, theirs) in alone.0.iter().zip(OWN_CODE) {
         let cells = [
@@ -190,7 +192,7 @@ fn alone_table(alone: &Alone) -> Table {
 
 fn verdict(served: &Served, alone: &Alone) -> Verdict {
     let Some(one) = served.depths.iter().find(|one| one.depth == BEST_DEPTH) else {
-        return Verdict::not_judged("S3", "that depth was not reached");
+        return Verdict::not_judged("S3", "this depth was not reached");
     };
     let (median, slow) = (quantile_us(one, 0.5), quantile_us(one, 0.999));
     let rates: Vec<f64> = alone.0.iter().map(|one| one.lookups_per_second).collect();
@@ -198,16 +200,16 @@ fn verdict(served: &Served, alone: &Alone) -> Verdict {
     let holds = judge([median, slow], device_us(one, 0.999), rates[0].min(rates[1]));
     let told: Vec<_> = rates.iter().map(|rate| format!("{:.1}", rate / 1e6)).collect();
     let found = format!(
-        "{BEST_DEPTH} at a time: median {median:.0} µs, 99.9 % {slow:.0} µs, {:.0} look-ups/s; the drive's own reads {:.0} and {:.0} µs; alone, in millions a second: log, hash store, \
-         sorted store {}",
+        "{BEST_DEPTH} in flight: median {median:.0} µs, 99.9 % {slow:.0} µs, {:.0} look-ups/s; the drive's own reads \
+         {:.0} and {:.0} µs; indexes alone, in millions of look-ups a second: log, hash store, sorted store {}",
         one.outcome.per_second(),
         device_us(one, 0.5),
         device_us(one, 0.999),
         told.join(", ")
     );
     Verdict::new("S3", found, holds).because(
-        "on this machine two cores do what the paper had four for, beside a virtual SSD that now and then holds a read up: compare the drive's own \
-             reads; one look-up in a thousand also waits while the processor is with others",
+        "this machine has two cores where the paper's had four, and its virtual SSD now and then delays a read \
+         (compare the drive's own reads); one look-up in a thousand also waits for the processor",
     )
 }
 

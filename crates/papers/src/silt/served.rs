@@ -113,7 +113,7 @@ impl Served {
 
 impl Measuring<'_> {
     fn all(&self, reactor: &Reactor) -> Result<Served, Error> {
-        say("SILT: filled");
+        say("SILT: fill");
         let (filled, filling) = self.fill(reactor)?;
         let after_fill = self.index.counters();
         let rested = self.rest();
@@ -146,7 +146,7 @@ impl Measuring<'_> {
 
     fn fill(&self, reactor: &Reactor) -> Result<(Outcome, Vec<Sample>), Error> {
         let (entries, count) = (entries(), self.scale.entries);
-        let (progress, sampler) = (Progress::counting(count, "entries entered"), Sampler::new(&self.index));
+        let (progress, sampler) = (Progress::counting(count, "entries inserted"), Sampler::new(&self.index));
         let insert = async move |index: &Index, n| {
             index.insert(&entries.key(n), &entries.value(n)).await?;
             Ok(true)
@@ -221,7 +221,7 @@ impl Measuring<'_> {
     fn depths(&self) -> Result<Vec<AtDepth>, Error> {
         let (entries, total) = (entries(), self.scale.entries);
         let mut rate = 5000.0;
-        let progress = Progress::counting(DEPTHS.len() as u64, "depths looked up at");
+        let progress = Progress::counting(DEPTHS.len() as u64, "depths measured");
         let mut all = Vec::new();
         for (number, depth) in (1..).zip(DEPTHS) {
             let count = (rate * self.scale.depth.as_secs_f64()) as u64;

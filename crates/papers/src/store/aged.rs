@@ -88,8 +88,8 @@ async fn alone(bed: &mut Bed, scale: &Scale, generation: usize) -> Result<Costs,
     Ok(costs)
 }
 
-/// Reads of a generation through a cache that was warmed with all of it and has room for half. The reads of the
-/// measurement insert nothing: a hundred of them are a large part of such a small volume.
+/// Reads of a generation through a cache that was warmed with all of it and has room for half. The measured reads
+/// insert nothing, because a hundred reads are a large part of such a small volume.
 async fn cached(bed: &mut Bed, scale: &Scale, generation: usize) -> Result<Costs, Error> {
     bed.reopen().await?;
     let kind = CacheKind { bytes: scale.half_cache_bytes(), dedup: true, sequential: true };
@@ -134,7 +134,7 @@ async fn plain(bed: &Bed, scale: &Scale) -> Result<Costs, Error> {
 }
 
 impl Aged {
-    /// Measures the first generation, before there are others.
+    /// Measures the first generation, before the others are written.
     pub(super) async fn young(bed: &mut Bed, scale: &Scale) -> Result<Self, Error> {
         let mut aged = Self::default();
         aged.costs[LOW] = alone(bed, scale, 1).await?;
@@ -143,7 +143,8 @@ impl Aged {
         Ok(aged)
     }
 
-    /// Measures the last generation before the first collection: almost as old, but no chunk was moved.
+    /// Measures the last generation before the first collection: it is almost as old as the last one, but no chunk was
+    /// moved.
     pub(super) async fn uncollected(&mut self, bed: &mut Bed, scale: &Scale) -> Result<(), Error> {
         self.costs[UNCOLLECTED] = alone(bed, scale, scale.last_uncollected()).await?;
         bed.reopen().await
@@ -174,7 +175,7 @@ impl Aged {
             };
             Chart::Lines(Lines {
                 title: title.into(),
-                x_label: "KiB a read".into(),
+                x_label: "KiB per read".into(),
                 y_label: y_label.into(),
                 log_x: true,
                 log_y: false,
@@ -188,13 +189,16 @@ impl Aged {
             id: "cos-figure-9",
             title: "Figure 9: random reads of an aged store".into(),
             text: format!(
-                "{} generations of a volume of {} were written, each with {:.1} % of the last one's chunks changed, in runs of {} to {}; \
-                 {} are kept, older ones were deleted and collected once a week, which gave back {}. {} reads of each size at random \
-                 places of the first generation, before there were others, and of the last; one at a time. The cache has room for half \
-                 of the volume, and saw all of it. Chunks of {}; regions of 64 KiB; the store's RAM is 2/512 of the volume, and empty \
-                 before each size where there is no cache. What the disk did for a read: regions read, of content and of recipes; blocks of recipes that were not in RAM, of which a region may have several; \
-                 look-ups, in the index on the disk, of chunks that are not where the recipe says since a collection moved them. \"Before collections\" is \
-                 generation {}, before the first of them.",
+                "{} generations of a volume of {} are written. Each changes {:.1} % of the chunks of the one before \
+                 it, in runs of {} to {}. The last {} generations are kept; older ones are deleted, and garbage is \
+                 collected once a week, which freed {}. {} reads of each size, one at a time, have random offsets in \
+                 the first generation (young), before the others are written, and in the last one (aged). The cache \
+                 has room for half of the volume, and is warmed with all of it. Chunks have {}, regions 64 KiB. The \
+                 store's RAM is 2/512 of the volume; without a cache, it is empty before the reads of each size. The \
+                 work of the disk for a read consists of reads of regions, for content and recipes; blocks of recipes \
+                 that were not in RAM, of which a region may hold several; and look-ups, in the index on the disk, of \
+                 chunks that a collection has moved since their recipe was written. \"Before collections\" is \
+                 generation {}, the last one before the first collection.",
                 scale.generations,
                 Size(scale.volume_bytes),
                 scale.changed_share * 100.0,
@@ -208,7 +212,7 @@ impl Aged {
             ),
             charts: vec![
                 chart("Response time", "ms", |c| c.milliseconds, &all),
-                chart("Requests of the disk for each read", "requests", |c| c.requests, &all),
+                chart("Disk requests per read", "requests", |c| c.requests, &all),
             ],
             tables: self.tables(),
             verdicts: vec![self.verdict(scale)],
@@ -216,21 +220,23 @@ impl Aged {
     }
 
     fn tables(&self) -> Vec<Table> {
-        let mut times =
-            Table::new("Response time in ms; in brackets, over that of the young COS at 4 KiB", &["a read"]);
+        let mut times = Table::new(
+            "Response time in ms; in parentheses, divided by that of the young COS at 4 KiB",
+            &["size of a read"],
+        );
         times.columns.extend(NAMES.map(str::to_owned));
         let unit = self.at(LOW, SIZES[0]).milliseconds;
         let columns = [
-            "a read",
+            "size of a read",
             "system",
             "requests",
             "regions read",
-            "recipe blocks wanted",
+            "recipe blocks not in RAM",
             "index and metadata",
             "KiB from the disk",
             "hits",
         ];
-        let mut work = Table::new("What the disk did for a read", &columns);
+        let mut work = Table::new("Work of the disk per read", &columns);
         for size in SIZES {
             let shown = |system| {
                 let ms = self.at(system, size).milliseconds;
@@ -261,15 +267,18 @@ impl Aged {
         let large = 1 << 20;
         let [low, high, nitro_low, nitro_high, tps] = [LOW, HIGH, NITRO_LOW, NITRO_HIGH, TPS].map(|s| ms(s, large));
         let found = format!(
-            "up to 128 KiB the aged store takes {worst:.2} times the young one's time at most; at 1 MiB: COS {low:.0} ms young, {high:.0} \
-             aged; Nitro {nitro_low:.0} young, {nitro_high:.0} aged; TPS {tps:.0}"
+            "reads of up to 128 KiB take at most {worst:.2} times as long in the aged store as in the young one; reads \
+             of 1 MiB: COS {low:.0} ms young, {high:.0} aged; Nitro {nitro_low:.0} young, {nitro_high:.0} aged; TPS \
+             {tps:.0}"
         );
         let (aged, young) = (self.at(HIGH, large), self.at(LOW, large));
         let why = format!(
-            "an aged read of 1 MiB takes {:.1} requests of the disk where a young one takes {:.1}: {:.1} reads of regions, since what was changed \
-             lies elsewhere, and {:.1} look-ups of chunks, in the index on the same disk, that collections moved, of which recipes \
-             are not told; generation {}, before the first collection, takes {:.1} requests and {:.0} ms. With a cache of half of the volume {:.1} requests are left: a read is as slow as what of it is on the disk. The paper's volume, \
-             RAM, disks and changes are others",
+            "a read of 1 MiB takes {:.1} disk requests in the aged store and {:.1} in the young one: {:.1} reads of \
+             regions, because changed chunks are stored elsewhere, and {:.1} look-ups, in the index on the same disk, \
+             of chunks that collections moved without an update of the recipes. Generation {}, before the first \
+             collection, takes {:.1} requests and {:.0} ms. With a cache of half of the volume, {:.1} requests remain: \
+             a read is as slow as the part of it that comes from the disk. The paper's volume, RAM, disks and changes \
+             differ",
             aged.requests,
             young.requests,
             aged.regions,

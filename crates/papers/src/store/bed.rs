@@ -37,7 +37,8 @@ pub(super) const CHUNK_BYTES: u64 = 8192;
 pub(super) const WRITE_BYTES: u64 = 1 << 20;
 /// The maximum number of chunks that change together. The lengths of runs are 1, 2, 4 … chunks, with equal frequency.
 const RUN_CHUNKS_MAX_LOG: u64 = 6;
-/// The store's RAM for content and for recipes is this part of the volume each; of 38 GB, this is 76 MB.
+/// The store's RAM for content, and that for recipes, is one in this number of parts of the volume; for 38 GB, this is
+/// 76 MB.
 const RAM_PART: u64 = 512;
 /// Bytes of a write-evict unit: the minimum, because caches are small.
 pub(super) const WEU_BYTES: u64 = 512 << 10;
@@ -121,7 +122,7 @@ fn snapshot_name(generation: usize) -> String {
     format!("{VOLUME}@{generation:03}")
 }
 
-/// A measured store has as little RAM, relative to its volume, as a real one.
+/// Settings with as little RAM, relative to the volume, as a real store has.
 pub(super) fn little_ram(volume_bytes: u64) -> nitro_cos::Settings {
     let part = (volume_bytes / RAM_PART).max(128 << 10);
     nitro_cos::Settings { region_cache_bytes: part, recipe_cache_bytes: part, ..nitro_cos::Settings::default() }

@@ -17,8 +17,8 @@ use nitro_testkit::VirtualTime;
 use restore::Restored;
 use std::time::Instant;
 
-/// The share of a generation's chunks that the next one changes, if there are a hundred generations; a fifth of the
-/// first is left then.
+/// The share of a generation's chunks that the next one changes, if there are a hundred generations; the last one then
+/// still has a fifth of the first one's chunks.
 const CHANGED_SHARE: f64 = 0.018;
 /// The number of the paper's snapshots, and of those retained (12 weeks).
 const GENERATIONS: usize = 100;
@@ -92,12 +92,14 @@ pub fn run(args: &StorePaper) -> Result<(), Error> {
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
         command: command(args),
-        title: "Nitro before its own store: Table 2 (COS), Figures 9 and 10, made again",
+        title: "Nitro in front of its own store: Table 2 (COS), Figures 9 and 10, reproduced",
         about: format!(
-            "The paper: *Nitro: A Capacity-Optimized SSD Cache for Primary Storage* (USENIX ATC 2014), whose capacity-optimized storage (COS) was a \
-             Data Domain system and whose snapshots were of a desktop VM of 38 GB. Here the COS is Nitro's **own store** (`nitro cos`) with the \
-             **real engine** as its cache, on modelled 7200 rpm disks (one, but for Table 2) and a modelled SSD, in virtual time; the volume of Figures 9 and 10 is made up, of {}, \
-             2:1 compressible, without a chunk that occurs twice. Traditional primary storage (TPS) is a plain file on the same disk. {JUDGED}",
+            "The paper: *Nitro: A Capacity-Optimized SSD Cache for Primary Storage* (USENIX ATC 2014), whose \
+             capacity-optimized storage (COS) was a Data Domain system and whose snapshots were of a desktop VM of 38 \
+             GB. Here the COS is Nitro's **own store** (`nitro cos`) with the **real engine** as its cache, on \
+             modelled 7200 rpm disks (one, except for Table 2) and a modelled SSD, in virtual time; the volume of \
+             Figures 9 and 10 is synthetic: {}, 2:1 compressible, without duplicate chunks. Traditional primary \
+             storage (TPS) is a plain file on the same disk. {JUDGED}",
             Size(scale.volume_bytes)
         ),
         scales: None,
@@ -109,7 +111,7 @@ pub fn run(args: &StorePaper) -> Result<(), Error> {
 }
 
 async fn measure(scale: Scale, quick: bool, clock: VirtualTime) -> Result<Vec<Section>, Error> {
-    say("traces before the store");
+    say("traces in front of the store");
     let table_2 = Box::pin(table2::section(quick, &clock)).await?;
     let mut bed = Bed::new(scale, clock).await?;
     bed.age(1).await?;

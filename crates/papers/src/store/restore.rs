@@ -143,7 +143,7 @@ impl Restored {
             });
             Chart::Bars(Bars {
                 title: title.into(),
-                y_label: "% of no cache".into(),
+                y_label: "% of the value without a cache".into(),
                 log_y: false,
                 groups: self.groups.iter().map(|group| self.label(group)).collect(),
                 bars: bars.collect(),
@@ -153,12 +153,14 @@ impl Restored {
             id: "cos-figure-10",
             title: "Figure 10: restored snapshots".into(),
             text: format!(
-                "Snapshots are read from beginning to end in pieces of {}, one at a time, {} of each quarter of the generations that are \
-                 still kept; the groups are called by the share of chunks that the primary volume, the last generation, has too. \
-                 Before each restore the cache is made anew and sees the end of the primary, four times as much as it has room for uncompressed, or all. Caches of {} % of the \
-                 volume; of {WHOLE_PERCENT} %, which holds the whole primary. The paper does not say whether its cache took what was restored, so both \
-                 are shown: with `sequential_threshold = 0`, and (\"restores not cached\") with the default. \
-                 Time is virtual: that of the modelled disk and SSD, without the processor's.",
+                "Snapshots are read from beginning to end with reads of {}, one at a time: {} of each quarter of the \
+                 generations that are still kept. The groups are labelled with the share of their chunks that the \
+                 primary volume, which is the last generation, also has. Before each restore, a new cache is warmed \
+                 with the end of the primary: with four times the size of the cache, or with the whole primary if it \
+                 is smaller. Caches have {} % of the volume, or {WHOLE_PERCENT} %, which holds the whole primary. The \
+                 paper does not say whether restored data were cached, so both are shown: with `sequential_threshold = \
+                 0`, and (\"restores not cached\") with the default. Time is virtual: that of the modelled disk and \
+                 SSD, without the processor's.",
                 Size(READ_BYTES),
                 scale.restores,
                 scale.cache_percents.iter().map(u64::to_string).collect::<Vec<_>>().join(" and ")
@@ -179,13 +181,13 @@ impl Restored {
             "generations (overlap)",
             "cache",
             "time, s",
-            "of no cache",
-            "requests of the disk",
-            "of no cache",
+            "relative to no cache",
+            "disk requests",
+            "relative to no cache",
             "read from the disk",
-            "of no cache",
+            "relative to no cache",
         ];
-        let mut table = Table::new("Restores, in the mean", &columns);
+        let mut table = Table::new("Restores, mean values", &columns);
         for group in &self.groups {
             let none = group.costs[0];
             for (way, cost) in self.ways.iter().zip(&group.costs) {
@@ -220,19 +222,20 @@ impl Restored {
         let best = taken.min(kept_off);
         let newest_best = self.ratio(newest, percent, true).min(self.ratio(newest, percent, false));
         let found = format!(
-            "(D, C) over (ND, C) with a cache of {percent} %: oldest {taken:.3} (restores not cached: {kept_off:.3}), newest {newest_best:.3}; \
-             the paper's oldest {OLDEST_RATIO:.2}; the primary's whole content cached: oldest {:.2}, newest {:.2}; overlap {:.0} % (newest) to \
-             {:.0} % (oldest)",
+            "time of (D, C) divided by that of (ND, C) with a cache of {percent} %: oldest {taken:.3} (restores not \
+             cached: {kept_off:.3}), newest {newest_best:.3}; the paper's oldest {OLDEST_RATIO:.2}; with the whole \
+             primary cached: oldest {:.2}, newest {:.2}; overlap {:.0} % (newest) to {:.0} % (oldest)",
             self.ratio(oldest, WHOLE_PERCENT, true),
             self.ratio(newest, WHOLE_PERCENT, true),
             newest.overlap * 100.0,
             oldest.overlap * 100.0
         );
         let holds = judge(best, newest.overlap * 100.0, oldest.overlap * 100.0);
-        let why = "a cache of 5 % holds a tenth of the volume, compressed, and no chunk occurs twice in the volume that is made here: more than \
-                   the overlap's share of that tenth it cannot save; if restores are cached, they have driven that tenth out before they \
-                   reach it. And a request that is answered in part positions the disk as often as before, or more often. The paper's \
-                   gain may come from content that its desktop's image has several times over, of which it does not tell";
+        let why = "a cache of 5 % holds a tenth of the volume, compressed, and no chunk occurs twice in the synthetic \
+                   volume, so that the cache can save at most the overlapping part of this tenth; if restores are \
+                   cached, they evict this tenth before they reach it. In addition, a request of which a part is \
+                   cached positions the disk as often as before, or more often. The paper's gain may come from content \
+                   that occurs several times in its desktop image, on which it gives no figures";
         Verdict::new("N20", found, holds).because(why)
     }
 
@@ -251,8 +254,9 @@ impl Restored {
             requests * 100.0
         );
         let holds = Holds::of(bytes <= GOAL && requests <= GOAL, bytes < 1.0 && requests < 1.0);
-        let why = "what a snapshot does not share lies in regions of 64 KiB, of which a chunk of 8 KiB needs all, and in runs that are \
-                   each a request of their own, where a restore without the cache reads long stretches in one go";
+        let why = "the chunks that a snapshot does not share are in regions of 64 KiB, which have to be read \
+                   completely for a chunk of 8 KiB, and in short runs, each of which is a separate request, whereas a \
+                   restore without the cache reads long ranges with one request";
         Verdict::new("N20b", found, holds).because(why)
     }
 }
@@ -282,7 +286,7 @@ async fn cached(bed: &Bed, scale: &Scale, way: Way, generation: usize) -> Result
     let kind = CacheKind { bytes, dedup: way.dedup, sequential: way.sequential };
     let mut cached = Cached::new(kind, &bed.clock, bed.snapshot(scale.generations)?).await?;
     let mut worker = Box::pin(cached.worker());
-    // Contents shrink to a half, so this is more than the cache can hold.
+    // Contents are compressed to a half, so this is more than the cache can hold.
     beside(&mut worker, cached.warm(bytes * 4)).await??;
     let volume = cached.beside(bed.snapshot(generation)?);
     let before = bed.work();

@@ -128,18 +128,28 @@ fn open_resolved(real: &Path, access: OFlags) -> io::Result<File> {
 /// # Errors
 /// It cannot be read, is not a regular file, is too long, or is not a text.
 pub fn read_text(path: &Path, links: Links, bytes_max: u64) -> io::Result<Option<String>> {
+    let bytes = read(path, links, bytes_max)?;
+    let text = bytes.map(|bytes| String::from_utf8(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidData)));
+    text.transpose()
+}
+
+/// The content of a file of at most `bytes_max`; `None`: it does not exist.
+///
+/// # Errors
+/// It cannot be read, is not a regular file, or is too long.
+pub fn read(path: &Path, links: Links, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
     let opened =
         Folder::around(path, links).and_then(|(folder, name)| open_in(&folder, name, OFlags::RDONLY, Mode::empty()));
     let file = match opened {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
     };
-    let mut text = String::new();
-    file.take(bytes_max + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > bytes_max {
+    let mut bytes = Vec::new();
+    file.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it is too long"));
     }
-    Ok(Some(text))
+    Ok(Some(bytes))
 }
 
 /// Replaces a file atomically and durably by one with this content, which is accessible only to its owner.

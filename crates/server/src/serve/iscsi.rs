@@ -2,14 +2,16 @@
 
 use crate::config::IscsiConfig;
 use crate::files::{self, Links};
+use futures_util::future::BoxFuture;
 use nitro_cache::class::builtin;
 use nitro_console::error::Error;
+use nitro_device::Blocking;
 use nitro_frontend::RequestMemory;
-use nitro_iscsi::{Access, Account, Groups, Keeper, ServerOptions, Targets};
+use nitro_iscsi::{Access, Account, Groups, Keeper, ServerOptions, StoredStates, Targets};
 use nitro_units::ClassId;
 use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,10 +26,11 @@ const MACHINE_ID: &str = "/etc/machine-id";
 pub(super) fn options(config: &IscsiConfig, memory: &Arc<RequestMemory>) -> Result<ServerOptions, Error> {
     let keeper = config.state.as_deref().map(Folder::open).transpose()?;
     let keeper = keeper.map(|folder| Arc::new(folder) as Arc<dyn Keeper>);
+    let targets = Targets::new(keeper).map_err(|e| Error::new("the stored reservations", e))?;
     Ok(ServerOptions {
         memory: Arc::clone(memory),
         access: Arc::new(access(config)?),
-        targets: Arc::new(Targets::new(keeper)),
+        targets: Arc::new(targets),
         groups: Arc::new(groups(config)?),
         machine: fs::read(MACHINE_ID).unwrap_or_default(),
         ..ServerOptions::default()
@@ -100,58 +103,65 @@ fn groups(config: &IscsiConfig) -> Result<Groups, Error> {
     Ok(groups)
 }
 
+/// The end of the name of a file of reservations.
+const SUFFIX: &str = ".reservations";
+
 /// A folder with a file for each target that has persistent reservations.
 #[derive(Debug)]
-struct Folder(PathBuf);
+struct Folder {
+    path: PathBuf,
+    /// A disk that hangs delays changes of reservations, and no other request.
+    writes: Arc<Blocking>,
+}
 
 impl Folder {
     fn open(path: &Path) -> Result<Self, Error> {
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-        made.map_err(|e| {
+        files::own_folder(path).map_err(|e| {
             Error::new(format_args!("folder {}", path.display()), e).or("set server.iscsi.state to another")
         })?;
-        Ok(Self(path.to_owned()))
+        Ok(Self { path: path.to_owned(), writes: Arc::new(Blocking::new(1)) })
     }
 
-    /// The file of a target, named like the volume, with `/` replaced.
+    /// The file of a target: its name, with `%` and `/` replaced.
     fn file(&self, target: &str) -> PathBuf {
-        self.0.join(format!("{}.reservations", target.replace('/', "%2F")))
+        self.path.join(format!("{}{SUFFIX}", target.replace('%', "%25").replace('/', "%2F")))
+    }
+
+    /// The target of a file, if its name is one that [`file`](Self::file) makes.
+    fn target(&self, path: &Path) -> Option<String> {
+        let target = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?.replace("%2F", "/").replace("%25", "%");
+        (self.file(&target) == path).then_some(target)
     }
 }
 
 impl Keeper for Folder {
-    fn load(&self, target: &str) -> io::Result<Option<Vec<u8>>> {
-        let path = self.file(target);
-        match fs::metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Ok(found) if found.len() > FILE_BYTES_MAX => Err(io::ErrorKind::FileTooLarge.into()),
-            _ => fs::read(path).map(Some),
+    fn load(&self) -> io::Result<StoredStates> {
+        let mut found = StoredStates::new();
+        for entry in fs::read_dir(&self.path)? {
+            let path = entry?.path();
+            if let Some(target) = self.target(&path)
+                && let Some(bytes) = files::read(&path, Links::Followed, FILE_BYTES_MAX).transpose()
+            {
+                found.insert(target, bytes);
+            }
         }
+        Ok(found)
     }
 
-    fn store(&self, target: &str, state: Option<&[u8]>) -> io::Result<()> {
-        let path = self.file(target);
-        let folder = fs::File::open(&self.0)?;
-        match state {
-            Some(bytes) => {
-                let new = path.with_extension("new");
-                let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-                file.write_all(bytes)?;
-                file.sync_all()?;
-                fs::rename(new, path)?;
-            }
-            None => match fs::remove_file(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            },
-        }
-        folder.sync_all()
+    fn store(&self, target: &str, state: Option<Vec<u8>>) -> BoxFuture<'static, io::Result<()>> {
+        let (path, writes) = (self.file(target), Arc::clone(&self.writes));
+        let work = move || match state {
+            Some(bytes) => files::write_durably(&path, Links::Followed, &bytes),
+            None => files::remove_durably(&path, Links::Followed),
+        };
+        Box::pin(async move { writes.run(work).await? })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_executor::block_on;
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
@@ -176,12 +186,30 @@ mod tests {
     fn reservations_are_kept_in_files() {
         let folder = tempfile::tempdir().unwrap();
         let keeper = Folder::open(&folder.path().join("state")).unwrap();
-        assert_eq!(keeper.load("iqn:a/b").unwrap(), None);
-        keeper.store("iqn:a/b", Some(b"text")).unwrap();
-        assert_eq!(keeper.load("iqn:a/b").unwrap().as_deref(), Some(&b"text"[..]));
-        keeper.store("iqn:a/b", None).unwrap();
-        keeper.store("iqn:a/b", None).unwrap();
-        assert_eq!(keeper.load("iqn:a/b").unwrap(), None);
+        let store = |state: Option<&[u8]>| block_on(keeper.store("iqn:a/b%2F", state.map(<[u8]>::to_vec)));
+        let loaded = || keeper.load().unwrap().remove("iqn:a/b%2F").map(Result::unwrap);
+        assert_eq!(loaded(), None);
+        store(Some(b"text")).unwrap();
+        assert_eq!(loaded().as_deref(), Some(&b"text"[..]));
+        store(None).unwrap();
+        store(None).unwrap();
+        assert_eq!(loaded(), None);
+    }
+
+    #[test]
+    fn a_planted_file_of_reservations_is_neither_followed_nor_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let keeper = Folder::open(&folder.path().join("state")).unwrap();
+        let victim = folder.path().join("victim");
+        fs::write(&victim, "untouched").unwrap();
+        std::os::unix::fs::symlink(&victim, keeper.file("iqn:link")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, keeper.file("iqn:fifo"), rustix::fs::Mode::RUSR).unwrap();
+        let mut found = keeper.load().unwrap();
+        assert!(found.remove("iqn:link").unwrap().is_err() && found.remove("iqn:fifo").unwrap().is_err());
+        block_on(keeper.store("iqn:link", Some(b"text".to_vec()))).unwrap();
+        assert_eq!(fs::read_to_string(victim).unwrap(), "untouched");
+        fs::set_permissions(&keeper.path, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(Folder::open(&keeper.path).is_err());
     }
 
     #[test]

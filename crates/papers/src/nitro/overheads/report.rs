@@ -16,16 +16,18 @@ pub(super) fn section(scale: Scale, tps: &Found, cos: &Found) -> Section {
         id: OVERHEADS,
         title: "Figure 8: overheads, boot storm".into(),
         text: format!(
-            "Measured on this machine with the real engine, one read at a time, RAM cache off. 100 % hits: the boot of {} machines, \
-             made from one recorded boot of Debian, read from a warm cache, beside the same reads of a file on the same SSD, without a cache. \
-             0 % hits: the boot of one machine from an emulated 7200 rpm disk through an empty cache, beside the disk alone. Medians \
-             of {} and {} rounds. The disk holds a plain file (TPS), or a store (`nitro cos`, as it is made unless told otherwise) of \
-             which the machines are an object (COS): alone it is the store without a cache, opened anew each time so that it has nothing in RAM. \
-             At 0 % hits no extent is read twice; what a boot has twice the cache of a COS may find by its recipes.",
+            "Measured on this machine with the real engine, one read at a time, without a RAM cache. 100 % hits: the \
+             boot of {} machines, generated from one recorded boot of Debian, is read from a warm cache, and compared \
+             with the same reads of a file on the same SSD without a cache. 0 % hits: the boot of one machine is read \
+             from an emulated 7200 rpm disk through an empty cache, and compared with the disk alone. The figures are \
+             medians of {} and {} rounds. The disk holds a plain file (TPS), or a store (`nitro cos` with default \
+             settings) in which the machines are an object (COS). The store is opened again for each measurement, so \
+             that none of its data are in RAM. At 0 % hits no extent is read twice, but a cache in front of a COS may \
+             find content that a boot has twice by the recipes.",
             scale.machines, scale.rounds[0], scale.rounds[1]
         ),
         charts: vec![Chart::Bars(Bars {
-            title: "Read response beside none".into(),
+            title: "Read response time relative to no cache".into(),
             y_label: "% more".into(),
             log_y: false,
             groups: Kind::ALL.map(|kind| kind.name().to_owned()).into(),
@@ -39,7 +41,7 @@ pub(super) fn section(scale: Scale, tps: &Found, cos: &Found) -> Section {
 fn overheads(systems: &[(&str, &Found); 2]) -> Table {
     let columns =
         ["", "TPS, 0 % hits", "COS, 0 % hits", "the paper", "TPS, 100 % hits", "COS, 100 % hits", "the paper"];
-    let mut table = Table::new("Read response beside none", &columns);
+    let mut table = Table::new("Read response time relative to no cache", &columns);
     for (number, kind) in Kind::ALL.into_iter().enumerate() {
         let mut row = vec![kind.name().to_owned()];
         row.extend(systems.map(|(_, found)| percents(&found.misses[number..=number])));
@@ -54,14 +56,16 @@ fn overheads(systems: &[(&str, &Found); 2]) -> Table {
 fn requests(systems: &[(&str, &Found); 2]) -> Table {
     let columns = [
         "0 % hits",
-        "TPS: ms a read",
-        "requests of the disk a read",
-        "COS: ms a read",
-        "requests of the disk a read",
+        "TPS: ms per read",
+        "disk requests per read",
+        "COS: ms per read",
+        "disk requests per read",
         "found by recipes",
     ];
-    let mut table =
-        Table::new("What a read took, and what the disk did for it; at 100 % hits it does nothing", &columns);
+    let mut table = Table::new(
+        "Response time and disk requests per read at 0 % hits; at 100 % hits the disk has no requests",
+        &columns,
+    );
     let names = std::iter::once("no cache").chain(Kind::ALL.map(Kind::name));
     for (number, name) in names.enumerate() {
         let mut row = vec![name.to_owned()];
@@ -86,8 +90,9 @@ fn verdict(systems: &[(&str, &Found); 2]) -> Verdict {
             percents(misses)
         ));
     }
-    let why = "figures of one machine and one run: a faster SSD than the paper's makes the same microseconds a larger share, and \
-               a long read of extents that lie together on the SSD is one request, or several where the cache has them apart; what is \
-               compressed is less to read, and LZ4 is faster than in 2014 by more than the SSD is";
+    let why = "these are figures of one machine and one run. On an SSD that is faster than the paper's, the same \
+               microseconds are a larger share; a long read is one request if its extents lie together on the SSD, and \
+               several if the cache has them apart. Compressed extents are shorter to read, and since 2014 LZ4 has \
+               become faster by a larger factor than SSDs";
     Verdict::new("N17", found.join(". "), holds).because(why)
 }

@@ -27,7 +27,7 @@ const STRIPE_BYTES: u64 = 256 << 10;
 const CONTAINER_BYTES: u32 = 512 << 10;
 /// Containers of 4 MiB whose fingerprints a store keeps in RAM, for a file system of the published size.
 const LOCALITY_CONTAINERS: f64 = 512.0;
-/// The minimum: with fewer, a write would not find its own neighbours.
+/// The minimum: with fewer containers, a write would not find the chunks that were written together with it.
 const LOCALITY_CONTAINERS_MIN: usize = 8;
 /// The planned size of a chunk on the disk, in percent; Zstandard achieves less.
 const STORED_PERCENT: u64 = 60;
@@ -127,7 +127,7 @@ fn disk(ram: RamDevice, clock: &VirtualTime) -> Disk {
     HddDevice::new(ram, clock.clone(), HddModel::rpm_7200().with_spindles(SPINDLES, STRIPE_BYTES))
 }
 
-/// Writes contents in the order of their offsets, with the neighbours in their chunks.
+/// Writes contents in the order of their offsets, in whole chunks; blocks without content get unique content.
 async fn import(object: &Object, contents: &Contents) -> Result<(), Error> {
     let mut chunks: Vec<u64> = contents.keys().map(|block| block / CHUNK_BLOCKS).collect();
     chunks.dedup();

@@ -27,7 +27,8 @@ use std::sync::Arc;
 const CACHE_PERCENT: f64 = 2.0;
 /// The size of a file system is a multiple of this, as in the traces.
 const VOLUME_UNIT_BYTES: u64 = 256 << 10;
-/// RAM for clean, and for dirty, extents on their way to the SSD: the server's 64 MiB would be more than such a cache.
+/// RAM for clean extents, and for dirty extents, on their way to the SSD; the server's 64 MiB would be more than such a
+/// cache.
 const QUEUE_BYTES: u64 = 4 << 20;
 const SEED: u64 = 1;
 
@@ -128,7 +129,7 @@ fn systems() -> impl Iterator<Item = Option<Kind>> {
 pub(super) async fn section(quick: bool, clock: &VirtualTime) -> Result<Section, Error> {
     let scales = if quick { [0.006, 0.002, 0.0005] } else { [0.02, 0.005, 0.001] };
     let traces = Fiu::ALL.into_iter().zip(scales).map(|(fiu, scale)| Trace { fiu, scale });
-    let progress = Progress::counting(2 * systems().count() as u64 * Fiu::ALL.len() as u64, "traces played");
+    let progress = Progress::counting(2 * systems().count() as u64 * Fiu::ALL.len() as u64, "traces replayed");
     let mut done = 0;
     let mut all = Vec::new();
     for trace in traces {

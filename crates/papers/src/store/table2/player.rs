@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A request has surely ended when this number of later requests have started.
+/// A request has certainly ended when this number of later requests have started.
 const DONE_AFTER: u64 = 4096;
 
 /// The target of requests.
@@ -64,7 +64,8 @@ struct Place {
 }
 
 impl Place {
-    /// The number of the write whose content the first block of a request surely has; 0 if it was never written.
+    /// The number of the write whose content the first block of a request has with certainty; 0 if it was never
+    /// written, `None` if it is not certain.
     fn held(&self, request: &Request) -> Option<u64> {
         match self.written.get(&(request.offset / BLOCK_BYTES)) {
             Some(written) if written.unsure || self.number - written.number <= DONE_AFTER => None,

@@ -68,17 +68,20 @@ fn text(all: &[Outcomes]) -> String {
         })
         .collect();
     format!(
-        "The synthetic traces of the simulator's Table 2, {}; file systems are volumes of the store, of which what the traces touch is \
-         there beforehand. {DEPTH} requests at a time through the engine with a cache of {CACHE_PERCENT} % in units of 512 KiB (the least \
-         there are), on a modelled SSD {SSD_TIMES} times as large; write-back, at most {DIRTY_PERCENT} % of the cache dirty, RAM for {} on \
-         their way to the SSD, nothing kept from it for being read in sequence, no RAM cache. The store has chunks of 8 KiB, RAM of 2/512 of the file system, and \
-         {SPINDLES} modelled 7200 rpm disks, striped, **without parity** (the simulator's 23 in RAID-6 have as many for data); nothing is \
-         collected. Without an SSD a write is acknowledged when the store has it in RAM, as one of the paper's is in NVRAM; before that it \
-         reads what is left of its chunk. Nobody flushes. Warm: 16 days are played, the next five measured; cold: the store \
-         holds what it would after 16 days, and the last five are played. Time is virtual, that of the disks and the SSD; of the processor's there \
-         are {} µs for each extent, assumed, and nothing for hashing, compressing and decompressing, which in the server have threads of their own or \
-         come on top. Hits are shares of extents read; those by recipes are of content that was in the cache under another address. \
-         Requests of the disks count those for writes and destage too.",
+        "The synthetic traces of the simulator's Table 2: {}. File systems are volumes of the store, which holds all \
+         requested blocks before a trace starts. {DEPTH} requests are in flight in the engine, with a cache of \
+         {CACHE_PERCENT} % in units of 512 KiB (the minimum) on a modelled SSD {SSD_TIMES} times as large. The mode is \
+         write-back with at most {DIRTY_PERCENT} % of the cache dirty; {} of RAM each hold clean and dirty data on \
+         their way to the SSD; sequential reads are cached, too; there is no RAM cache. The store has chunks of 8 KiB, \
+         RAM of 2/512 of the file system, and {SPINDLES} modelled 7200 rpm disks, striped **without parity** (the \
+         simulator's 23 disks in RAID-6 have as many for data); its garbage is not collected. Without an SSD, a write \
+         is acknowledged when it is in the store's RAM, which corresponds to the paper's NVRAM; before that, the rest \
+         of its chunk is read. Clients do not flush. Warm: 16 days are replayed, and the next five are measured; cold: \
+         the store has the content after 16 days, and the last five days are replayed. Time is virtual: that of the \
+         disks and the SSD, and an assumed {} µs of the processor for each extent. Hashing, compression and \
+         decompression take no time here; in the server, they run on other threads or take additional time. Hits are \
+         shares of the extents read; hits by recipes are of content that was cached under another address. Disk \
+         requests include those for writes and destage.",
         sizes.join(", "),
         Size(QUEUE_BYTES),
         Cpu::default().request_ns / 1000
@@ -88,7 +91,7 @@ fn text(all: &[Outcomes]) -> String {
 fn chart(all: &[Outcomes], warm: bool, y_label: &str, figure: Figure) -> Chart {
     let heights = |kind: Kind| all.iter().map(|trace| Some(trace.more(warm, figure, kind, None))).collect();
     Chart::Bars(Bars {
-        title: format!("COS, {}: beside no SSD", name(warm)),
+        title: format!("COS, {}: relative to no SSD", name(warm)),
         y_label: y_label.into(),
         log_y: false,
         groups: all.iter().map(|outcomes| outcomes.trace.fiu.name().to_owned()).collect(),
@@ -99,7 +102,7 @@ fn chart(all: &[Outcomes], warm: bool, y_label: &str, figure: Figure) -> Chart {
 fn gained(all: &[Outcomes], warm: bool) -> Table {
     let mut columns = vec![""];
     columns.extend(all.iter().flat_map(|outcomes| [outcomes.trace.fiu.name(), ""]));
-    let title = format!("COS, {}: beside no SSD, IOPS and mean read response time", name(warm));
+    let title = format!("COS, {}: relative to no SSD, IOPS and mean read response time", name(warm));
     let mut table = Table::new(title, &columns);
     for kind in Kind::ALL {
         let mut row = vec![kind.name().to_owned()];
@@ -121,10 +124,10 @@ fn work(all: &[Outcomes], warm: bool) -> Table {
         "read, ms",
         "hits",
         "by recipes",
-        "requests of the disks a read",
-        "regions read a read",
+        "disk requests per read",
+        "regions read per read",
     ];
-    let mut table = Table::new(format!("COS, {}: what the disks did", name(warm)), &columns);
+    let mut table = Table::new(format!("COS, {}: work of the disks", name(warm)), &columns);
     for trace in all {
         for (system, outcome) in systems().zip(trace.of(warm)) {
             let share = |share: f64| match system {
@@ -147,20 +150,21 @@ fn work(all: &[Outcomes], warm: bool) -> Table {
 }
 
 fn verdicts(all: &[Outcomes]) -> Vec<Verdict> {
-    const WHY: &str = "without an SSD this store acknowledges a write when RAM has it, and writes to the disks one long stream, whatever the \
-                       addresses: an SSD gains little by acknowledging writes. Once half of the cache is dirty they wait for destage, which \
-                       flushes the store after 4 MiB at most. More of the 32 requests that are always under way are reads then, and \
-                       those that miss wait for one another, and for destage, at the disks; reuse is the synthetic traces'";
-    const SAVED_WHY: &str = "before this store, which finds duplicates again by itself, a content that is known in the cache saves no request of \
-                             the disks but for reads found by recipes; and where contents shrink by half, compression keeps more of \
-                             them than deduplication does";
-    const EXTENTS_WHY: &str = "the engine caches in write-evict units only, so that there are no extents to be compared with; the simulator has both \
-                               (`nitro reproduce`)";
+    const WHY: &str = "without an SSD, this store acknowledges a write when it is in RAM, and writes one long stream \
+                       to the disks, whatever the addresses, so that an SSD gains little by acknowledging writes. Once \
+                       half of the cache is dirty, writes wait for destage, which flushes the store after at most 4 \
+                       MiB. With an SSD, more of the 32 requests in flight are reads, and reads that miss wait at the \
+                       disks for one another and for destage; the reuse of data is that of the synthetic traces";
+    const SAVED_WHY: &str = "in front of this store, which finds duplicates itself, content that the cache knows saves \
+                             no disk requests, except for reads that are found by recipes; and if contents are \
+                             compressed to a half, the cache holds more of them by compression than by deduplication";
+    const EXTENTS_WHY: &str = "the engine caches in write-evict units only, so that there is no variant with separate \
+                               extents to compare with; the simulator has both (`nitro reproduce`)";
     let [dc, d, c, plain] = Kind::ALL;
     let homes = all.iter().find(|trace| trace.trace.fiu == Fiu::Homes).map(|trace| trace.more(true, IOPS, dc, None));
     let [iops, response] = [IOPS, RESPONSE].map(|figure| between(all, figure, dc, plain));
     let found = format!(
-        "(D, C) beside WEU (ND, NC): IOPS {}, response {}; extents: not measured",
+        "(D, C) relative to WEU (ND, NC): IOPS {}, response {}; extents: not measured",
         percents(&iops),
         percents(&response)
     );
