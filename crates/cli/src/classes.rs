@@ -1,6 +1,7 @@
 //! `nitro class`: the policies of classes of I/O in a running server.
 
 use crate::args::ClassCommand;
+use crate::volume::execute;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_server::classes::{Change, ClassTable};
@@ -20,12 +21,12 @@ pub(crate) fn run(command: &ClassCommand) -> Result<(), Error> {
                     .or("give one, such as --priority high; see nitro class set --help"));
             }
             let (cache, class, change) = (cache.clone(), class.clone(), change.clone());
-            server.execute(Command::ClassSet { cache, class, change })
+            execute(server, Command::ClassSet { cache, class, change })
         }
         ClassCommand::Load { file, cache, server } => {
             let table = fs::read_to_string(file).map_err(|error| Error::new(file.display(), error))?;
             ClassTable::parse(&table).map_err(|error| error.in_file(file))?;
-            server.execute(Command::ClassLoad { cache: cache.clone(), table })
+            execute(server, Command::ClassLoad { cache: cache.clone(), table })
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `nitro pin`, `nitro unpin` and `nitro pins`
 
 use crate::args::{PinArgs, ServerArgs};
+use crate::volume::execute;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_server::control::protocol::{Command, Pin};
@@ -10,10 +11,11 @@ use serde::Serialize;
 pub(crate) fn pin(args: &PinArgs, pinned: bool) -> Result<(), Error> {
     let PinArgs { volume, offset, length, server } = args;
     let (volume, offset, length) = (volume.clone(), offset.map_or(0, |size| size.0), length.map(|size| size.0));
-    server.execute(match pinned {
+    let command = match pinned {
         true => Command::Pin { volume, offset, length },
         false => Command::Unpin { volume, offset, length },
-    })
+    };
+    execute(server, command)
 }
 
 /// An entry of the list.

@@ -34,7 +34,7 @@ pub(crate) fn run(command: &VolumeCommand) -> Result<(), Error> {
             let command = Command::VolumeRemove { volume: volume.clone(), force_discard_dirty };
             wait(server, volume, command)
         }
-        VolumeCommand::Resize { volume, server } => server.execute(Command::VolumeResize { volume: volume.clone() }),
+        VolumeCommand::Resize { volume, server } => execute(server, Command::VolumeResize { volume: volume.clone() }),
         VolumeCommand::List(server) => list(&server.connect()?.status()?, server.output.format),
     }
 }
@@ -44,7 +44,7 @@ pub(crate) fn flush(args: &FlushArgs) -> Result<(), Error> {
     let command = Command::Flush { volume: args.volume.clone(), wait: args.wait };
     match args.wait {
         true => wait(&args.server, &args.volume, command),
-        false => args.server.execute(command),
+        false => execute(&args.server, command),
     }
 }
 
@@ -67,7 +67,7 @@ fn add(args: &AddArgs) -> Result<(), Error> {
         dirty_share_max: args.share.dirty_share_max,
         force_discard_dirty: args.force_discard_dirty,
     };
-    args.server.execute(Command::VolumeAdd(wanted))
+    execute(&args.server, Command::VolumeAdd(wanted))
 }
 
 /// Executes a command that writes dirty data of a volume back, and shows its progress.
@@ -92,6 +92,11 @@ pub(crate) fn wait(server: &ServerArgs, volume: &str, command: Command) -> Resul
 
 fn dirty_bytes(status: &Status, volume: &str) -> u64 {
     status.volumes.iter().find(|v| v.name == volume).map_or(0, |v| v.dirty_bytes)
+}
+
+/// Executes a command, and prints its outcome.
+pub(crate) fn execute(server: &ServerArgs, command: Command) -> Result<(), Error> {
+    print(&server.connect()?.execute(command)?, server.output)
 }
 
 /// Prints the outcome of a command.

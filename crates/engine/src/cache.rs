@@ -1,6 +1,10 @@
 //! One cache: the manager, its flash, and the state that all its volumes share.
 
+mod classify;
+mod doubts;
+mod endurance;
 mod fetch;
+mod live;
 mod make;
 mod status;
 

@@ -43,7 +43,6 @@ use nitro_console::logging::LogFormat;
 use nitro_console::output::Format;
 use nitro_console::size::Size;
 use nitro_server::control::client::Client;
-use nitro_server::control::protocol;
 use std::path::{Path, PathBuf};
 
 /// The heading of the options of every command.
@@ -236,11 +235,6 @@ pub(crate) struct ServerArgs {
 impl ServerArgs {
     pub(crate) fn connect(&self) -> Result<Client, Error> {
         Client::connect(self.control.path())
-    }
-
-    /// Executes a command, and prints its outcome.
-    pub(crate) fn execute(&self, command: protocol::Command) -> Result<(), Error> {
-        crate::volume::print(&self.connect()?.execute(command)?, self.output)
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn run(command: &CacheCommand) -> Result<(), Error> {
             volume::wait(server, volume, Command::CacheDetach { cache: cache.clone(), volume: volume.clone() })
         }
         CacheCommand::Attach { cache, volume, server } => {
-            server.execute(Command::CacheAttach { cache: cache.clone(), volume: volume.clone() })
+            volume::execute(server, Command::CacheAttach { cache: cache.clone(), volume: volume.clone() })
         }
         CacheCommand::Resize { cache, size, persist, server } => {
             let command = Command::CacheResize { cache: cache.clone(), size_bytes: size.0 };
