@@ -32,7 +32,6 @@ mod place;
 mod plan;
 mod quota;
 mod ram;
-mod range_lock;
 mod recover;
 mod refresh;
 mod slots;
