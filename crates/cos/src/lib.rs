@@ -51,6 +51,7 @@ pub use diff::Difference;
 pub use error::Error;
 pub(crate) use error::Hex;
 pub use format::record::Kind;
+pub use format::ssd::is_ssd;
 pub use namespace::ObjectInfo;
 pub use nitro_cache::pattern::{Pattern, RegionPattern};
 pub use plan::{Plan, StoreOptions};
