@@ -3,7 +3,7 @@
 use super::Volume;
 use super::context::RequestContext;
 use crate::error::Error;
-use crate::writeback::DirtyShare;
+use crate::writeback::{DirtyShare, ROOM_WAIT};
 use futures_util::future::select;
 use nitro_port::{Clock, Device, Origin};
 use nitro_units::{ExtentIndex, ObjectId};
@@ -14,8 +14,6 @@ use std::time::Duration;
 
 /// Extents that are admitted at once if there is no room for the whole write.
 const EXTENTS_AT_ONCE: u64 = 64;
-/// How long to wait for room before looking again.
-const ROOM_WAIT: Duration = Duration::from_millis(100);
 
 /// Destage of a volume fails.
 #[derive(Debug, Clone)]

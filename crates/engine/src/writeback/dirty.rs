@@ -1,6 +1,7 @@
 //! Insertion of dirty extents: like that of clean ones, but into separate write-evict units, with records in the
 //! journal, and never dropped.
 
+use super::ROOM_WAIT;
 use super::ledger::Room;
 use crate::cache::Cache;
 use crate::domain::{Named, Names};
@@ -16,7 +17,6 @@ use nitro_port::codec::{Compressor, Encoding};
 use nitro_port::yielding::yield_now;
 use nitro_port::{Clock, Device};
 use std::pin::pin;
-use std::time::Duration;
 
 /// Jobs after which the worker lets others on its thread run.
 const JOBS_PER_TURN: usize = 16;
@@ -28,8 +28,6 @@ const EXTENTS_PER_LOOK: u64 = 64;
 /// Bytes of records of a dirty extent: its own, and that older entries are void.
 const DIRTY_DUP_TELLS: u64 = (DIRTY_DUP_BYTES + FORGET_BYTES) as u64;
 const DIRTY_BASE_TELLS: u64 = (DIRTY_BASE_BYTES_MAX + FORGET_BYTES) as u64;
-/// How long to wait for room before looking again.
-const ROOM_WAIT: Duration = Duration::from_millis(100);
 /// Why the cache fails where destage can make no room.
 const NOT_DESTAGEABLE: &str = "all the cache's room is taken by dirty extents that cannot be destaged";
 /// How often to wait for room once the cache is closed, and nothing is destaged any more.
