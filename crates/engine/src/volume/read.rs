@@ -60,14 +60,15 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// As [`read`](Self::read).
     #[expect(clippy::manual_async_fn, reason = "the arguments of an async fn take room in its future twice")]
     pub fn read_as(&self, class: ClassId, offset: u64, len: u64) -> impl Future<Output = Result<Pieces, Error>> {
+        let span = Span { offset, len };
         async move {
-            let (begun, span) = (self.cache.clock.now(), Span { offset, len });
+            let begun = self.cache.clock.now();
             let plan = self.plan(class, span);
             let result = match plan {
                 Ok(Plan::Here(pieces)) => Ok((pieces, true)),
                 Ok(Plan::Ssd(ref run, fill)) => {
                     let fetched = self.cache.fetch(&run.extents).await;
-                    match self.take_hits(offset / self.extent_bytes(), run, fetched) {
+                    match self.take_hits(span.offset / self.extent_bytes(), run, fetched) {
                         Ok(extents) => Ok((self.cut(extents, span), true)),
                         Err(fetched) => Box::pin(self.read_lost(run, fetched, fill, span)).await,
                     }

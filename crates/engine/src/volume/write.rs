@@ -32,15 +32,6 @@ struct Before {
     locations: HashMap<u64, Location>,
 }
 
-/// How a range is made to read as zeroes.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Zeroing {
-    /// The origin may release the storage.
-    pub(super) may_unmap: bool,
-    /// It fails if it would take as long as writing.
-    pub(super) fast: bool,
-}
-
 /// A write of the origin that excludes other writes. If it is dropped before the origin has answered, it may still
 /// arrive: its extents then stay locked, and its write-intent regions open.
 struct OriginWrite<'a, F, C: Clock> {
@@ -433,4 +424,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
         Ok(())
     }
+}
+
+/// How a range is made to read as zeroes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Zeroing {
+    /// The origin may release the storage.
+    pub(super) may_unmap: bool,
+    /// It fails if it would take as long as writing.
+    pub(super) fast: bool,
 }
