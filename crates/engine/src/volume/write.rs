@@ -380,6 +380,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         fua: bool,
         context: &RequestContext,
     ) -> Result<(), Error> {
+        let Zeroing { may_unmap, fast } = how;
         self.check_write(offset, len)?;
         if len == 0 {
             return Ok(());
@@ -387,19 +388,19 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let extents = self.extents(offset, len);
         let mut begun = self.begin_origin_write(extents.clone(), context, |_, _| {}).await?;
         self.forget_cached(extents.clone(), |_, _| {}).await;
-        begun.during(self.zero_origin(offset, len, how)).await?;
+        begun.during(self.zero_origin(offset, len, may_unmap, fast)).await?;
         self.heal(extents, offset, len).await?;
         if fua { self.flush_origin().await } else { Ok(()) }
     }
 
-    async fn zero_origin(&self, offset: u64, len: u64, how: Zeroing) -> Result<(), Error> {
+    async fn zero_origin(&self, offset: u64, len: u64, may_unmap: bool, fast: bool) -> Result<(), Error> {
         let block = u64::from(self.origin.geometry().block_bytes);
         let whole = offset.next_multiple_of(block)..(offset + len) / block * block;
         self.origin_writes.fetch_add(1, Ordering::SeqCst);
         let edges = if whole.start < whole.end {
-            match self.answered(self.origin.write_zeroes(whole.start, whole.end - whole.start, how.may_unmap)).await {
+            match self.answered(self.origin.write_zeroes(whole.start, whole.end - whole.start, may_unmap)).await {
                 Ok(()) => {}
-                Err(error) if error.kind == DeviceErrorKind::Unsupported && !how.fast => {
+                Err(error) if error.kind == DeviceErrorKind::Unsupported && !fast => {
                     self.put_zeroes(whole.clone()).await?
                 }
                 Err(error) => return Err(Error::Origin(error)),
