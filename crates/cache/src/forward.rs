@@ -21,6 +21,7 @@ use std::collections::HashMap;
 
 /// Passes of the cleaner after which no dup refers to a filling any more.
 const PASSES_KEPT: u64 = 2;
+
 /// A unit that is about to be evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leaving {

@@ -11,14 +11,13 @@ mod second_miss;
 mod two_level;
 mod write_policy;
 
+pub use crate::shelf::{Lane, Shelf};
 pub use all::All;
 pub use by_source::BySource;
 pub use probation::Probation;
 pub use second_miss::SecondMiss;
 pub use two_level::TwoLevel;
 pub use write_policy::WritePolicy;
-
-pub use crate::shelf::{Lane, Shelf};
 
 use crate::shelf::Band;
 use nitro_units::{ClassId, ExtentKey};

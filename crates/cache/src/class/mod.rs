@@ -21,9 +21,11 @@ pub const CLEAN_PERCENT_MIN: u32 = 15;
 /// Maximum percentage of the cache for minimums of classes, pins, dirty extents and open units together, so that
 /// eviction always has a victim.
 pub const RESERVED_PERCENT_MAX: u64 = 90;
-const _: () = assert!(RESERVED_PERCENT_MAX < 100);
 /// A cache has at most one band for each this many units.
 const UNITS_PER_BAND: u32 = 32;
+
+const _: () = assert!(RESERVED_PERCENT_MAX < 100);
+
 /// When new content of a class is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -18,8 +18,8 @@ pub struct Keep {
     pub heat_min: u8,
     /// How their heat changes.
     pub cooling: Cooling,
-    /// Extents of side and dirty units with at least this heat go to [`Lane::Main`](crate::admission::Lane::Main), others to [`Lane::Side`](crate::admission::Lane::Side). Extents
-    /// of main units stay in that lane.
+    /// Extents of side and dirty units with at least this heat go to [`Lane::Main`](crate::admission::Lane::Main),
+    /// others to [`Lane::Side`](crate::admission::Lane::Side). Extents of main units stay in that lane.
     pub main_min: u8,
 }
 

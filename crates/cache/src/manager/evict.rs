@@ -48,7 +48,8 @@ impl CacheManager {
         Evicted { weu, generation }
     }
 
-    /// Removes up to [`EVICT_STEP_ENTRIES`](crate::eviction::EVICT_STEP_ENTRIES) entries of a unit whose eviction was begun; returns whether there are more.
+    /// Removes up to [`EVICT_STEP_ENTRIES`](crate::eviction::EVICT_STEP_ENTRIES) entries of a unit whose eviction was
+    /// begun; returns whether there are more.
     pub fn evict_step(&mut self, weu: WeuId) -> bool {
         self.clear_step(weu)
     }

@@ -31,8 +31,8 @@ impl CacheManager {
     /// `dirty_percent` for dirty ones.
     ///
     /// # Errors
-    /// [`ClassError::Promised`]: more than [`RESERVED_PERCENT_MAX`](crate::class::RESERVED_PERCENT_MAX) would be guaranteed, and eviction might find no
-    /// victim.
+    /// [`ClassError::Promised`]: more than [`RESERVED_PERCENT_MAX`](crate::class::RESERVED_PERCENT_MAX) would be
+    /// guaranteed, and eviction might find no victim.
     pub fn check_pins(&self, extents: u64, dirty_percent: u8) -> Result<(), ClassError> {
         let settings =
             Settings { cache_bytes: u64::from(self.weus.len()) * u64::from(self.settings.weu_bytes), ..self.settings };

@@ -1,7 +1,6 @@
 //! The default text format of `blkparse`: `major,minor cpu sequence time_s pid event rwbs sector + sectors [process]`.
 
-use super::fields::SECOND_NS;
-use super::fields::{self, Fields};
+use super::fields::{self, Fields, SECOND_NS};
 use super::text::LineParser;
 use crate::request::SECTOR_BYTES;
 use crate::{Op, Problem, Request};

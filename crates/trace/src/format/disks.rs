@@ -1,7 +1,6 @@
 //! Text formats with blanks between the fields.
 
-use super::fields::{self, Fields};
-use super::fields::{MICROSECOND_NS, MILLISECOND_NS};
+use super::fields::{self, Fields, MICROSECOND_NS, MILLISECOND_NS};
 use super::text::LineParser;
 use crate::request::SECTOR_BYTES;
 use crate::{Op, Problem, Request};

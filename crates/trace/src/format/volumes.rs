@@ -1,7 +1,6 @@
 //! The parsers of comma-separated traces of disks and volumes.
 
-use super::fields::{self, Fields};
-use super::fields::{MICROSECOND_NS, SECOND_NS};
+use super::fields::{self, Fields, MICROSECOND_NS, SECOND_NS};
 use super::names::Names;
 use super::text::LineParser;
 use crate::request::SECTOR_BYTES;
