@@ -297,4 +297,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
     pub(crate) async fn telling<T>(&self, bytes: usize, change: impl FnOnce(&mut CacheManager) -> T) -> T {
         self.ledger.tell(bytes as u64, |room| room.noting(&mut self.manager.lock(), change)).await
     }
+
+    /// As [`telling`](Self::telling), if there is room now.
+    pub(crate) fn telling_at_once<T>(&self, bytes: usize, change: impl FnOnce(&mut CacheManager) -> T) -> Option<T> {
+        self.ledger.tell_at_once(bytes as u64, |room| room.noting(&mut self.manager.lock(), change))
+    }
 }

@@ -59,7 +59,7 @@ Example:
   truncate -s 20G /slow/vm.img, or lvextend -L 20G /dev/slow/vm
   nitro volume resize vm
 
-NBD clients and virtual machines see the new size when they connect again; iSCSI initiators are informed of it. Cached data are kept, unless the old size is not a multiple of the extent size: then \
+NBD clients see the new size when they connect again; virtual machines and iSCSI initiators are informed of it. Cached data are kept, unless the old size is not a multiple of the extent size: then \
 the volume's dirty data are written back and its cached data are dropped. An origin that has become smaller is refused.";
 
 /// `nitro volume ...`

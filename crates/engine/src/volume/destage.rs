@@ -333,9 +333,6 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// Destages the dirty extents of a range from which the caller excludes all other writes.
     pub(super) async fn drain(&self, extents: &Range<u64>) -> Result<(), Error> {
-        if !self.may_be_dirty() {
-            return Ok(());
-        }
         loop {
             // Before the pass: what settles during it may be missed.
             let pending = self.flights.has_dirty(extents);
@@ -458,9 +455,6 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Removes the lost state of extents whose whole content is in the origin after the write of `len` bytes at
     /// `offset`.
     pub(super) async fn heal(&self, extents: Range<u64>, offset: u64, len: u64) -> Result<(), Error> {
-        if !self.may_be_dirty() {
-            return Ok(());
-        }
         let (object, extent_bytes, mut from) = (self.options.object, self.extent_bytes(), extents.start);
         loop {
             let count = EXTENTS_PER_LOCK as usize;

@@ -125,10 +125,15 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         extents: u64,
         context: &RequestContext,
     ) -> Result<Option<Admitted<'_, F, C>>, Error> {
-        let mut starved = None;
-        if let Some(admitted) = self.try_admit(extents) {
-            return Ok(Some(admitted));
+        match self.try_admit(extents) {
+            Some(admitted) => Ok(Some(admitted)),
+            None => Box::pin(self.admit_late(extents, context)).await,
         }
+    }
+
+    /// As [`admit_dirty`](Self::admit_dirty), when there is no room yet.
+    async fn admit_late(&self, extents: u64, context: &RequestContext) -> Result<Option<Admitted<'_, F, C>>, Error> {
+        let mut starved = None;
         loop {
             let room = self.cache.room.listen();
             if let Some(admitted) = self.try_admit(extents) {
