@@ -10,6 +10,7 @@ pub use pool::POOLED_BYTES_MAX;
 use bytemuck::{Pod, Zeroable};
 use bytes::Bytes;
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
@@ -27,6 +28,8 @@ const COUNTERS: usize = 16;
 struct Page([u8; BUF_ALIGNMENT_BYTES]);
 
 thread_local! {
+    /// Bytes of the buffers that this thread took, less those that it gave back.
+    static HELD_HERE: Cell<i64> = const { Cell::new(0) };
     static COUNTER: usize = NEXT_COUNTER.fetch_add(1, Ordering::Relaxed) % COUNTERS;
 }
 
@@ -42,6 +45,7 @@ static NEXT_COUNTER: AtomicUsize = AtomicUsize::new(0);
 fn count(bytes: i64) {
     let counter = COUNTER.try_with(|counter| *counter).unwrap_or(0);
     HELD[counter].0.fetch_add(bytes, Ordering::Relaxed);
+    let _ = HELD_HERE.try_with(|held| held.set(held.get() + bytes));
 }
 
 /// Bytes of all buffers of the process that are in use; pooled buffers do not count.
@@ -49,6 +53,13 @@ fn count(bytes: i64) {
 pub fn bytes_in_use() -> u64 {
     let sum: i64 = HELD.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum();
     u64::try_from(sum).unwrap_or(0)
+}
+
+/// Bytes of the buffers that this thread took, less those that it gave back: what a simulation that runs on one thread
+/// holds, whatever other threads do. Pooled buffers do not count.
+#[must_use]
+pub fn bytes_in_use_here() -> i64 {
+    HELD_HERE.try_with(Cell::get).unwrap_or(0)
 }
 
 /// Pages of memory for a buffer of `pages`: sizes of larger buffers are rounded to quarters of powers of two, so that
@@ -192,6 +203,18 @@ mod tests {
         drop(slice);
         let b = BufMut::with_len(8000);
         assert_eq!((b.as_ptr().addr(), b.len()), (address, 8000));
+    }
+
+    #[test]
+    fn a_thread_counts_the_buffers_that_it_holds() {
+        let before = bytes_in_use_here();
+        let (held, mut growing) = (BufMut::with_len(5000).freeze(), BufMut::with_capacity(3 << 20));
+        assert_eq!(bytes_in_use_here() - before, 8192);
+        growing.grow_to(4096);
+        let others = std::thread::spawn(|| (BufMut::with_len(4096), bytes_in_use_here())).join().unwrap();
+        assert_eq!((bytes_in_use_here() - before, others.1), (3 * 4096, 4096));
+        drop((held, growing));
+        assert_eq!(bytes_in_use_here(), before);
     }
 
     #[test]
