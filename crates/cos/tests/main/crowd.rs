@@ -14,6 +14,8 @@ const SIZE_BYTES: u64 = 24 << 20;
 /// Rounds, each of which ends with a power failure.
 const ROUNDS: usize = 6;
 const STEPS: usize = 70;
+/// The most requests during a collection.
+const MEANWHILE_MAX: u64 = 60;
 /// Contents that occur often, and those that come back after they were overwritten.
 const POOLS: [u64; 2] = [200, 3000];
 
@@ -270,7 +272,7 @@ impl World {
         if failing == 0 {
             self.device.fail_power_after(left);
         }
-        let emptying = Cell::new(if failing == 1 { 1 + self.random.below(3) } else { 0 });
+        let emptying = Cell::new(if failing == 1 || failing == 2 { 1 + self.random.below(3) } else { 0 });
         let device = Arc::clone(&self.device);
         let progress = move |phase: &str, _: u64, _: u64| {
             if phase == "emptying containers" && emptying.get() > 0 {
@@ -284,21 +286,32 @@ impl World {
         let options = CollectOptions { alive_share_min: [0.5, 0.9, 1.0][self.random.below(3) as usize] };
         // A collection begins with recipes: what is committed while they are written must not be lost.
         let commits = self.random.below(2) == 0;
+        // As long as it runs, or for a few requests.
+        let most = if self.random.below(2) == 0 { MEANWHILE_MAX } else { self.random.below(5) };
+        let ended = Cell::new(false);
         let others = async {
             if commits {
                 self.write_with(Meanwhile::Nothing, true).await?;
             }
-            for _ in 0..self.random.below(5) {
+            for _ in 0..most {
+                if ended.get() {
+                    break;
+                }
                 match self.random.below(6) {
                     0 => self.delete().await?,
-                    1 | 2 => self.read().await?,
-                    3 => self.copy().await?,
+                    1 => self.read().await?,
+                    2 => self.copy().await?,
                     _ => self.write().await?,
                 }
             }
             Ok(())
         };
-        let (collected, others): (_, Outcome) = join(store.collect(&options, &progress), others).await;
+        let collecting = async {
+            let collected = store.collect(&options, &progress).await;
+            ended.set(true);
+            collected
+        };
+        let (collected, others): (_, Outcome) = join(collecting, others).await;
         others?;
         self.take(collected.map(drop)).map(drop)
     }
