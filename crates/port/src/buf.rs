@@ -10,6 +10,7 @@ pub use pool::POOLED_BYTES_MAX;
 use bytemuck::{Pod, Zeroable};
 use bytes::Bytes;
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 
 /// The data of one read, in order: one buffer for each source.
@@ -21,6 +22,25 @@ pub const BUF_ALIGNMENT_BYTES: usize = 4096;
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(4096))]
 struct Page([u8; BUF_ALIGNMENT_BYTES]);
+
+thread_local! {
+    /// Bytes of the buffers that this thread took, less those that it gave back.
+    static HELD_HERE: Cell<i64> = const { Cell::new(0) };
+}
+
+/// Counts pages that a buffer takes (`sign` 1), or gives back (-1).
+fn note_held(pages: usize, sign: i64) {
+    let bytes = (pages * BUF_ALIGNMENT_BYTES) as i64 * sign;
+    // There is no count while the thread ends.
+    let _ = HELD_HERE.try_with(|held| held.set(held.get() + bytes));
+}
+
+/// Bytes of the buffers that this thread took, less those that it gave back: what a simulation that runs on one thread
+/// holds, whatever other threads do. Pooled buffers do not count.
+#[must_use]
+pub fn bytes_in_use_here() -> i64 {
+    HELD_HERE.try_with(Cell::get).unwrap_or(0)
+}
 
 /// Pages of memory for a buffer of `pages`: sizes of larger buffers are rounded to quarters of powers of two, so that
 /// reads of many sizes can reuse buffers.
@@ -50,6 +70,7 @@ impl BufMut {
     pub fn with_len(len: usize) -> Self {
         let count = size_class(len.div_ceil(BUF_ALIGNMENT_BYTES));
         let pages = pool::take(count).unwrap_or_else(|| vec![Page::zeroed(); count]);
+        note_held(pages.len(), 1);
         Self { pages, len }
     }
 
@@ -74,6 +95,7 @@ impl BufMut {
     pub fn with_capacity(len: usize) -> Self {
         let count = size_class(len.div_ceil(BUF_ALIGNMENT_BYTES));
         let pages = pool::take(count).unwrap_or_else(|| Vec::with_capacity(count));
+        note_held(pages.len(), 1);
         Self { pages, len: 0 }
     }
 
@@ -81,6 +103,7 @@ impl BufMut {
     pub fn grow_to(&mut self, len: usize) {
         let count = size_class(len.div_ceil(BUF_ALIGNMENT_BYTES));
         if self.pages.len() < count {
+            note_held(count - self.pages.len(), 1);
             self.pages.resize(count, Page::zeroed());
         }
         self.len = self.len.max(len);
@@ -120,6 +143,7 @@ impl DerefMut for BufMut {
 impl Drop for BufMut {
     fn drop(&mut self) {
         let pages = std::mem::take(&mut self.pages);
+        note_held(pages.len(), -1);
         if pages.len() < pages.capacity() {
             // The buffer never grew to its capacity: the pool takes full sizes only.
             return;
@@ -159,6 +183,18 @@ mod tests {
         drop(slice);
         let b = BufMut::with_len(8000);
         assert_eq!((b.as_ptr().addr(), b.len()), (address, 8000));
+    }
+
+    #[test]
+    fn a_thread_counts_the_buffers_that_it_holds() {
+        let before = bytes_in_use_here();
+        let (held, mut growing) = (BufMut::with_len(5000).freeze(), BufMut::with_capacity(3 << 20));
+        assert_eq!(bytes_in_use_here() - before, 8192);
+        growing.grow_to(4096);
+        let others = std::thread::spawn(|| (BufMut::with_len(4096), bytes_in_use_here())).join().unwrap();
+        assert_eq!((bytes_in_use_here() - before, others.1), (3 * 4096, 4096));
+        drop((held, growing));
+        assert_eq!(bytes_in_use_here(), before);
     }
 
     #[test]
