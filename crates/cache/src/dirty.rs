@@ -1,7 +1,7 @@
 //! The dirty list: extents that are not in the origin yet (write-back, paper §3), in order of offset, so that destage
 //! can merge neighbours and hard disks seek less.
 
-use crate::location::Location;
+use crate::weu::Location;
 use nitro_units::{ExtentIndex, ExtentKey, ObjectId, WeuId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -7,54 +7,20 @@
 //! table* of the filling, until the cleaner has pointed all of them to the new location: 12 bytes for each survivor
 //! that ever had a dup, for two passes of the cleaner.
 //!
-//! [`begin_leaving`]: CacheManager::begin_leaving
-//! [`survivors`]: CacheManager::survivors
-//! [`forward`]: CacheManager::forward
-//! [`begin_eviction_of_rest`]: CacheManager::begin_eviction_of_rest
+//! [`begin_leaving`]: crate::CacheManager::begin_leaving
+//! [`survivors`]: crate::CacheManager::survivors
+//! [`forward`]: crate::CacheManager::forward
+//! [`begin_eviction_of_rest`]: crate::CacheManager::begin_eviction_of_rest
 
-use crate::admission::{Lane, Shelf};
-use crate::class::Band;
-use crate::eviction::EVICT_STEP_ENTRIES;
-use crate::file_index::{Dup, Reference};
-use crate::fingerprint_index::Target;
-use crate::location::Location;
-use crate::manager::{Append, CacheManager, Evicted};
-use crate::weu::{HEAT_MAX, SlotState, Stored};
-use nitro_units::{ExtentKey, Fingerprint, Generation, WeuId};
+use crate::eviction::Keep;
+use crate::file_index::Dup;
+use crate::shelf::{Band, Lane, Shelf};
+use crate::weu::{HEAT_MAX, Location};
+use nitro_units::{ExtentKey, Generation, WeuId};
 use std::collections::HashMap;
 
 /// Passes of the cleaner after which no dup refers to a filling any more.
 const PASSES_KEPT: u64 = 2;
-/// Maximum number of copies through which a dup is followed; the cleaner repairs dups much earlier.
-const HOPS_MAX: usize = 8;
-
-/// How copying forward changes the heat of an extent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cooling {
-    /// The heat does not change.
-    None,
-    /// The heat is reduced by one.
-    ByOne,
-    /// The heat is reset to 0.
-    All,
-}
-
-/// Which extents of a unit are copied forward.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Keep {
-    /// Extents with at least this heat; above [`HEAT_MAX`]: none.
-    pub heat_min: u8,
-    /// How their heat changes.
-    pub cooling: Cooling,
-    /// Extents of side and dirty units with at least this heat go to [`Lane::Main`], others to [`Lane::Side`]. Extents
-    /// of main units stay in that lane.
-    pub main_min: u8,
-}
-
-impl Keep {
-    /// None.
-    pub const NOTHING: Self = Self { heat_min: HEAT_MAX + 1, cooling: Cooling::None, main_min: 0 };
-}
 
 /// A unit that is about to be evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,12 +29,12 @@ pub struct Leaving {
     pub weu: WeuId,
     /// The generation of its filling.
     pub generation: Generation,
-    keep: Keep,
-    shelf: Shelf,
+    pub(crate) keep: Keep,
+    pub(crate) shelf: Shelf,
     /// Whether extents may survive because of their class, although the policy of eviction does not keep them.
-    has_bands: bool,
+    pub(crate) has_bands: bool,
     /// Whether it holds pinned extents.
-    has_pinned: bool,
+    pub(crate) has_pinned: bool,
 }
 
 impl Leaving {
@@ -96,11 +62,11 @@ pub struct Survivor {
     pub key: ExtentKey,
     /// Its location.
     pub location: Location,
-    heat: u8,
+    pub(crate) heat: u8,
     /// The band of its class.
-    band: Band,
+    pub(crate) band: Band,
     /// It is copied independently of its heat.
-    pinned: bool,
+    pub(crate) pinned: bool,
 }
 
 /// The new locations of the extents of an evicted filling.
@@ -120,7 +86,9 @@ pub(crate) struct Forwardings {
 }
 
 impl Forwardings {
-    fn note(&mut self, (weu, generation, entry): (WeuId, Generation, u16), to: &Location, pass: u64) {
+    /// Notes in pass `pass` of the cleaner that an extent was copied.
+    pub(crate) fn note(&mut self, from: &Location, to: &Location, pass: u64) {
+        let Location { weu, generation, entry, .. } = *from;
         let tables = self.by_weu.entry(weu).or_default();
         if tables.last().is_none_or(|table| table.generation != generation) {
             tables.push(Forwarding { generation, pass, places: Vec::new() });
@@ -131,7 +99,8 @@ impl Forwardings {
         }
     }
 
-    fn find(&self, dup: &Dup) -> Option<(WeuId, u16, Generation)> {
+    /// Where the content of a dup was copied to.
+    pub(crate) fn find(&self, dup: &Dup) -> Option<(WeuId, u16, Generation)> {
         let table = self.by_weu.get(&dup.weu())?.iter().find(|table| dup.is_of(table.generation))?;
         let at = table.places.binary_search_by_key(&dup.entry(), |place| place.0).ok()?;
         table.places.get(at).map(|(_, weu, entry, generation)| (*weu, *entry, *generation))
@@ -149,161 +118,5 @@ impl Forwardings {
         let places = self.by_weu.values().flatten().map(|table| table.places.capacity());
         places.sum::<usize>() * size_of::<(u16, WeuId, u16, Generation)>()
             + self.by_weu.capacity() * size_of::<(WeuId, Vec<Forwarding>)>()
-    }
-}
-
-impl CacheManager {
-    /// Chooses the unit to evict next. It is served as before until
-    /// [`begin_eviction_of_rest`](Self::begin_eviction_of_rest), which has to follow.
-    pub fn begin_leaving(&mut self) -> Option<Leaving> {
-        let victim = self.weus.victim(&self.rules)?;
-        let weu = victim.weu;
-        self.weus.leave(weu);
-        let has_lanes = self.settings.admission.lanes(self.weus.len()) > 1;
-        let Shelf { lane, band } = self.weus.shelf(weu);
-        let shelf = Shelf { lane: if has_lanes { lane } else { Lane::Main }, band };
-        let keep = if self.thrift.forward_percent == 0 { Keep::NOTHING } else { victim.keep };
-        let has_bands = self.rules.bands() > 1 && self.thrift.forward_percent > 0;
-        let has_pinned = self.weus.kept(weu) > 0;
-        Some(Leaving { weu, generation: self.weus.generation(weu), keep, shelf, has_bands, has_pinned })
-    }
-
-    /// Adds the survivors among the next entries of a leaving unit from `from` on; returns where to continue; `None`:
-    /// there are no more.
-    pub fn survivors(&self, leaving: &Leaving, from: u16, found: &mut Vec<Survivor>) -> Option<u16> {
-        let weu = leaving.weu;
-        let end = self.weus.entry_count(weu).min(usize::from(from) + EVICT_STEP_ENTRIES) as u16;
-        for entry in from..end {
-            let (heat, band) = (self.weus.heat(weu, entry), self.band(self.weus.class_of(weu, entry)));
-            // An extent in a unit of a lower band than its own, such as a dirty extent, is copied to a unit of its own
-            // band.
-            let is_above = leaving.has_bands && band > leaving.shelf.band;
-            let is_worth_it = heat >= leaving.keep.heat_min && band >= leaving.shelf.band || is_above;
-            if !is_worth_it && !leaving.has_pinned {
-                continue;
-            }
-            let Some(key) = self.weus.key(weu, entry) else { continue };
-            let pinned = leaving.has_pinned && self.is_pinned(key);
-            if (is_worth_it || pinned)
-                && self.find(key) == Some(Reference::Base(weu, entry))
-                && let Some(location) = self.weus.location(weu, entry)
-            {
-                found.push(Survivor { key, location, heat, band, pinned });
-            }
-        }
-        (from < end).then_some(end)
-    }
-
-    /// Reduces the survivors of a unit to those that may be copied forward: the pinned ones and the hottest, in their
-    /// order in the unit.
-    pub fn choose_survivors(&self, leaving: &Leaving, found: &mut Vec<Survivor>) {
-        let bytes = |survivor: &Survivor| u64::from(survivor.location.span().len() as u32);
-        let percent = self.thrift.forward_percent_of(leaving.shelf.lane);
-        let bytes_max = u64::from(self.settings.weu_bytes) * u64::from(percent) / 100;
-        if found.iter().map(bytes).sum::<u64>() <= bytes_max {
-            return;
-        }
-        found.sort_by_key(|survivor| std::cmp::Reverse((survivor.pinned, survivor.heat)));
-        let mut taken = 0;
-        found.retain(|survivor| {
-            taken += bytes(survivor);
-            survivor.pinned || taken <= bytes_max
-        });
-        found.sort_by_key(|survivor| survivor.location.entry);
-    }
-
-    /// Whether a survivor still has to be copied: its key still refers to the location where it was found.
-    #[must_use]
-    pub fn survives(&self, survivor: &Survivor) -> bool {
-        let Location { weu, generation, entry, .. } = survivor.location;
-        self.weus.is_current(weu, generation)
-            && self.weus.is_leaving(weu)
-            && self.find(survivor.key) == Some(Reference::Base(weu, entry))
-    }
-
-    /// Moves a survivor, with all its keys, to an open unit; its bytes must be available there already. `None`: it was
-    /// overwritten, trimmed or evicted meanwhile.
-    pub fn forward(
-        &mut self,
-        leaving: &Leaving,
-        survivor: &Survivor,
-        into: WeuId,
-        fingerprint: Option<&Fingerprint>,
-        stored: Stored,
-    ) -> Option<Append> {
-        if !self.survives(survivor) {
-            return None;
-        }
-        let Some(location) = self.weus.append(into, survivor.key, stored) else { return Some(Append::Full) };
-        let old = survivor.location;
-        let class = self.weus.class_of(old.weu, old.entry);
-        self.stats.base_entries += 1;
-        self.stats.forwarded += 1;
-        self.stats.forwarded_bytes += u64::from(stored.payload_bytes());
-        self.files.remove(survivor.key, Reference::Base(old.weu, old.entry));
-        self.files.insert(survivor.key, Reference::Base(into, location.entry));
-        self.weus.unrefer(old.weu, old.entry, |_| true);
-        self.weus.refer(into, location.entry);
-        self.note_base(survivor.key, old.weu, false);
-        self.note_base(survivor.key, into, true);
-        self.classify(&location, class);
-        let heat = match leaving.keep.cooling {
-            Cooling::None => survivor.heat,
-            Cooling::ByOne => survivor.heat.saturating_sub(1),
-            Cooling::All => 0,
-        };
-        self.weus.set_heat(into, location.entry, heat);
-        if self.weus.is_shared(old.weu, old.entry) {
-            self.weus.share(into, location.entry);
-            let pass = self.sweep.pass();
-            self.forwardings.note((old.weu, old.generation, old.entry), &location, pass);
-        }
-        if let (Some(index), Some(fingerprint)) = (self.fingerprints.as_mut(), fingerprint)
-            && index.find(fingerprint) == Some(Target::new(old.weu, old.entry, old.generation))
-        {
-            index.touch(fingerprint, Target::new(into, location.entry, location.generation));
-        }
-        Some(Append::At(location))
-    }
-
-    /// As [`begin_eviction`](Self::begin_eviction), for the rest of a leaving unit. `None`: its write failed meanwhile,
-    /// or it is being emptied for another reason.
-    pub fn begin_eviction_of_rest(&mut self, leaving: &Leaving, to_discard: bool) -> Option<Evicted> {
-        if !self.weus.is_leaving(leaving.weu) || !self.weus.is_current(leaving.weu, leaving.generation) {
-            return None;
-        }
-        Some(self.begin_eviction_of(leaving.weu, if to_discard { SlotState::Discarding } else { SlotState::Free }))
-    }
-
-    /// The location of a dup's content, if its unit still has the filling or the content was copied forward.
-    pub(crate) fn resolve_dup(&self, dup: &Dup) -> Option<Location> {
-        let mut dup = *dup;
-        for _ in 0..HOPS_MAX {
-            let generation = self.weus.generation(dup.weu());
-            if dup.is_of(generation) && self.weus.is_current(dup.weu(), generation) {
-                return self.weus.location(dup.weu(), dup.entry());
-            }
-            let (weu, entry, generation) = self.forwardings.find(&dup)?;
-            dup = Dup::new(dup.key, weu, entry, generation);
-        }
-        None
-    }
-
-    /// Points a dup to the location to which its content was copied; `false`: the content is not cached any more.
-    pub(crate) fn repair(&mut self, number: u32) -> bool {
-        let Some(location) = self.dups.get(number).and_then(|dup| self.resolve_dup(&dup)) else { return false };
-        self.point_dup(number, &location);
-        true
-    }
-
-    /// Points a dup to the location of its content.
-    pub(crate) fn point_dup(&mut self, number: u32, location: &Location) {
-        let Some(dup) = self.dups.get(number) else { return };
-        let found = Dup::new(dup.key, location.weu, location.entry, location.generation);
-        if found != dup {
-            self.dups.replace(number, found);
-            self.weus.share(location.weu, location.entry);
-            self.weus.refer(location.weu, location.entry);
-        }
     }
 }

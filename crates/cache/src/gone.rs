@@ -1,9 +1,7 @@
 //! The reasons why extents are not cached, within limits: they are kept when extents are removed.
 
-use crate::admission::Lane;
 use crate::file_index::mix;
-use crate::location::Location;
-use crate::manager::CacheManager;
+use crate::shelf::Lane;
 use nitro_units::{ClassId, ExtentKey};
 use serde::{Deserialize, Serialize};
 
@@ -125,43 +123,16 @@ impl Departed {
         (place, (hash as u16) << Gone::BITS)
     }
 
-    fn note(&mut self, key: ExtentKey, gone: Gone) {
+    pub(crate) fn note(&mut self, key: ExtentKey, gone: Gone) {
         let (place, tag) = self.find(key);
         self.places[place] = tag | (gone as u16 + 1);
     }
 
-    fn get(&self, key: ExtentKey) -> Option<Gone> {
+    pub(crate) fn get(&self, key: ExtentKey) -> Option<Gone> {
         let (place, tag) = self.find(key);
         let known = self.places[place];
         let number = (known & ((1 << Gone::BITS) - 1)).checked_sub(1)?;
         if known >> Gone::BITS == tag >> Gone::BITS { Gone::ALL.get(usize::from(number)).copied() } else { None }
-    }
-}
-
-impl CacheManager {
-    /// Notes why an extent is not cached.
-    pub fn note_gone(&mut self, key: ExtentKey, gone: Gone) {
-        self.departed.note(key, gone);
-    }
-
-    /// The value of the extent at a location.
-    #[must_use]
-    pub fn worth(&self, location: &Location) -> Worth {
-        let (weu, entry) = (location.weu, location.entry);
-        Worth { lane: self.weus.lane(weu), heat: self.weus.heat(weu, entry), class: self.weus.class_of(weu, entry) }
-    }
-
-    /// As [`invalidate`](Self::invalidate), for an extent whose bytes must not be trusted any more.
-    pub fn disown(&mut self, key: ExtentKey) {
-        if self.invalidate(key).is_some() {
-            self.note_gone(key, Gone::Invalidated);
-        }
-    }
-
-    /// Why an extent is not cached; `None`: it never was, or the cause is not remembered.
-    #[must_use]
-    pub fn why_gone(&self, key: ExtentKey) -> Option<Gone> {
-        self.departed.get(key)
     }
 }
 

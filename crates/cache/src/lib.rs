@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
+pub mod builtin;
+mod by_name;
 pub mod class;
 pub mod curve;
 pub mod destage;
@@ -12,37 +14,29 @@ mod dirty;
 pub mod eviction;
 mod file_index;
 mod fingerprint_index;
-mod forget;
 pub mod forward;
 mod gone;
-mod location;
 mod lru_map;
 mod manager;
 pub mod pattern;
 pub mod pins;
 pub mod ram;
-mod resize;
-mod restore;
 pub mod settings;
+mod shelf;
 pub mod staging;
 mod stats;
-mod sweep;
 mod table;
 mod thrift;
-mod warm;
 pub mod weu;
-mod write_back;
 
 pub use dirty::DirtyExtent;
 pub use gone::{Gone, Missed, Worth};
-pub use location::Location;
 pub use lru_map::LruMap;
-pub use manager::{Append, CacheManager, Evicted};
-pub use restore::{FORGOTTEN_RUN_MAX, Forgotten, Restored, RestoredEntry};
+pub use manager::{Append, CacheManager, Evicted, FORGOTTEN_RUN_MAX, Forgotten, Restored, RestoredEntry, Superseded};
 pub use settings::{SettingError, Settings};
 pub use stats::Stats;
 pub use thrift::{Budget, Thrift};
-pub use write_back::Superseded;
+pub use weu::Location;
 
 /// The examples of docs/adding-a-policy.md, which are compiled.
 #[cfg(doctest)]

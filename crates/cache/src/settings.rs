@@ -1,7 +1,7 @@
 //! The settings of the cache; each is declared once, with its bounds, default and meaning.
 
 use crate::admission::{AdmissionKind, SecondMiss};
-use crate::class::{Allocation, Classes};
+use crate::class::{Allocation, ClassError, Classes, RESERVED_PERCENT_MAX};
 use crate::curve::Followed;
 use crate::destage::DestageKind;
 use crate::eviction::EvictionKind;
@@ -10,41 +10,6 @@ use crate::pattern::StreamSettings;
 use crate::weu::layout::ENTRIES_MAX;
 use nitro_units::WeuId;
 use std::fmt;
-
-/// Implements display, parsing and serialisation of an enum by the names of its variants.
-macro_rules! by_name {
-    ($kind:ty, $what:literal) => {
-        impl std::fmt::Display for $kind {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.name())
-            }
-        }
-
-        impl std::str::FromStr for $kind {
-            type Err = String;
-
-            fn from_str(name: &str) -> Result<Self, String> {
-                Self::named(name).ok_or_else(|| {
-                    let names: Vec<_> = Self::ALL.iter().map(|kind| kind.name()).collect();
-                    format!("there is no {} {name:?}; there are: {}", $what, names.join(", "))
-                })
-            }
-        }
-
-        impl serde::Serialize for $kind {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl<'de> serde::Deserialize<'de> for $kind {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                <std::borrow::Cow<'de, str>>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-            }
-        }
-    };
-}
-pub(crate) use by_name;
 
 /// One numeric setting, from which help texts, checks and documentation are generated.
 #[derive(Debug, Clone, Copy)]
@@ -248,7 +213,33 @@ impl Settings {
     /// Units for clean content that may be open at once in a cache of `weus` units.
     #[must_use]
     pub fn open_max(&self, weus: u32) -> u32 {
-        self.admission.lanes(weus) * self.classes.bands(weus) as u32
+        self.lanes(weus) * self.classes.bands(weus) as u32
+    }
+
+    /// Number of lanes that may be open at once in a cache of `weus` units: the smallest cache has no unit for a second
+    /// lane.
+    #[must_use]
+    pub const fn lanes(&self, weus: u32) -> u32 {
+        if self.admission.has_side_lane() && weus as u64 > WEU_COUNT_MIN { 2 } else { 1 }
+    }
+
+    /// Checks that the cache can guarantee the minimums of `classes` in addition to `dirty_percent` of it for dirty
+    /// extents, and to `pinned` extents.
+    ///
+    /// # Errors
+    /// [`ClassError`].
+    pub fn check_classes(&self, classes: &Classes, dirty_percent: u8, pinned: u64) -> Result<(), ClassError> {
+        let minimums = classes.check_bounds()?;
+        if minimums == 0 && pinned == 0 {
+            return Ok(());
+        }
+        let open = Self { classes: *classes, ..*self }.open_max(self.weu_count()) + 1;
+        let open = (u64::from(open) * 100).div_ceil(u64::from(self.weu_count()));
+        let pins = crate::pins::percent(pinned, self.extents_raw());
+        if minimums.saturating_add(pins) + u64::from(dirty_percent) + open > RESERVED_PERCENT_MAX {
+            return Err(ClassError::Promised { minimums, pins, dirty: dirty_percent, open });
+        }
+        Ok(())
     }
 
     /// Extents that the cache holds without compression.

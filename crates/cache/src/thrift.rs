@@ -4,7 +4,7 @@
 //! RAM (Kangaroo, SOSP'21, §4.2: admission before the flash), then copying forward, and then other content at random.
 //! docs/PERFORMANCE.md shows the cost.
 
-use crate::admission::Lane;
+use crate::shelf::Lane;
 
 /// The denominator of shares.
 const WHOLE: u16 = 256;

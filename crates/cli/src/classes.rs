@@ -1,12 +1,10 @@
 //! `nitro class`: the policies of classes of I/O in a running server.
 
-use crate::args::{ClassCommand, OutputArgs};
-use crate::volume::print;
+use crate::args::ClassCommand;
+use crate::volume::execute;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
-use nitro_console::size::Size;
 use nitro_server::classes::{Change, ClassTable};
-use nitro_server::control::client::Client;
 use nitro_server::control::protocol::{ClassOfContents, Command, Status};
 use serde::Serialize;
 use std::fs;
@@ -14,22 +12,21 @@ use std::fs;
 /// Runs `nitro class ...`.
 pub(crate) fn run(command: &ClassCommand) -> Result<(), Error> {
     match command {
-        ClassCommand::List { cache, control, output } => {
-            list(&Client::connect(control.path())?.status()?, cache.as_deref(), *output)
+        ClassCommand::List { cache, server } => {
+            list(&server.connect()?.status()?, cache.as_deref(), server.output.format)
         }
-        ClassCommand::Set { class, change, cache, control, output } => {
+        ClassCommand::Set { class, change, cache, server } => {
             if *change == Change::default() {
                 return Err(Error::new(format_args!("class {class}"), "no change is given")
                     .or("give one, such as --priority high; see nitro class set --help"));
             }
-            let command = Command::ClassSet { cache: cache.clone(), class: class.clone(), change: change.clone() };
-            print(&Client::connect(control.path())?.execute(command)?, *output)
+            let (cache, class, change) = (cache.clone(), class.clone(), change.clone());
+            execute(server, Command::ClassSet { cache, class, change })
         }
-        ClassCommand::Load { file, cache, control, output } => {
+        ClassCommand::Load { file, cache, server } => {
             let table = fs::read_to_string(file).map_err(|error| Error::new(file.display(), error))?;
             ClassTable::parse(&table).map_err(|error| error.in_file(file))?;
-            let command = Command::ClassLoad { cache: cache.clone(), table };
-            print(&Client::connect(control.path())?.execute(command)?, *output)
+            execute(server, Command::ClassLoad { cache: cache.clone(), table })
         }
     }
 }
@@ -42,17 +39,13 @@ struct Listed<'a> {
     class: &'a ClassOfContents,
 }
 
-fn list(status: &Status, cache: Option<&str>, output: OutputArgs) -> Result<(), Error> {
+fn list(status: &Status, cache: Option<&str>, format: Format) -> Result<(), Error> {
     if let Some(name) = cache.filter(|name| status.caches.iter().all(|cache| cache.name != *name)) {
         return Err(Error::new(format_args!("cache {name}"), "there is none of that name"));
     }
     let caches = status.caches.iter().filter(|known| cache.is_none_or(|name| name == known.name));
     let all: Vec<_> =
         caches.flat_map(|cache| cache.classes.iter().map(|class| Listed { cache: &cache.name, class })).collect();
-    if output.format == Format::Json {
-        return output::print(&output::json_pretty(&all)?).map(|_| ());
-    }
-    let is_csv = output.format == Format::Csv;
     let mut table =
         Table::new(["cache", "id", "class", "priority", "allocation", "reads", "writes", "min", "max", "cached"]);
     let word = |taken: bool| if taken { "taken" } else { "not taken" }.to_owned();
@@ -67,11 +60,11 @@ fn list(status: &Status, cache: Option<&str>, output: OutputArgs) -> Result<(), 
             word(class.write_allocate),
             class.min_percent.to_string(),
             class.max_percent.to_string(),
-            if is_csv { class.cached_bytes.to_string() } else { Size(class.cached_bytes).to_string() },
+            format.size(class.cached_bytes),
         ]);
     }
-    if all.is_empty() && !is_csv {
+    if all.is_empty() && format == Format::Table {
         return output::print("All classes have the same policy, and no data are classified.\n").map(|_| ());
     }
-    output::print(&if is_csv { table.csv(true) } else { table.aligned() }).map(|_| ())
+    output::print_list(format, &all, &table)
 }

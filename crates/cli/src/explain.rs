@@ -5,13 +5,12 @@ use crate::status::{block, rows};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::size::Size;
-use nitro_server::control::client::Client;
 use nitro_server::control::protocol::{Explanation, Stored};
 
 /// Prints what the cache of a running server knows about one offset of a volume.
 pub(crate) fn run(args: &ExplainArgs) -> Result<(), Error> {
-    let explained = Client::connect(args.control.path())?.explain(&args.volume, args.offset.0)?;
-    let text = match args.output.format {
+    let explained = args.server.connect()?.explain(&args.volume, args.offset.0)?;
+    let text = match args.server.output.format {
         Format::Table => render(&explained),
         Format::Json => output::json_pretty(&explained)?,
         Format::Csv => {

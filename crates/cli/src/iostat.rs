@@ -3,7 +3,6 @@
 use crate::args::IostatArgs;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Listening, Table};
-use nitro_server::control::client::Client;
 use nitro_server::control::protocol::Status;
 use nitro_server::control::rates::{Row, rows, total};
 use std::io::{self, IsTerminal};
@@ -15,12 +14,12 @@ const SCREEN: (u16, u16) = (80, 24);
 
 /// Prints rates: since the start of the server, or over each interval.
 pub(crate) fn run(args: &IostatArgs) -> Result<(), Error> {
-    let mut client = Client::connect(args.control.path())?;
+    let mut client = args.server.connect()?;
     let mut before = Status::default();
     if args.interval.is_some() {
         before = client.status()?;
     }
-    let mut paper = Paper { format: args.output.format, all: args.extended, printed: None };
+    let mut paper = Paper { format: args.server.output.format, all: args.extended, printed: None };
     for round in 0.. {
         if let Some(interval) = args.interval {
             if args.count.is_some_and(|count| round == count) {

@@ -1,11 +1,9 @@
 //! `nitro volume` and `nitro flush`: commands to the running server.
 
-use crate::args::{AddArgs, ControlArgs, FlushArgs, OutputArgs, VolumeCommand};
+use crate::args::{AddArgs, FlushArgs, OutputArgs, ServerArgs, VolumeCommand};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::progress::Progress;
-use nitro_console::size::Size;
-use nitro_server::control::client::Client;
 use nitro_server::control::protocol::{AddVolume, Changed, Command, Done, KnownVolume, Outcome, Status};
 use nitro_server::origins::origin_of;
 use serde::Serialize;
@@ -19,7 +17,7 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 pub(crate) fn run(command: &VolumeCommand) -> Result<(), Error> {
     match command {
         VolumeCommand::Add(args) => add(args),
-        VolumeCommand::Set { volume, mode, write_policy, pause_fill, share, control, output } => {
+        VolumeCommand::Set { volume, mode, write_policy, pause_fill, share, server } => {
             let command = Command::VolumeSet {
                 volume: volume.clone(),
                 mode: mode.map(Into::into),
@@ -28,30 +26,26 @@ pub(crate) fn run(command: &VolumeCommand) -> Result<(), Error> {
                 write_policy: *write_policy,
                 pause_fill: pause_fill.map(|switch| switch.is_on()),
             };
-            print(&wait(control, volume, command)?, *output)
+            wait(server, volume, command)
         }
         VolumeCommand::Flush(args) => flush(args),
-        VolumeCommand::Remove { volume, force_discard_dirty, control, output } => {
+        VolumeCommand::Remove { volume, force_discard_dirty, server } => {
             let force_discard_dirty = *force_discard_dirty;
             let command = Command::VolumeRemove { volume: volume.clone(), force_discard_dirty };
-            print(&wait(control, volume, command)?, *output)
+            wait(server, volume, command)
         }
-        VolumeCommand::Resize { volume, control, output } => {
-            let command = Command::VolumeResize { volume: volume.clone() };
-            print(&Client::connect(control.path())?.execute(command)?, *output)
-        }
-        VolumeCommand::List { control, output } => list(&Client::connect(control.path())?.status()?, *output),
+        VolumeCommand::Resize { volume, server } => execute(server, Command::VolumeResize { volume: volume.clone() }),
+        VolumeCommand::List(server) => list(&server.connect()?.status()?, server.output.format),
     }
 }
 
 /// Runs `nitro flush`.
 pub(crate) fn flush(args: &FlushArgs) -> Result<(), Error> {
     let command = Command::Flush { volume: args.volume.clone(), wait: args.wait };
-    let done = match args.wait {
-        true => wait(&args.control, &args.volume, command)?,
-        false => Client::connect(args.control.path())?.execute(command)?,
-    };
-    print(&done, args.output)
+    match args.wait {
+        true => wait(&args.server, &args.volume, command),
+        false => execute(&args.server, command),
+    }
 }
 
 fn add(args: &AddArgs) -> Result<(), Error> {
@@ -73,16 +67,15 @@ fn add(args: &AddArgs) -> Result<(), Error> {
         dirty_share_max: args.share.dirty_share_max,
         force_discard_dirty: args.force_discard_dirty,
     };
-    print(&Client::connect(args.control.path())?.execute(Command::VolumeAdd(wanted))?, args.output)
+    execute(&args.server, Command::VolumeAdd(wanted))
 }
 
 /// Executes a command that writes dirty data of a volume back, and shows its progress.
-pub(crate) fn wait(control: &ControlArgs, volume: &str, command: Command) -> Result<Outcome, Error> {
-    let mut worker = Client::connect(control.path())?;
-    let mut watcher = Client::connect(control.path())?;
+pub(crate) fn wait(server: &ServerArgs, volume: &str, command: Command) -> Result<(), Error> {
+    let (mut worker, mut watcher) = (server.connect()?, server.connect()?);
     let total_bytes = dirty_bytes(&watcher.status()?, volume);
     let progress = Progress::new(total_bytes, "written back");
-    thread::scope(|scope| {
+    let done = thread::scope(|scope| {
         let working = scope.spawn(|| worker.execute(command));
         while !working.is_finished() {
             // If the status is not available, only the progress is missing.
@@ -93,11 +86,17 @@ pub(crate) fn wait(control: &ControlArgs, volume: &str, command: Command) -> Res
         }
         progress.end();
         working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+    })?;
+    print(&done, server.output)
 }
 
 fn dirty_bytes(status: &Status, volume: &str) -> u64 {
     status.volumes.iter().find(|v| v.name == volume).map_or(0, |v| v.dirty_bytes)
+}
+
+/// Executes a command, and prints its outcome.
+pub(crate) fn execute(server: &ServerArgs, command: Command) -> Result<(), Error> {
+    print(&server.connect()?.execute(command)?, server.output)
 }
 
 /// Prints the outcome of a command.
@@ -114,9 +113,8 @@ pub(crate) fn print(done: &Outcome, output: OutputArgs) -> Result<(), Error> {
         }
         Format::Json => output::json_pretty(done)?,
         Format::Csv => {
-            let mut table = Table::new(["message", "dirty_bytes", "uris"]);
-            table.row(vec![done.message.clone(), done.dirty_bytes.to_string(), done.uris.join(" ")]);
-            table.csv(true)
+            let row = vec![done.message.clone(), done.dirty_bytes.to_string(), done.uris.join(" ")];
+            Table::of_one(["message", "dirty_bytes", "uris"], row).csv(true)
         }
     };
     output::print(&text).map(|_| ())
@@ -138,7 +136,7 @@ struct Listed<'a> {
     attached: bool,
 }
 
-fn list(status: &Status, output: OutputArgs) -> Result<(), Error> {
+fn list(status: &Status, format: Format) -> Result<(), Error> {
     let served = status.volumes.iter().map(|v| Listed {
         name: &v.name,
         served: true,
@@ -164,11 +162,6 @@ fn list(status: &Status, output: OutputArgs) -> Result<(), Error> {
         })
     });
     let all: Vec<_> = served.chain(known).collect();
-    if output.format == Format::Json {
-        return output::print(&output::json_pretty(&all)?).map(|_| ());
-    }
-    let is_csv = output.format == Format::Csv;
-    let bytes = |n: u64| if is_csv { n.to_string() } else { Size(n).to_string() };
     let mut table = Table::new(["volume", "served", "mode", "cache", "size", "dirty", "clients", "origin", "attached"]);
     for volume in &all {
         table.row(vec![
@@ -176,12 +169,12 @@ fn list(status: &Status, output: OutputArgs) -> Result<(), Error> {
             if volume.served { "yes" } else { "no" }.to_owned(),
             volume.mode.to_owned(),
             volume.cache.to_owned(),
-            bytes(volume.size_bytes),
-            bytes(volume.dirty_bytes),
+            format.size(volume.size_bytes),
+            format.size(volume.dirty_bytes),
             volume.clients.to_string(),
             volume.origin.to_owned(),
             if volume.attached { "yes" } else { "no" }.to_owned(),
         ]);
     }
-    output::print(&if is_csv { table.csv(true) } else { table.aligned() }).map(|_| ())
+    output::print_list(format, &all, &table)
 }

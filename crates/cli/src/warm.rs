@@ -6,7 +6,6 @@ use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::progress::Progress;
 use nitro_console::size::Size;
-use nitro_server::control::client::Client;
 use nitro_server::control::part_of_volume;
 use nitro_server::control::protocol::{Command, Status};
 use nitro_trace::hottest;
@@ -28,7 +27,7 @@ struct Warmed<'a> {
 
 /// Reads a volume, or a part of it, into its cache.
 pub(crate) fn run(args: &WarmArgs) -> Result<(), Error> {
-    let mut client = Client::connect(args.control.path())?;
+    let mut client = args.server.connect()?;
     let ranges = ranges(args, &client.status()?)?;
     let bytes = ranges.iter().map(|range| range.end - range.start).sum();
     let progress = Progress::new(bytes, "read");
@@ -44,7 +43,7 @@ pub(crate) fn run(args: &WarmArgs) -> Result<(), Error> {
         }
     }
     progress.end();
-    print(&Warmed { volume: &args.volume, ranges: ranges.len(), bytes }, args.output.format)
+    print(&Warmed { volume: &args.volume, ranges: ranges.len(), bytes }, args.server.output.format)
 }
 
 /// The ranges to read, in ascending order.
@@ -89,9 +88,8 @@ fn print(warmed: &Warmed<'_>, format: Format) -> Result<(), Error> {
     let text = match format {
         Format::Json => output::json_pretty(warmed)?,
         Format::Csv => {
-            let mut table = Table::new(["volume", "ranges", "bytes"]);
-            table.row(vec![(*volume).to_owned(), ranges.to_string(), bytes.to_string()]);
-            table.csv(true)
+            let row = vec![(*volume).to_owned(), ranges.to_string(), bytes.to_string()];
+            Table::of_one(["volume", "ranges", "bytes"], row).csv(true)
         }
         Format::Table => {
             let of = if *ranges == 1 { "in one range".to_owned() } else { format!("in {ranges} ranges") };

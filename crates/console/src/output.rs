@@ -1,6 +1,7 @@
 //! Tables, CSV and JSON.
 
 use crate::error::Error;
+use crate::size::Size;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 
@@ -15,6 +16,14 @@ pub enum Format {
     Json,
     /// One header line, then values; new versions add columns only at the end.
     Csv,
+}
+
+impl Format {
+    /// A size in bytes: with a unit for people, otherwise the number.
+    #[must_use]
+    pub fn size(self, bytes: u64) -> String {
+        if self == Self::Table { Size(bytes).to_string() } else { bytes.to_string() }
+    }
 }
 
 /// Least width in characters of the columns of tables that are printed row by row.
@@ -33,6 +42,13 @@ impl Table {
     /// A table without rows.
     pub fn new(columns: impl Into<Vec<&'static str>>) -> Self {
         Self { columns: columns.into(), rows: Vec::new() }
+    }
+
+    /// A table of one row.
+    pub fn of_one(columns: impl Into<Vec<&'static str>>, row: Vec<String>) -> Self {
+        let mut table = Self::new(columns);
+        table.row(row);
+        table
     }
 
     /// Adds a row.
@@ -100,6 +116,16 @@ pub fn print(text: &str) -> Result<Listening, Error> {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(Listening::No),
         Err(e) => Err(Error::new("standard output", e)),
     }
+}
+
+/// Prints a list: `all` as JSON, or `table`, which has the same entries.
+pub fn print_list(format: Format, all: &impl Serialize, table: &Table) -> Result<(), Error> {
+    let text = match format {
+        Format::Json => json_pretty(all)?,
+        Format::Csv => table.csv(true),
+        Format::Table => table.aligned(),
+    };
+    print(&text).map(drop)
 }
 
 /// Prints a line to standard error. Errors are ignored.

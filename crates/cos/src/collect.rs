@@ -11,16 +11,15 @@ use crate::lane::{GC_DATA_LANE, GC_RECIPE_LANE};
 use crate::marks::Marks;
 use crate::object::Change;
 use crate::place::{Place, Reference};
-use crate::range_lock::ALL;
 use crate::refresh::Moves;
 use crate::slots::Slot;
 use crate::{Error, Progress, Store};
 use bytes::Bytes;
 use hashbrown::HashSet;
-use nitro_index::FlashIndex;
 use nitro_log::FormatError;
 use nitro_port::Device;
 use nitro_port::buf::BufMut;
+use nitro_port::range_lock::ALL;
 use nitro_port::yielding::yield_now;
 use nitro_units::Fingerprint;
 use serde::Serialize;
@@ -157,7 +156,7 @@ impl<D: Device> Store<D> {
             walk.object(object).await?;
         }
         self.index_moved(&mut walk.moved).await?;
-        self.index.sync().await?;
+        self.flush_index().await?;
         let (mut collected, chosen) = self.choose(options);
         let mut moves = Moves::default();
         for (some, done) in chosen.chunks(EMPTIED_AT_ONCE).zip(0..) {
@@ -250,7 +249,7 @@ impl<D: Device> Store<D> {
             return Ok(());
         }
         self.commit().await?;
-        self.index.sync().await?;
+        self.flush_index().await?;
         for container in &emptied {
             self.unindex(container.slot, &container.dead).await?;
             self.state.lock().slots.release(container.slot);

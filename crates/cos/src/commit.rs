@@ -153,6 +153,11 @@ impl<D: Device> Store<D> {
         self.objects.lock().put_back_removed(gathered.removed);
     }
 
+    /// Makes the index durable. If that fails, it is unknown which of its entries are.
+    pub(crate) async fn flush_index(&self) -> Result<(), Error> {
+        self.index.sync().await.map_err(|e| self.poison(&e.into()))
+    }
+
     /// Makes the index durable, and lets the next checkpoint record this: a start then does not enter older containers
     /// again.
     pub(crate) async fn sync_index(&self) -> Result<(), Error> {
@@ -162,7 +167,7 @@ impl<D: Device> Store<D> {
             let open = state.slots.iter().filter(|(_, s)| s.state == SlotState::Open).map(|(_, s)| s.sequence).min();
             open.map_or(state.slots.sequence(), |first| first - 1)
         };
-        self.index.sync().await?;
+        self.flush_index().await?;
         self.upto.set_indexed(sequence);
         Ok(())
     }

@@ -81,7 +81,6 @@ impl Journal {
     /// # Errors
     /// A write fails. Then only another checkpoint may follow: records appended to the current area would be lost if
     /// the failed checkpoint turns out to be complete.
-    /// failed checkpoint is complete after all.
     pub(crate) async fn checkpoint(&mut self, device: &impl Device, records: &[Record]) -> Result<u64, Error> {
         let bytes = encoded(records);
         let len = batch::batch_bytes(bytes.len()) as u64;

@@ -2,7 +2,7 @@
 //! Domain Deduplication File System*, Zhu, Li and Patterson, FAST 2008; *Can't We All Get Along? Redesigning Protection
 //! Storage for Modern Workloads*, Allu et al., USENIX ATC 2018).
 //!
-//! Content is cut into chunks, each of which is stored once, in [containers](format) that are filled in order. An
+//! Content is cut into chunks, each of which is stored once, in [containers](mod@format) that are filled in order. An
 //! object is a *recipe*: a tree of references to chunks. Snapshots and clones share it.
 //!
 //! The store uses the engine's [`Device`](nitro_port::Device) interface, does not depend on an async runtime, and may
@@ -32,7 +32,6 @@ mod place;
 mod plan;
 mod quota;
 mod ram;
-mod range_lock;
 mod recover;
 mod refresh;
 mod slots;
@@ -52,6 +51,7 @@ pub use diff::Difference;
 pub use error::Error;
 pub(crate) use error::Hex;
 pub use format::record::Kind;
+pub use format::ssd::is_ssd;
 pub use namespace::ObjectInfo;
 pub use nitro_cache::pattern::{Pattern, RegionPattern};
 pub use plan::{Plan, StoreOptions};

@@ -4,10 +4,10 @@ use crate::format::record::{Kind, ObjectRecord, Root};
 use crate::ledger::Ledger;
 use crate::object::Object;
 use crate::plan::StoreOptions;
-use crate::range_lock::ALL;
 use crate::{Error, Store, Volume};
 use hashbrown::HashMap;
 use nitro_port::Device;
+use nitro_port::range_lock::ALL;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -137,6 +137,7 @@ impl<D: Device> Store<D> {
     }
 
     fn enter(&self, record: impl FnOnce(u64) -> ObjectRecord, name: &str) -> Result<Arc<Object>, Error> {
+        self.check_poison()?;
         let mut objects = self.objects.lock();
         if objects.get(name).is_some() {
             return Err(Error::Exists(name.to_owned()));
@@ -206,6 +207,7 @@ impl<D: Device> Store<D> {
         (chunk_bytes, token): (Option<u32>, u64),
         created: u64,
     ) -> Result<(Volume<D>, u64), Error> {
+        self.check_poison()?;
         if let Ok(object) = self.object(name) {
             let record = object.state.lock().record.clone();
             let wanted = chunk_bytes.unwrap_or(record.chunk_bytes);
@@ -260,6 +262,7 @@ impl<D: Device> Store<D> {
     /// # Errors
     /// As [`commit`](Self::commit).
     pub async fn abandon_import(&self, volume: &Volume<D>) -> Result<(), Error> {
+        self.check_poison()?;
         let name = volume.name();
         {
             let mut objects = self.objects.lock();
@@ -332,6 +335,7 @@ impl<D: Device> Store<D> {
     /// # Errors
     /// [`Error::NoObject`], or as [`commit`](Self::commit).
     pub async fn delete(&self, name: &str) -> Result<(), Error> {
+        self.check_poison()?;
         let removed = self.objects.lock().remove(name);
         removed.ok_or_else(|| Error::NoObject(name.to_owned()))?;
         self.commit().await

@@ -3,8 +3,8 @@
 use crate::format::record::{Kind, ObjectRecord, Root};
 use crate::ledger::{Ledger, Permit};
 use crate::place::Reference;
-use crate::range_lock::RangeLock;
 use futures_util::lock::Mutex as AsyncMutex;
+use nitro_port::range_lock::RangeLock;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

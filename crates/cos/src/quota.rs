@@ -18,6 +18,7 @@ impl<D: Device> Store<D> {
             let why = format!("a store needs {least} bytes at least");
             return Err(Error::Setting { what: "quota in bytes", given, why });
         }
+        self.check_poison()?;
         let containers = bytes.map(|bytes| u32::try_from(bytes / container_bytes).unwrap_or(u32::MAX));
         self.state.lock().slots.set_quota(containers);
         self.commit().await

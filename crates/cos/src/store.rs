@@ -14,7 +14,6 @@ use crate::ledger::{Bounds, Ledger};
 use crate::locality::Locality;
 use crate::namespace::Objects;
 use crate::plan::{Layout, Plan, index_plan};
-use crate::range_lock::RangeLock;
 use crate::recover;
 use crate::slots::Slots;
 use crate::ssd::{IndexDevice, Session, Ssd, SsdSlot, SsdSource};
@@ -26,6 +25,7 @@ use lru::LruCache;
 use nitro_index::FlashIndex;
 use nitro_index::silt::{Rates, Silt};
 use nitro_port::Device;
+use nitro_port::range_lock::RangeLock;
 use nitro_port::slice::SliceDevice;
 use parking_lot::Mutex;
 use std::num::NonZeroUsize;
@@ -132,14 +132,16 @@ fn entries(bytes: u64, each: u64) -> NonZeroUsize {
     NonZeroUsize::new((bytes / each.max(1)) as usize).unwrap_or(NonZeroUsize::MIN)
 }
 
-fn index_device<D: Device>(
-    device: &Arc<D>,
-    superblock: &Superblock,
-    layout: &Layout,
-    ssd: &Arc<SsdSlot>,
-) -> Result<IndexDevice<D>, Error> {
-    let slice = SliceDevice::new(Arc::clone(device), layout.index_at, superblock.index_bytes)?;
-    Ok(IndexDevice::new(slice, Arc::clone(ssd)))
+/// What a store consists of when it was created or opened.
+struct StoreParts<D: Device> {
+    superblock: Superblock,
+    layout: Layout,
+    slots: Slots,
+    objects: Objects,
+    index: Silt<IndexDevice<D>>,
+    ssd: Arc<SsdSlot>,
+    summary: Summary,
+    journal: Journal,
 }
 
 impl<D: Device> Store<D> {
@@ -152,8 +154,8 @@ impl<D: Device> Store<D> {
         let superblock = plan.superblock;
         let layout = check_size(&*device, &superblock)?;
         let ssd = Arc::new(SsdSlot::default());
-        let index_at = index_device(&device, &superblock, &layout, &ssd)?;
-        let index = Silt::create(index_at, index_plan(&superblock)?, Rates::default(), superblock.seed).await?;
+        let parts = IndexParts { device: &device, superblock: &superblock, layout: &layout, ssd: &ssd };
+        let index = Silt::create(parts.device()?, index_plan(&superblock)?, Rates::default(), superblock.seed).await?;
         index.sync().await?;
         let mut journal = Journal::new(layout.journals_at, superblock.journal_bytes, superblock.seed, 0);
         // An older store's journal does not count as a newer epoch of this one, because its seed differs.
@@ -164,8 +166,8 @@ impl<D: Device> Store<D> {
         superblock.write(&*device).await?;
         let slots = Slots::new(superblock.containers);
         let objects = Objects::new(Arc::new(Ledger::new(Bounds::of(&superblock))));
-        let store =
-            Self::with(device, (superblock, layout), settings, (slots, objects), (index, ssd), summary, journal);
+        let parts = StoreParts { superblock, layout, slots, objects, index, ssd, summary, journal };
+        let store = Self::with(device, settings, parts);
         store.fill_reserve().await?;
         store.commit().await?;
         Ok(store)
@@ -199,28 +201,22 @@ impl<D: Device> Store<D> {
                 Err(error) => tracing::warn!("the store is opened without its SSD: {error}"),
             }
         }
-        let index = open_index(&device, (&superblock, &layout, &ssd), (&mut journal, epoch), &mut records).await?;
+        let parts = IndexParts { device: &device, superblock: &superblock, layout: &layout, ssd: &ssd };
+        let index = parts.open(&mut journal, epoch, &mut records).await?;
         let mut slots = Slots::new(superblock.containers);
         let mut objects = Objects::new(Arc::new(Ledger::new(Bounds::of(&superblock))));
         let upto = recover::replay(records, &mut slots, &mut objects)?;
         let read = Summary::read(&*device, layout.summary_at, superblock.summary_bytes, seed).await?;
         let is_read = read.is_some();
         let summary = read.unwrap_or_else(|| Summary::new(superblock.summary_bytes));
-        let store =
-            Self::with(device, (superblock, layout), settings, (slots, objects), (index, ssd), summary, journal);
+        let parts = StoreParts { superblock, layout, slots, objects, index, ssd, summary, journal };
+        let store = Self::with(device, settings, parts);
         recover::finish(&store, (upto.0, if is_read { upto.1 } else { 0 })).await?;
         Ok(store)
     }
 
-    fn with(
-        device: Arc<D>,
-        (superblock, layout): (Superblock, Layout),
-        settings: Settings,
-        (slots, objects): (Slots, Objects),
-        (index, ssd): (Silt<IndexDevice<D>>, Arc<SsdSlot>),
-        summary: Summary,
-        journal: Journal,
-    ) -> Self {
+    fn with(device: Arc<D>, settings: Settings, parts: StoreParts<D>) -> Self {
+        let StoreParts { superblock, layout, slots, objects, index, ssd, summary, journal } = parts;
         let locality = Locality::new(settings.locality_containers);
         let region_bytes = u64::from(superblock.region_bytes);
         Self {
@@ -292,28 +288,44 @@ impl<D> std::fmt::Debug for Store<D> {
     }
 }
 
-/// Opens the fingerprint index. Replaces a damaged index by an empty one, which lacks all containers; before that, this
-/// is recorded durably in the journal.
-async fn open_index<D: Device>(
-    device: &Arc<D>,
-    (superblock, layout, ssd): (&Superblock, &Layout, &Arc<SsdSlot>),
-    (journal, epoch): (&mut Journal, u64),
-    records: &mut Vec<Record>,
-) -> Result<Silt<IndexDevice<D>>, Error> {
-    let slice = || index_device(device, superblock, layout, ssd);
-    match Silt::open(slice()?, Rates::default()).await {
-        Err(error @ (nitro_index::Error::Damaged(_) | nitro_index::Error::NotAnIndex(_))) => {
-            tracing::warn!("the store's fingerprint index is created again from the containers: {error}");
-            records.push(Record::Indexed { sequence: 0 });
-            journal.checkpoint(&**device, records).await?;
-            device.flush().await?;
-            // With another seed, so that no page of the old index is valid in the new one.
-            let seed = superblock.seed ^ (epoch + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            let index = Silt::create(slice()?, index_plan(superblock)?, Rates::default(), seed).await?;
-            index.sync().await?;
-            Ok(index)
+/// What the fingerprint index is opened from.
+struct IndexParts<'a, D> {
+    device: &'a Arc<D>,
+    superblock: &'a Superblock,
+    layout: &'a Layout,
+    ssd: &'a Arc<SsdSlot>,
+}
+
+impl<D: Device> IndexParts<'_, D> {
+    /// The part of the store's device that the index takes.
+    fn device(&self) -> Result<IndexDevice<D>, Error> {
+        let slice = SliceDevice::new(Arc::clone(self.device), self.layout.index_at, self.superblock.index_bytes)?;
+        Ok(IndexDevice::new(slice, Arc::clone(self.ssd)))
+    }
+
+    /// Opens the index. Replaces a damaged one by an empty one, which lacks all containers; before that, this is
+    /// recorded durably in the journal, whose epoch is `epoch`.
+    async fn open(
+        &self,
+        journal: &mut Journal,
+        epoch: u64,
+        records: &mut Vec<Record>,
+    ) -> Result<Silt<IndexDevice<D>>, Error> {
+        match Silt::open(self.device()?, Rates::default()).await {
+            Err(error @ (nitro_index::Error::Damaged(_) | nitro_index::Error::NotAnIndex(_))) => {
+                tracing::warn!("the store's fingerprint index is created again from the containers: {error}");
+                records.push(Record::Indexed { sequence: 0 });
+                journal.checkpoint(&**self.device, records).await?;
+                self.device.flush().await?;
+                // With another seed, so that no page of the old index is valid in the new one.
+                let seed = self.superblock.seed ^ (epoch + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                let plan = index_plan(self.superblock)?;
+                let index = Silt::create(self.device()?, plan, Rates::default(), seed).await?;
+                index.sync().await?;
+                Ok(index)
+            }
+            opened => Ok(opened?),
         }
-        opened => Ok(opened?),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::bytes::{joined, u16_le, u32_le, u64_le};
 use crate::journal::Journal;
+use crate::mode;
 use crate::ranges::{Form, Known};
 use crate::{Found, View};
 use std::ops::Range;
@@ -27,9 +28,6 @@ const MAP_AT: usize = 0x28;
 const MAP_BYTES: usize = 60;
 /// The number of direct entries, which refer to data blocks. Later entries refer to indirect blocks.
 const DIRECT: usize = 12;
-const MODE_KIND: u16 = 0xF000;
-const DIRECTORY: u16 = 0x4000;
-const REGULAR: u16 = 0x8000;
 const EXTENT_MAGIC: u16 = 0xF30A;
 const EXTENT_BYTES: usize = 12;
 /// Greater lengths mark unwritten extents.
@@ -250,10 +248,10 @@ impl Ext {
             return None;
         }
         let size = joined(u32_le(inode, 4)?, u32_le(inode, 0x6C)?);
-        let of = match mode & MODE_KIND {
+        let of = match mode & mode::KIND {
             _ if is_journal => Found::Journal,
-            DIRECTORY => Found::Directory,
-            REGULAR => Found::File(size),
+            mode::DIRECTORY => Found::Directory,
+            mode::REGULAR => Found::File(size),
             _ => return None,
         };
         if number < self.first_inode && number != ROOT_INODE && !is_journal {

@@ -11,6 +11,7 @@ mod btrfs;
 mod bytes;
 mod ext;
 mod journal;
+mod mode;
 mod ntfs;
 mod partitions;
 mod ranges;

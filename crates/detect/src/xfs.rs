@@ -2,6 +2,7 @@
 //! addresses.
 
 use crate::bytes::{u16_be, u32_be, u64_be};
+use crate::mode;
 use crate::ranges::{Form, Known, Stamp};
 use crate::{Found, View};
 use std::ops::Range;
@@ -52,9 +53,6 @@ const FORMAT_EXTENTS: u8 = 2;
 const FORMAT_TREE: u8 = 3;
 const WIDE_COUNTS: u64 = 1 << 4;
 const RECORD_BYTES: usize = 16;
-const MODE_KIND: u16 = 0xF000;
-const DIRECTORY: u16 = 0x4000;
-const REGULAR: u16 = 0x8000;
 
 /// An XFS file system.
 #[derive(Debug)]
@@ -254,9 +252,9 @@ impl Xfs {
         if magic != INODE_MAGIC {
             return None;
         }
-        let of = match mode & MODE_KIND {
-            DIRECTORY => Found::Directory,
-            REGULAR => Found::File(u64_be(inode, 56)?),
+        let of = match mode & mode::KIND {
+            mode::DIRECTORY => Found::Directory,
+            mode::REGULAR => Found::File(u64_be(inode, 56)?),
             _ => return None,
         };
         *view.inodes += 1;

@@ -40,8 +40,12 @@ impl Device for AnyDevice {
         }
     }
 
-    async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
-        each!(self, d => d.write(offset, data).await)
+    fn write(&self, offset: u64, data: Bytes) -> impl Future<Output = Result<(), DeviceError>> {
+        match self {
+            Self::File(file) => Either::Left(file.write(offset, data)),
+            Self::Hdd(hdd) => Either::Right(hdd.write(offset, data).boxed_local()),
+            Self::Ram(ram) => Either::Right(ram.write(offset, data).boxed_local()),
+        }
     }
 
     async fn flush(&self) -> Result<(), DeviceError> {

@@ -1,6 +1,10 @@
 //! One cache: the manager, its flash, and the state that all its volumes share.
 
+mod classify;
+mod doubts;
+mod endurance;
 mod fetch;
+mod live;
 mod make;
 mod status;
 
@@ -15,9 +19,9 @@ use crate::fingerprints::ContentPlace;
 use crate::format::journal::FORGET_BYTES;
 use crate::format::stored::Place;
 use crate::format::superblock::Superblock;
-use crate::health::Watch;
+use crate::health::DeviceHealth;
 use crate::insert::{InsertQueue, Lanes};
-use crate::journal::{Area, Budget};
+use crate::journal::{Area, Budget, Identity};
 use crate::kept::Kept;
 use crate::live::Live;
 use crate::metrics::CacheMetrics;
@@ -61,7 +65,7 @@ pub struct Cache<F, C> {
     pub(crate) lanes: futures_util::lock::Mutex<Lanes>,
     pub(crate) ram: Mutex<RamCache<Bytes>>,
     pub(crate) ahead: Mutex<Ahead<Kept>>,
-    pub(crate) watch: Watch,
+    pub(crate) device_health: DeviceHealth,
     /// How often the cache has been started, including this start.
     pub(crate) start: u32,
     /// The start in which each WEU was filled; it is part of checksums.
@@ -137,7 +141,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         if let Some(log) = &self.log {
             log.wake();
         }
-        self.watch.give_up(error);
+        self.device_health.give_up(error);
         self.room.notify(usize::MAX);
     }
 
@@ -150,6 +154,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
             Some(reason) if !self.outlived.load(Ordering::SeqCst) => Err(Error::Poisoned { reason }),
             _ => Ok(()),
         }
+    }
+
+    /// The identity of what is written since this start.
+    pub(crate) const fn identity(&self) -> Identity {
+        Identity { epoch: self.superblock.epoch, start: self.start }
     }
 
     /// The unit of writes to the device, in bytes.
@@ -287,5 +296,10 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// records: [`FORGET_BYTES`] for each extent. Nothing that a commit waits for may delay the future.
     pub(crate) async fn telling<T>(&self, bytes: usize, change: impl FnOnce(&mut CacheManager) -> T) -> T {
         self.ledger.tell(bytes as u64, |room| room.noting(&mut self.manager.lock(), change)).await
+    }
+
+    /// As [`telling`](Self::telling), if there is room now.
+    pub(crate) fn telling_at_once<T>(&self, bytes: usize, change: impl FnOnce(&mut CacheManager) -> T) -> Option<T> {
+        self.ledger.tell_at_once(bytes as u64, |room| room.noting(&mut self.manager.lock(), change))
     }
 }

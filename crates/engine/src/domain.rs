@@ -60,6 +60,15 @@ pub(crate) struct Named {
     pub(crate) within: Fingerprint,
 }
 
+/// The fingerprints that a content is stored with, where it has any.
+#[derive(Clone, Copy)]
+pub(crate) struct Names {
+    /// For the index: mixed with the domain. `None` also if other content has the fingerprint.
+    pub(crate) indexed: Option<Fingerprint>,
+    /// For the flash.
+    pub(crate) plain: Option<Fingerprint>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

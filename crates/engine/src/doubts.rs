@@ -3,7 +3,7 @@
 //!
 //! A write to the origin makes the cached content of its extents void, but the journal records this only with the next
 //! commit. Until then the extents are *doubtful*. Before the origin is written to, they are entered in one of two
-//! tables (bits, by the hash of the extent's key). [`Cache::settle_doubts`] switches to the other table, enters there
+//! tables (bits, by the hash of the extent's key). `Cache::settle_doubts` switches to the other table, enters there
 //! the extents that are still being written, writes the journal, and only then clears the first table. Therefore the
 //! journal is correct for an extent that is in neither table.
 //!
@@ -11,9 +11,7 @@
 //! tables are not used, and a restart distrusts all extents of the write-intent regions that are open in the journal
 //! (`volume/regions.rs`).
 
-use crate::cache::Cache;
 use crate::format::superblock::{IDENTITY_BYTES, Superblock};
-use nitro_port::{Clock, Device};
 use nitro_units::{ExtentIndex, ExtentKey, ObjectId};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -234,7 +232,7 @@ impl Doubts {
 
     /// Switches the tables, unless the other one is not empty or there is nothing to settle. Returns the table that may
     /// be cleared after a commit.
-    fn turn(&self) -> Option<usize> {
+    pub(crate) fn turn(&self) -> Option<usize> {
         let tables = self.tables?;
         let (current, under_way) = {
             let mut state = self.state.lock();
@@ -254,7 +252,8 @@ impl Doubts {
         Some(1 - current)
     }
 
-    fn clear(&self, table: usize) {
+    /// Clears a table whose extents the journal is correct for.
+    pub(crate) fn clear(&self, table: usize) {
         if let Some(tables) = self.tables {
             tables.clear(table);
             self.state.lock().other_holds = false;
@@ -265,23 +264,6 @@ impl Doubts {
     pub(crate) fn has_news(&self) -> bool {
         let state = self.state.lock();
         self.tables.is_some() && (state.news || state.other_holds)
-    }
-}
-
-impl<F: Device, C: Clock> Cache<F, C> {
-    /// Records the result of doubtful extents in the journal, and clears their table. Only one task may call it.
-    ///
-    /// # Errors
-    /// [`Error::Poisoned`](crate::Error::Poisoned): the journal has failed; the extents stay doubtful.
-    pub(crate) async fn settle_doubts(&self) -> Result<(), crate::Error> {
-        // While entries are still being read, what the last start left doubtful is needed.
-        if self.is_restoring() || !self.is_journaling() {
-            return Ok(());
-        }
-        let Some(table) = self.doubts.turn() else { return Ok(()) };
-        self.write_journal().await?;
-        self.doubts.clear(table);
-        Ok(())
     }
 }
 

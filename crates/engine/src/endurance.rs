@@ -1,9 +1,7 @@
 //! The wear of the SSD: the bytes written to it, and a budget for them. Once a minute, the bytes written are compared
 //! with the budget, and the cache manager is told how much to restrain writes.
 
-use crate::cache::Cache;
 use nitro_cache::{Budget, Thrift};
-use nitro_port::{Clock, Device};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -95,7 +93,7 @@ impl Spending {
 
     /// Compares the total of `written` bytes with the budget; returns how much to restrain writes, if a step has
     /// passed.
-    fn step(&self, now: Duration, written: u64) -> Option<Thrift> {
+    pub(crate) fn step(&self, now: Duration, written: u64) -> Option<Thrift> {
         let mut state = self.state.lock();
         let elapsed = now.saturating_sub(state.at);
         if elapsed < STEP {
@@ -111,7 +109,7 @@ impl Spending {
         Some(thrift)
     }
 
-    fn status(&self, now: Duration, written: u64) -> EnduranceStatus {
+    pub(crate) fn status(&self, now: Duration, written: u64) -> EnduranceStatus {
         let state = self.state.lock();
         let mut rate = Rate { ..state.rate };
         rate.note(written.saturating_sub(state.written), now.saturating_sub(state.at));
@@ -121,20 +119,6 @@ impl Spending {
             saved_bytes: state.budget.map_or(0.0, |(_, budget)| budget.saved_bytes()),
             openness: state.budget.map_or(1.0, |(_, budget)| budget.openness()),
         }
-    }
-}
-
-impl<F: Device, C: Clock> Cache<F, C> {
-    /// Keeps the bytes written within the budget; to be called about every second.
-    pub(crate) fn watch_spending(&self) {
-        if let Some(thrift) = self.spending.step(self.clock.now(), self.metrics.ssd_written_bytes()) {
-            self.manager.lock().set_thrift(thrift);
-        }
-    }
-
-    /// The wear of the SSD.
-    pub fn endurance(&self) -> EnduranceStatus {
-        self.spending.status(self.clock.now(), self.metrics.ssd_written_bytes())
     }
 }
 

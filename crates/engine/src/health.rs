@@ -22,15 +22,15 @@ const READ_ERRORS_MAX: u32 = 16;
 /// Failed writes in a row after which the device is not used any more.
 const WRITE_ERRORS_MAX: u32 = 3;
 
-/// Watches a cache device.
+/// Counts the errors of a cache device, and whether it is still used.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct DeviceHealth {
     given_up: AtomicBool,
     read_errors: AtomicU32,
     write_errors: AtomicU32,
 }
 
-impl Watch {
+impl DeviceHealth {
     pub(crate) fn is_caching(&self) -> bool {
         !self.given_up.load(Ordering::Relaxed)
     }

@@ -1,10 +1,8 @@
 //! Settings that may change while a cache is in use.
 
-use crate::cache::Cache;
 use crate::endurance::Endurance;
 use crate::settings::EngineSettings;
 use nitro_port::codec::Compression;
-use nitro_port::{Clock, Device};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -80,7 +78,7 @@ impl Live {
         live
     }
 
-    fn set(&self, to: &LiveSettings) {
+    pub(crate) fn set(&self, to: &LiveSettings) {
         self.compression.store(place(to.compression), Relaxed);
         self.dirty_start_percent.store(to.dirty_start_percent.min(to.dirty_max_percent), Relaxed);
         self.dirty_max_percent.store(to.dirty_max_percent, Relaxed);
@@ -111,33 +109,6 @@ impl Live {
 
     pub(crate) fn origin_timeout(&self) -> Option<Duration> {
         Some(self.origin_timeout_ms.load(Relaxed)).filter(|ms| *ms > 0).map(Duration::from_millis)
-    }
-}
-
-impl<F: Device, C: Clock> Cache<F, C> {
-    /// The settings that may change, as they are now.
-    pub fn live(&self) -> LiveSettings {
-        LiveSettings {
-            compression: self.live.compression(),
-            dirty_start_percent: self.live.dirty_start_percent(),
-            dirty_max_percent: self.live.dirty_max_percent(),
-            dirty_age: self.live.dirty_age(),
-            dirty_wait: self.live.dirty_wait(),
-            origin_timeout: self.live.origin_timeout(),
-            endurance: self.endurance().endurance,
-        }
-    }
-
-    /// Changes them. Requests in progress may still use the old values.
-    pub fn set_live(&self, to: &LiveSettings) {
-        self.live.set(to);
-        if self.endurance().endurance != to.endurance {
-            self.spending.set(to.endurance);
-            self.manager.lock().set_thrift(nitro_cache::Thrift::NONE);
-        }
-        // Whoever waits for room or for destage looks again.
-        self.destage_wanted.notify(usize::MAX);
-        self.room.notify(usize::MAX);
     }
 }
 

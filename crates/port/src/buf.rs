@@ -10,8 +10,8 @@ pub use pool::POOLED_BYTES_MAX;
 use bytemuck::{Pod, Zeroable};
 use bytes::Bytes;
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 /// The data of one read, in order: one buffer for each source.
 pub type Pieces = SmallVec<[Bytes; 2]>;
@@ -19,36 +19,27 @@ pub type Pieces = SmallVec<[Bytes; 2]>;
 /// Alignment of every buffer in bytes: enough for direct I/O on any device in use.
 pub const BUF_ALIGNMENT_BYTES: usize = 4096;
 
-/// Counters of held memory, one for each few threads.
-const COUNTERS: usize = 16;
-
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(4096))]
 struct Page([u8; BUF_ALIGNMENT_BYTES]);
 
 thread_local! {
-    static COUNTER: usize = NEXT_COUNTER.fetch_add(1, Ordering::Relaxed) % COUNTERS;
+    /// Bytes of the buffers that this thread took, less those that it gave back.
+    static HELD_HERE: Cell<i64> = const { Cell::new(0) };
 }
 
-/// A counter in its own cache line.
-#[derive(Default)]
-#[repr(align(128))]
-struct Counter(AtomicI64);
-
-static HELD: [Counter; COUNTERS] = [const { Counter(AtomicI64::new(0)) }; COUNTERS];
-static NEXT_COUNTER: AtomicUsize = AtomicUsize::new(0);
-
-/// Counts memory that a buffer takes, or gives back.
-fn count(bytes: i64) {
-    let counter = COUNTER.try_with(|counter| *counter).unwrap_or(0);
-    HELD[counter].0.fetch_add(bytes, Ordering::Relaxed);
+/// Counts pages that a buffer takes (`sign` 1), or gives back (-1).
+fn note_held(pages: usize, sign: i64) {
+    let bytes = (pages * BUF_ALIGNMENT_BYTES) as i64 * sign;
+    // There is no count while the thread ends.
+    let _ = HELD_HERE.try_with(|held| held.set(held.get() + bytes));
 }
 
-/// Bytes of all buffers of the process that are in use; pooled buffers do not count.
+/// Bytes of the buffers that this thread took, less those that it gave back: what a simulation that runs on one thread
+/// holds, whatever other threads do. Pooled buffers do not count.
 #[must_use]
-pub fn bytes_in_use() -> u64 {
-    let sum: i64 = HELD.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum();
-    u64::try_from(sum).unwrap_or(0)
+pub fn bytes_in_use_here() -> i64 {
+    HELD_HERE.try_with(Cell::get).unwrap_or(0)
 }
 
 /// Pages of memory for a buffer of `pages`: sizes of larger buffers are rounded to quarters of powers of two, so that
@@ -79,7 +70,7 @@ impl BufMut {
     pub fn with_len(len: usize) -> Self {
         let count = size_class(len.div_ceil(BUF_ALIGNMENT_BYTES));
         let pages = pool::take(count).unwrap_or_else(|| vec![Page::zeroed(); count]);
-        self::count((count * BUF_ALIGNMENT_BYTES) as i64);
+        note_held(pages.len(), 1);
         Self { pages, len }
     }
 
@@ -104,7 +95,7 @@ impl BufMut {
     pub fn with_capacity(len: usize) -> Self {
         let count = size_class(len.div_ceil(BUF_ALIGNMENT_BYTES));
         let pages = pool::take(count).unwrap_or_else(|| Vec::with_capacity(count));
-        self::count((pages.len() * BUF_ALIGNMENT_BYTES) as i64);
+        note_held(pages.len(), 1);
         Self { pages, len: 0 }
     }
 
@@ -112,7 +103,7 @@ impl BufMut {
     pub fn grow_to(&mut self, len: usize) {
         let count = size_class(len.div_ceil(BUF_ALIGNMENT_BYTES));
         if self.pages.len() < count {
-            self::count(((count - self.pages.len()) * BUF_ALIGNMENT_BYTES) as i64);
+            note_held(count - self.pages.len(), 1);
             self.pages.resize(count, Page::zeroed());
         }
         self.len = self.len.max(len);
@@ -152,7 +143,7 @@ impl DerefMut for BufMut {
 impl Drop for BufMut {
     fn drop(&mut self) {
         let pages = std::mem::take(&mut self.pages);
-        count(-((pages.len() * BUF_ALIGNMENT_BYTES) as i64));
+        note_held(pages.len(), -1);
         if pages.len() < pages.capacity() {
             // The buffer never grew to its capacity: the pool takes full sizes only.
             return;
@@ -192,6 +183,18 @@ mod tests {
         drop(slice);
         let b = BufMut::with_len(8000);
         assert_eq!((b.as_ptr().addr(), b.len()), (address, 8000));
+    }
+
+    #[test]
+    fn a_thread_counts_the_buffers_that_it_holds() {
+        let before = bytes_in_use_here();
+        let (held, mut growing) = (BufMut::with_len(5000).freeze(), BufMut::with_capacity(3 << 20));
+        assert_eq!(bytes_in_use_here() - before, 8192);
+        growing.grow_to(4096);
+        let others = std::thread::spawn(|| (BufMut::with_len(4096), bytes_in_use_here())).join().unwrap();
+        assert_eq!((bytes_in_use_here() - before, others.1), (3 * 4096, 4096));
+        drop((held, growing));
+        assert_eq!(bytes_in_use_here(), before);
     }
 
     #[test]

@@ -43,9 +43,13 @@ impl Encoding {
     }
 }
 
-/// An extent is stored compressed only if that saves at least one part in this many; below, decompression would cost
-/// more than the bytes are worth.
-const SAVING_MIN: usize = 16;
+/// The most bytes of a compressed extent. An extent is stored compressed only if that saves at least a sixteenth; below,
+/// decompression would cost more than the bytes are worth.
+#[must_use]
+pub const fn compressed_bytes_max(extent_bytes: usize) -> usize {
+    extent_bytes - extent_bytes / 16
+}
+
 const ZSTD_LEVEL: i32 = 1;
 
 /// Compresses one extent at a time; not shared between threads.
@@ -75,7 +79,7 @@ impl Compressor {
     /// Compresses an extent into memory of the size of the result; returns the extent itself if it does not shrink by a
     /// sixteenth.
     pub fn compress(&mut self, extent: &Bytes) -> (Encoding, Bytes) {
-        let len_max = extent.len() - extent.len() / SAVING_MIN;
+        let len_max = compressed_bytes_max(extent.len());
         if self.out.len() < len_max {
             self.out.resize(len_max, 0);
         }

@@ -113,13 +113,13 @@ macro_rules! plain_origin {
                 Err($crate::DeviceError::new($crate::ErrorKind::Unsupported, $crate::Operation::Read, offset, len))
             }
 
-            async fn write_known(
+            fn write_known(
                 &self,
                 offset: u64,
                 data: $crate::Bytes,
                 _known: &[Option<$crate::Fingerprint>],
-            ) -> Result<(), $crate::DeviceError> {
-                $crate::Device::write(self, offset, data).await
+            ) -> impl Future<Output = Result<(), $crate::DeviceError>> {
+                $crate::Device::write(self, offset, data)
             }
         }
     };

@@ -1,5 +1,5 @@
 //! The interfaces between Nitro's crates: devices and clocks (implemented by `nitro-device`, and by simulated ones in
-//! tests), buffers, slices of devices, codecs and fingerprints, and waiting on any executor.
+//! tests), buffers, slices of devices, codecs and fingerprints, waiting and locks of ranges on any executor.
 //!
 //! It names no async runtime and does no I/O.
 #![forbid(unsafe_code)]
@@ -7,6 +7,7 @@
 pub mod buf;
 pub mod codec;
 mod device;
+pub mod range_lock;
 pub mod slice;
 pub mod yielding;
 

@@ -308,7 +308,8 @@ impl Settings {
         if self.variant.has_weus() {
             self.manager().check()?;
             let dirty_percent = self.write_back.map_or(0, |marks| marks.max_percent);
-            self.classes.check(&self.manager(), dirty_percent).map_err(|error| Error::setting(error.to_string()))?;
+            let checked = self.manager().check_classes(&self.classes, dirty_percent, 0);
+            checked.map_err(|error| Error::setting(error.to_string()))?;
         } else if self.cache_bytes < u64::from(self.extent_bytes) && self.variant != Variant::None {
             return Err(Error::setting("the cache is smaller than an extent"));
         }

@@ -6,13 +6,8 @@ use crate::model::Model;
 use crate::settings::Settings;
 use crate::workload::Piece;
 use hashbrown::HashMap;
-use nitro_cache::destage::{Backlog, DirtyUse, Watermarks};
+use nitro_cache::destage::{Backlog, DirtyUse, ROUND_EXTENTS, Watermarks, run_extents_max};
 use nitro_units::{ExtentKey, ObjectId};
-
-/// Extents destaged between two flushes of the origin, as in the server.
-const ROUND_EXTENTS: usize = 512;
-/// The maximum size of a destage write in bytes, as in the server.
-const RUN_BYTES: u32 = 1 << 20;
 
 /// An extent that is being destaged.
 #[derive(Debug, Clone, Copy)]
@@ -193,7 +188,7 @@ impl WriteBack {
 
     /// Splits a round into the writes of the origin.
     pub(crate) fn runs(&self, round: &[Leaving]) -> Vec<Vec<Leaving>> {
-        let most = (RUN_BYTES / self.extent_bytes).max(1) as usize;
+        let most = run_extents_max(self.extent_bytes as usize);
         let neighbours = round.chunk_by(|a, b| a.piece.key.raw() + 1 == b.piece.key.raw());
         neighbours.flat_map(|run| run.chunks(most)).map(<[Leaving]>::to_vec).collect()
     }

@@ -206,13 +206,13 @@ async fn take_requests<D: Disk, H: Host>(
         begin(session, head, &start).await?;
     }
     session.ring.borrow_mut().disarm()?;
-    let mut patience = Patience::new(session.shared.busy_poll_max);
+    let mut polling = BusyPoll::new(session.shared.busy_poll_max);
     loop {
         session.turn().await;
         let head = session.ring.borrow_mut().pop()?;
         match head {
             Some(head) => begin(session, head, &start).await?,
-            None if patience.look(session).await? => {}
+            None if polling.finds_request(session).await? => {}
             None => {
                 while !session.ring.borrow_mut().arm()? {
                     // Without the eventfd there are no more requests: the queue waits to be stopped.
@@ -227,34 +227,31 @@ async fn take_requests<D: Disk, H: Host>(
 }
 
 /// Polls for requests for a time before the queue waits for a kick. The time doubles after a success and halves after a
-/// failure, between a sixteenth of `most` and `most`.
-struct Patience {
-    most: Duration,
-    now: Duration,
+/// failure, between a sixteenth of `time_max` and `time_max`.
+struct BusyPoll {
+    time_max: Duration,
+    time: Duration,
 }
 
-impl Patience {
-    fn new(most: Duration) -> Self {
-        Self { most, now: most }
+impl BusyPoll {
+    fn new(time_max: Duration) -> Self {
+        Self { time_max, time: time_max }
     }
 
     /// Polls; returns whether a request has arrived.
-    async fn look<D>(&mut self, session: &Session<D>) -> Result<bool, Fault> {
-        if self.most.is_zero() {
+    async fn finds_request<D>(&mut self, session: &Session<D>) -> Result<bool, Fault> {
+        if self.time_max.is_zero() {
             return Ok(false);
         }
-        let until = Instant::now() + self.now;
+        let until = Instant::now() + self.time;
         loop {
             if session.ring.borrow().has_more()? {
-                self.now = (self.now * 2).clamp(self.most / 16, self.most);
+                self.time = (self.time * 2).clamp(self.time_max / 16, self.time_max);
                 return Ok(true);
             }
             if Instant::now() >= until {
-                self.now /= 2;
-                if self.now < self.most / 16 {
-                    // The minimum is enough to detect that polling succeeds again.
-                    self.now = self.most / 16;
-                }
+                // The minimum is enough to detect that polling succeeds again.
+                self.time = (self.time / 2).max(self.time_max / 16);
                 return Ok(false);
             }
             nitro_port::yielding::yield_now().await;

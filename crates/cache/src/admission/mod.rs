@@ -11,6 +11,7 @@ mod second_miss;
 mod two_level;
 mod write_policy;
 
+pub use crate::shelf::{Lane, Shelf};
 pub use all::All;
 pub use by_source::BySource;
 pub use probation::Probation;
@@ -18,19 +19,9 @@ pub use second_miss::SecondMiss;
 pub use two_level::TwoLevel;
 pub use write_policy::WritePolicy;
 
-use crate::class::Band;
-use crate::eviction::Victim;
-use crate::file_index::{Reference, mix};
-use crate::gone::Gone;
-use crate::manager::CacheManager;
-use crate::settings::WEU_COUNT_MIN;
-use crate::thrift::Thrift;
+use crate::shelf::Band;
 use nitro_units::{ClassId, ExtentKey};
 use std::fmt;
-
-/// Extents whose numbers differ only in this many low bits are refused together, because a request is a hit only if all
-/// its extents are cached.
-const NEIGHBOURS_BITS: u32 = 6;
 
 /// The kind of request that inserts content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -64,64 +55,6 @@ impl Provenance {
     #[must_use]
     pub const fn written(class: ClassId) -> Self {
         Self { source: Source::Write, class, used: false }
-    }
-}
-
-/// The lane of content: units of different lanes are filled concurrently.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Lane {
-    /// Content that is expected to stay.
-    #[default]
-    Main,
-    /// Content that a policy separates from the rest.
-    Side,
-    /// Dirty content. Policies of admission do not choose this lane.
-    Dirty,
-}
-
-impl Lane {
-    /// The lanes from which policies choose.
-    pub const CLEAN: [Self; 2] = [Self::Main, Self::Side];
-
-    /// Its index in [`CLEAN`](Self::CLEAN).
-    #[must_use]
-    pub const fn index(self) -> usize {
-        match self {
-            Self::Main | Self::Dirty => 0,
-            Self::Side => 1,
-        }
-    }
-}
-
-/// The kind of content in an open unit: units of different shelves are filled concurrently.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Shelf {
-    /// The lane, chosen by policies.
-    pub lane: Lane,
-    /// The band, chosen by classes.
-    pub band: Band,
-}
-
-impl Shelf {
-    /// The number of shelves for clean content.
-    pub const COUNT: usize = Lane::CLEAN.len() * Band::COUNT;
-
-    /// The shelves for clean content.
-    pub fn clean() -> impl Iterator<Item = Self> {
-        Band::ALL.into_iter().flat_map(|band| Lane::CLEAN.map(|lane| Self { lane, band }))
-    }
-
-    /// Its index in [`clean`](Self::clean).
-    #[must_use]
-    pub const fn index(self) -> usize {
-        self.band.index() * Lane::CLEAN.len() + self.lane.index()
-    }
-}
-
-impl From<Lane> for Shelf {
-    /// The shelf of a lane, without classes.
-    fn from(lane: Lane) -> Self {
-        Self { lane, band: Band::default() }
     }
 }
 
@@ -239,84 +172,17 @@ impl AdmissionKind {
         }
     }
 
-    /// Number of lanes that may be open at once in a cache of `weus` units: the smallest cache has no unit for a second
-    /// lane.
+    /// Whether it may also choose [`Lane::Side`].
     #[must_use]
-    pub const fn lanes(self, weus: u32) -> u32 {
+    pub const fn has_side_lane(self) -> bool {
         match self {
-            Self::Probation | Self::BySource | Self::TwoLevel if weus as u64 > WEU_COUNT_MIN => 2,
-            Self::Probation | Self::All | Self::SecondMiss | Self::BySource | Self::TwoLevel => 1,
+            Self::Probation | Self::BySource | Self::TwoLevel => true,
+            Self::All | Self::SecondMiss => false,
         }
     }
 }
 
-crate::settings::by_name!(AdmissionKind, "policy of admission");
-
-impl CacheManager {
-    /// Whether and how new content of an extent is admitted. To be called when no duplicate was found.
-    pub fn admit(&mut self, key: ExtentKey, from: Provenance) -> Option<Admitted> {
-        if from.source == Source::Write {
-            self.note_looked_up(key, false);
-        }
-        if self.admission.wants_victim() {
-            self.show_victim();
-        }
-        let has_lanes = self.settings.admission.lanes(self.weus.len()) > 1;
-        let admitted = match self.pins.has(key) {
-            true => Some(Admitted::MAIN),
-            false => self
-                .is_allocated(key, from)
-                .then(|| self.admission.admit(key, from))
-                .flatten()
-                .filter(|admitted| !self.is_spared(key, from, *admitted)),
-        };
-        if admitted.is_none() {
-            self.stats.rejections += 1;
-            self.note_gone(key, Gone::Refused);
-        }
-        let band = self.band(from.class);
-        admitted.map(|a| Admitted { lane: if has_lanes { a.lane } else { Lane::Main }, band, ..a })
-    }
-
-    /// Shows the policy of admission the unit that would be evicted for new content.
-    fn show_victim(&mut self) {
-        // The reserve of free slots does not count as room.
-        let has_room = self.weus.coming_free_count() > self.settings.free_reserve() + 1;
-        let victim = if has_room { None } else { self.weus.victim(&self.rules) };
-        let Some(Victim { weu, .. }) = victim else { return self.admission.saw_victim(None) };
-        let (weus, files) = (&self.weus, &self.files);
-        let is_base = |key, entry| {
-            let base = |found| matches!(found, Reference::Base(at, number) if (at, number) == (weu, entry));
-            files.find(key, base).is_some()
-        };
-        let mut extents = (0..weus.entry_count(weu) as u16).filter_map(|entry| {
-            let key = weus.key(weu, entry)?;
-            is_base(key, entry).then(|| (key, weus.class_of(weu, entry)))
-        });
-        self.admission.saw_victim(Some(&mut extents));
-    }
-
-    /// Sets how much writes are reduced.
-    pub fn set_thrift(&mut self, thrift: Thrift) {
-        self.thrift = thrift;
-    }
-
-    /// Whether content is refused because of the write budget. It is then remembered, in case it is inserted again.
-    fn is_spared(&mut self, key: ExtentKey, from: Provenance, admitted: Admitted) -> bool {
-        if self.thrift == Thrift::NONE {
-            return false;
-        }
-        self.asked += 1;
-        let turn = mix((self.asked >> NEIGHBOURS_BITS) ^ self.settings.seed);
-        let draw = mix((key.raw() >> NEIGHBOURS_BITS) ^ turn);
-        let is_spared = self.thrift.refuses(admitted.is_new && !from.used, draw);
-        if is_spared {
-            self.admission.dropped(key, Admitted { lane: Lane::Main, is_new: false, ..admitted });
-            self.stats.spared += 1;
-        }
-        is_spared
-    }
-}
+crate::by_name::by_name!(AdmissionKind, "policy of admission");
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 //! admitted if it is accessed more often than the extents that would be evicted for it.
 
 use super::{Admission, Admitted, Lane, Provenance};
-use crate::class::builtin;
+use crate::builtin;
 use nitro_units::{ClassId, ExtentKey};
 use std::collections::HashMap;
 

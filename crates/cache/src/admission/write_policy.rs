@@ -48,4 +48,4 @@ impl WritePolicy {
     }
 }
 
-crate::settings::by_name!(WritePolicy, "write policy");
+crate::by_name::by_name!(WritePolicy, "write policy");

@@ -6,15 +6,13 @@
 //! addition, a class has two bounds: up to its minimum it is evicted last, and above its maximum its own units are
 //! evicted first.
 
-pub mod builtin;
 mod rule;
 
+pub use crate::shelf::Band;
 pub use rule::{Asked, Comparison, Condition, Found, Join, Rule, Rules};
 
-use crate::admission::{Admission, Provenance, SecondMiss, Source};
-use crate::manager::CacheManager;
-use crate::settings::Settings;
-use nitro_units::{ClassId, ExtentKey};
+use crate::admission::{Admission, SecondMiss};
+use nitro_units::ClassId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -25,78 +23,8 @@ pub const CLEAN_PERCENT_MIN: u32 = 15;
 pub const RESERVED_PERCENT_MAX: u64 = 90;
 /// A cache has at most one band for each this many units.
 const UNITS_PER_BAND: u32 = 32;
-/// A class that exceeds its maximum by this fraction of it, and by at least a unit, is refused: its extents may be too
-/// scattered to be evicted.
-const OVER_MAX_PART: u64 = 8;
 
-/// A band of priority. The lowest band is evicted first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "&'static str")]
-pub struct Band(u8);
-
-impl Band {
-    /// The number of bands.
-    pub const COUNT: usize = 4;
-    /// The default band.
-    pub const NORMAL: Self = Self(1);
-    /// From the first to be evicted to the last.
-    pub const ALL: [Self; Self::COUNT] = [Self(0), Self(1), Self(2), Self(3)];
-
-    /// Its name in configurations.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self.0 {
-            0 => "low",
-            1 => "normal",
-            2 => "high",
-            _ => "highest",
-        }
-    }
-
-    /// The band of that name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|band| band.name() == name)
-    }
-
-    /// Its index in [`ALL`](Self::ALL).
-    #[must_use]
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-
-    /// The band that represents this one if there are only `bands`: adjacent bands are merged.
-    pub(crate) const fn merged(self, bands: usize) -> Self {
-        Self((self.index() * bands / Self::COUNT) as u8)
-    }
-}
-
-impl Default for Band {
-    fn default() -> Self {
-        Self::NORMAL
-    }
-}
-
-impl From<Band> for &'static str {
-    fn from(band: Band) -> Self {
-        band.name()
-    }
-}
-
-impl TryFrom<String> for Band {
-    type Error = String;
-
-    fn try_from(name: String) -> Result<Self, String> {
-        Self::named(&name)
-            .ok_or_else(|| format!("there is no priority {name:?}; there are: low, normal, high, highest"))
-    }
-}
-
-impl fmt::Display for Band {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+const _: () = assert!(RESERVED_PERCENT_MAX < 100);
 
 /// When new content of a class is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -212,36 +140,15 @@ impl Classes {
         *self == Self::default()
     }
 
-    /// Checks that the cache can guarantee the minimums, with `dirty_percent` of it for dirty extents.
-    ///
-    /// # Errors
-    /// [`ClassError`].
-    pub fn check(&self, settings: &Settings, dirty_percent: u8) -> Result<(), ClassError> {
-        self.check_with_pins(settings, dirty_percent, 0)
-    }
-
-    /// As [`check`](Self::check), in addition to pinned extents.
-    ///
-    /// # Errors
-    /// [`ClassError`].
-    pub fn check_with_pins(&self, settings: &Settings, dirty_percent: u8, pinned: u64) -> Result<(), ClassError> {
+    /// Checks the bounds of each class; returns the sum of the minimums in percent.
+    pub(crate) fn check_bounds(&self) -> Result<u64, ClassError> {
         for class in ClassId::all() {
             let ClassPolicy { min_percent, max_percent, .. } = *self.of(class);
             if min_percent > max_percent || max_percent > 100 || max_percent == 0 {
                 return Err(ClassError::Bounds { class, min_percent, max_percent });
             }
         }
-        let minimums = self.0.iter().map(|policy| u64::from(policy.min_percent)).sum::<u64>();
-        if minimums == 0 && pinned == 0 {
-            return Ok(());
-        }
-        let open = Settings { classes: *self, ..*settings }.open_max(settings.weu_count()) + 1;
-        let open = (u64::from(open) * 100).div_ceil(u64::from(settings.weu_count()));
-        let pins = crate::pins::percent(pinned, settings.extents_raw());
-        if minimums.saturating_add(pins) + u64::from(dirty_percent) + open > RESERVED_PERCENT_MAX {
-            return Err(ClassError::Promised { minimums, pins, dirty: dirty_percent, open });
-        }
-        Ok(())
+        Ok(self.0.iter().map(|policy| u64::from(policy.min_percent)).sum())
     }
 
     /// Whether any class has this allocation.
@@ -315,13 +222,13 @@ impl std::error::Error for ClassError {}
 #[derive(Debug, Default)]
 pub(crate) struct ClassRules {
     /// The number of bands.
-    bands: usize,
+    pub(crate) bands: usize,
     /// The minimum of each class that has one, in extents.
-    minimums: Vec<(ClassId, u64)>,
+    pub(crate) minimums: Vec<(ClassId, u64)>,
     /// The maximum of each class that has one, in extents.
-    maximums: Vec<(ClassId, u64)>,
+    pub(crate) maximums: Vec<(ClassId, u64)>,
     /// Extents that missed once, for classes that are admitted at their second access.
-    seen: Option<SecondMiss>,
+    pub(crate) seen: Option<SecondMiss>,
 }
 
 impl ClassRules {
@@ -340,66 +247,5 @@ impl ClassRules {
 
     pub(crate) fn ram_bytes(&self) -> usize {
         self.seen.as_ref().map_or(0, Admission::ram_bytes)
-    }
-}
-
-impl CacheManager {
-    /// The policies of all classes.
-    #[must_use]
-    pub const fn classes(&self) -> &Classes {
-        &self.settings.classes
-    }
-
-    /// The band of a class, among the existing ones.
-    pub(crate) fn band(&self, class: ClassId) -> Band {
-        self.settings.classes.of(class).priority.merged(self.rules.bands())
-    }
-
-    /// Sets the policies of classes. Units that are already full stay in the band that they were filled for.
-    pub fn set_classes(&mut self, classes: Classes) {
-        let extents = u64::from(self.weus.len()) * u64::from(self.settings.weu_bytes / self.settings.extent_bytes);
-        let percent = |percent: u8| extents * u64::from(percent) / 100;
-        let bounded = |bound: &dyn Fn(&ClassPolicy) -> Option<u64>| {
-            ClassId::all().filter_map(|class| bound(classes.of(class)).map(|extents| (class, extents))).collect()
-        };
-        let wants_seen = classes.uses(Allocation::SecondAccess);
-        let new = || SecondMiss::new(self.settings.extents_raw(), self.settings.seed);
-        let seen = wants_seen.then(|| self.rules.seen.take().unwrap_or_else(new));
-        // The number of bands never decreases, so that existing units keep their order.
-        let bands = self.weus.tell_bands_apart(classes.bands(self.weus.len()).max(self.rules.bands()));
-        self.rules = ClassRules {
-            bands,
-            minimums: bounded(&|policy| (policy.min_percent > 0).then(|| percent(policy.min_percent))),
-            maximums: bounded(&|policy| (policy.max_percent < 100).then(|| percent(policy.max_percent))),
-            seen,
-        };
-        self.settings.classes = classes;
-    }
-
-    /// Whether an extent's class may enter the cache.
-    pub(crate) fn is_allocated(&mut self, key: ExtentKey, from: Provenance) -> bool {
-        let policy = *self.settings.classes.of(from.class);
-        let is_wanted = match from.source {
-            Source::Read => policy.on_read,
-            Source::Write => policy.on_write,
-        };
-        if !is_wanted || self.is_far_above_maximum(from.class) {
-            return false;
-        }
-        match policy.allocation {
-            Allocation::Always => true,
-            Allocation::WhileClean => {
-                let (pinned, units) = (u64::from(self.weus.pinned_count()), u64::from(self.weus.len()));
-                (units - pinned.min(units)) * 100 > units * u64::from(CLEAN_PERCENT_MIN)
-            }
-            Allocation::SecondAccess => self.rules.seen.as_mut().is_none_or(|seen| seen.admit(key, from).is_some()),
-            Allocation::Never => false,
-        }
-    }
-
-    fn is_far_above_maximum(&self, class: ClassId) -> bool {
-        let unit = u64::from(self.settings.weu_bytes / self.settings.extent_bytes);
-        let of = self.rules.maximums.iter().find(|(bounded, _)| *bounded == class);
-        of.is_some_and(|(_, max)| self.weus.live_of(class) > max + (max / OVER_MAX_PART).max(unit))
     }
 }

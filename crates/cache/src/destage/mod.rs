@@ -8,18 +8,43 @@ pub use backlog::Backlog;
 pub use elevator::Elevator;
 pub use oldest::Oldest;
 
-use crate::dirty::{DirtyExtent, Held};
-use crate::manager::CacheManager;
-use nitro_units::{ExtentIndex, ExtentKey, ObjectId};
+use crate::dirty::Held;
+use nitro_units::ExtentIndex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
+
+/// Extents destaged between two flushes of the origin.
+pub const ROUND_EXTENTS: usize = 512;
+/// How often a volume checks for work.
+pub const TICK: Duration = Duration::from_secs(1);
+
+/// Neighbouring extents that are written to the origin with one write: up to 1 MiB.
+#[must_use]
+pub const fn run_extents_max(extent_bytes: usize) -> usize {
+    match (1 << 20) / extent_bytes {
+        0 => 1,
+        extents => extents,
+    }
+}
+
+/// Concurrent writes of the origin: many while no client waits for the origin, as a hard disk can order them.
+#[must_use]
+pub const fn writes_at_once(beside_reads: bool) -> usize {
+    if beside_reads { 2 } else { 32 }
+}
 
 /// The dirty extents of one object that are not known to be unreadable.
 #[derive(Debug, Clone, Copy)]
 pub struct DirtyExtents<'a>(Option<&'a BTreeMap<ExtentIndex, Held>>);
 
-impl DirtyExtents<'_> {
+impl<'a> DirtyExtents<'a> {
+    /// Those in the list of an object.
+    pub(crate) const fn of(all: Option<&'a BTreeMap<ExtentIndex, Held>>) -> Self {
+        Self(all)
+    }
+
     /// The extents from `index` on, in order of offset, each with the second since which it is dirty.
     pub fn from(&self, index: ExtentIndex) -> impl Iterator<Item = (ExtentIndex, u32)> + '_ {
         let all = self.0.into_iter().flat_map(move |all| all.range(index..));
@@ -109,7 +134,7 @@ impl DestageKind {
     }
 }
 
-crate::settings::by_name!(DestageKind, "policy of destage");
+crate::by_name::by_name!(DestageKind, "policy of destage");
 
 /// When destage runs: by the amount and the age of dirty data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -162,32 +187,16 @@ impl Watermarks {
 }
 
 /// The extents that a policy returns, without duplicates and in order of offset.
-fn next_in_order(policy: &mut dyn Destage, dirty: DirtyExtents<'_>, before: u32, count: usize) -> Vec<ExtentIndex> {
+pub(crate) fn next_in_order(
+    policy: &mut dyn Destage,
+    dirty: DirtyExtents<'_>,
+    before: u32,
+    count: usize,
+) -> Vec<ExtentIndex> {
     let mut chosen = policy.next(dirty, before, count);
     chosen.sort_unstable();
     chosen.dedup();
     chosen
-}
-
-impl CacheManager {
-    /// The dirty extents of an object that its policy destages next, in order of offset: up to `count` of those that
-    /// became dirty at second `before` or earlier. An empty result ends a pass over all of them.
-    pub fn destage_next(&mut self, object: ObjectId, before: u32, count: usize) -> Vec<DirtyExtent> {
-        let kind = self.settings.destage;
-        let policy = self.destage.entry(object).or_insert_with(|| kind.build());
-        let chosen = next_in_order(&mut **policy, DirtyExtents(self.dirty.all_of(object)), before, count);
-        let held = |index| {
-            let key = ExtentKey::new(object, index);
-            self.dirty.get(key).map(|held| self.dirty_extent(key, held))
-        };
-        chosen.into_iter().filter_map(held).collect()
-    }
-
-    /// Notes for an object's policy that an extent became dirty.
-    pub(crate) fn note_dirtied(&mut self, key: ExtentKey, since: u32) {
-        let kind = self.settings.destage;
-        self.destage.entry(key.object()).or_insert_with(|| kind.build()).dirtied(key.index(), since);
-    }
 }
 
 #[cfg(test)]

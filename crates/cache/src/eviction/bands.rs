@@ -2,9 +2,7 @@
 //! (Differentiated Storage Services, SOSP 2011, §3.2.2).
 
 use super::{Eviction, EvictionKind, Units, Victim};
-use crate::admission::Shelf;
-use crate::class::Band;
-use crate::settings::Settings;
+use crate::shelf::{Band, Shelf};
 use nitro_units::{ExtentKey, WeuId};
 
 /// An order of eviction for each band that is distinguished.
@@ -27,12 +25,11 @@ struct Made {
 }
 
 impl Bands {
-    /// One order for all units, created from the settings; further ones are created from them, too.
-    pub(crate) fn new(settings: &Settings) -> Self {
-        let Settings { eviction: kind, seed, .. } = *settings;
-        let made = Made { kind, extents: settings.extents_raw(), seed };
-        let first = kind.build(settings.weu_count(), made.extents, seed);
-        Self { made: Some(made), ..Self::one(first, settings.weu_count()) }
+    /// One order for all `units` units, which hold `extents` without compression, created by `kind`; further ones are
+    /// created by it, too.
+    pub(crate) fn new(kind: EvictionKind, units: u32, extents: u64, seed: u64) -> Self {
+        let first = kind.build(units, extents, seed);
+        Self { made: Some(Made { kind, extents, seed }), ..Self::one(first, units) }
     }
 
     /// One order for all `units` units; bands are not distinguished.

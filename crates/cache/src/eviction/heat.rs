@@ -4,9 +4,8 @@
 
 use super::duel::Duel;
 use super::list::LruList;
-use super::{Eviction, LOOKED_AT_MAX, Units, Victim};
-use crate::admission::Lane;
-use crate::forward::{Cooling, Keep};
+use super::{Cooling, Eviction, Keep, LOOKED_AT_MAX, Units, Victim};
+use crate::shelf::Lane;
 use nitro_units::{ExtentKey, WeuId};
 
 /// The fraction of the units that are on probation.

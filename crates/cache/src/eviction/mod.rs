@@ -3,22 +3,20 @@
 //! A policy is one file here and a variant of [`EvictionKind`]; docs/adding-a-policy.md shows how to add one.
 
 mod bands;
-mod chosen;
 mod duel;
 mod fifo;
 mod heat;
+mod keep;
 mod list;
 mod lru;
 
 pub(crate) use bands::Bands;
 pub use fifo::Fifo;
 pub use heat::Heat;
+pub use keep::{Cooling, Keep};
 pub use lru::Lru;
 
-use crate::admission::Lane;
-use crate::forward::Keep;
-use crate::manager::{CacheManager, Evicted};
-use crate::weu::SlotState;
+use crate::shelf::Lane;
 use nitro_units::{ExtentKey, WeuId};
 use std::fmt;
 
@@ -158,51 +156,7 @@ impl EvictionKind {
     }
 }
 
-crate::settings::by_name!(EvictionKind, "policy of eviction");
-
-impl CacheManager {
-    /// Whether fewer slots are free, or about to be, than the reserve requires.
-    #[must_use]
-    pub fn wants_eviction(&self) -> bool {
-        self.weus.coming_free_count() < self.settings.free_reserve()
-    }
-
-    /// Evicts the whole unit that the policy chooses: its base entries are removed at once, its dups when touched or
-    /// cleaned.
-    pub fn evict(&mut self) -> Option<Evicted> {
-        let evicted = self.begin_eviction(false)?;
-        while self.evict_step(evicted.weu) {}
-        Some(evicted)
-    }
-
-    /// Begins to evict the whole unit that the policy chooses: its extents are not found any more. Its entries are
-    /// removed from the indexes by [`evict_step`](Self::evict_step)s, and then its slot is free; with `to_discard`,
-    /// only after [`discarded`](Self::discarded), so that a TRIM of the old contents cannot affect new ones.
-    pub fn begin_eviction(&mut self, to_discard: bool) -> Option<Evicted> {
-        let weu = self.weus.victim(&self.rules)?.weu;
-        Some(self.begin_eviction_of(weu, if to_discard { SlotState::Discarding } else { SlotState::Free }))
-    }
-
-    pub(crate) fn begin_eviction_of(&mut self, weu: WeuId, then: SlotState) -> Evicted {
-        let generation = self.weus.generation(weu);
-        self.stats.weus_evicted += 1;
-        self.stats.extents_evicted += self.weus.entry_count(weu) as u64;
-        let kept = self.weus.begin_clearing(weu, then);
-        self.pins.note_gone(kept);
-        self.sweep.owe(self.sweep_units());
-        Evicted { weu, generation }
-    }
-
-    /// Removes up to [`EVICT_STEP_ENTRIES`] entries of a unit whose eviction was begun; returns whether there are more.
-    pub fn evict_step(&mut self, weu: WeuId) -> bool {
-        self.clear_step(weu)
-    }
-
-    /// Notes that the slot of an evicted WEU has been discarded on the device.
-    pub fn discarded(&mut self, weu: WeuId) {
-        self.weus.discarded(weu);
-    }
-}
+crate::by_name::by_name!(EvictionKind, "policy of eviction");
 
 #[cfg(test)]
 mod tests {

@@ -46,12 +46,6 @@ impl Pattern {
             Self::Random => "random",
         }
     }
-
-    /// Whether it is known not to be sequential: NSIO in the paper.
-    #[must_use]
-    pub const fn is_nsio(self) -> bool {
-        matches!(self, Self::Monotonic | Self::Random)
-    }
 }
 
 /// The history of a region.

@@ -2,7 +2,7 @@
 //! this.
 
 use super::slots::WeuTable;
-use crate::admission::{Lane, Shelf};
+use crate::shelf::{Lane, Shelf};
 use nitro_units::{ClassId, WeuId};
 
 impl WeuTable {

@@ -4,10 +4,12 @@ mod entries;
 mod heat;
 pub mod layout;
 mod leaving;
+mod location;
 mod slots;
 mod space;
 
 pub use heat::HEAT_MAX;
 pub use layout::{Position, Stored};
-pub(crate) use slots::{SlotState, WeuTable};
+pub use location::Location;
+pub(crate) use slots::{Sizes, SlotState, WeuTable};
 pub use space::{Space, Unit, UnitState};

@@ -9,11 +9,10 @@ pub(crate) use slot::SlotState;
 use super::entries::Entries;
 use super::heat::Heats;
 use super::layout::{Fill, Stored};
-use crate::admission::Shelf;
+use super::location::Location;
 use crate::class::ClassRules;
 use crate::eviction::{Bands, Units, Victim};
-use crate::location::Location;
-use crate::settings::Settings;
+use crate::shelf::Shelf;
 use nitro_units::{ClassId, ExtentKey, Generation, WeuId};
 use slot::Classes;
 use std::collections::VecDeque;
@@ -65,6 +64,17 @@ impl Units for View<'_> {
     }
 }
 
+/// The sizes of a cache's slots.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sizes {
+    /// Number of slots.
+    pub(crate) count: u32,
+    pub(crate) weu_bytes: u32,
+    pub(crate) extent_bytes: u32,
+    /// Maximum number of entries in a slot.
+    pub(crate) entries_max: u32,
+}
+
 /// All slots of a cache.
 #[derive(Debug)]
 pub(crate) struct WeuTable {
@@ -88,8 +98,8 @@ pub(crate) struct WeuTable {
 }
 
 impl WeuTable {
-    pub(crate) fn new(settings: &Settings, order: Bands) -> Self {
-        let count = settings.weu_count();
+    pub(crate) fn new(sizes: Sizes, order: Bands) -> Self {
+        let Sizes { count, weu_bytes, extent_bytes, entries_max } = sizes;
         Self {
             slots: (0..count).map(|_| Slot::new()).collect(),
             open: Vec::new(),
@@ -101,9 +111,9 @@ impl WeuTable {
             live: 0,
             live_by_class: [0; ClassId::COUNT],
             limit: count,
-            weu_bytes: settings.weu_bytes,
-            extent_bytes: settings.extent_bytes,
-            entries_max: settings.weu_entries_max(),
+            weu_bytes,
+            extent_bytes,
+            entries_max,
             opened: 0,
         }
     }

@@ -1,7 +1,6 @@
 //! The use of a cache's space.
 
 use super::slots::{Slot, SlotState, WeuTable};
-use crate::manager::CacheManager;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -88,22 +87,16 @@ impl Unit {
 }
 
 impl WeuTable {
-    fn add_space(&self, slots: Range<u32>, space: &mut Space) {
+    /// Adds the bytes of a range of units.
+    pub(crate) fn add_space(&self, slots: Range<u32>, space: &mut Space) {
         let range = slots.start as usize..(slots.end as usize).min(self.slots.len());
         for slot in self.slots.get(range).unwrap_or_default() {
             space.add(slot, self.weu_bytes.into());
         }
     }
-}
-
-impl CacheManager {
-    /// Adds the bytes of a range of units; in several calls, so that the manager is not locked for long.
-    pub fn add_space(&self, weus: Range<u32>, space: &mut Space) {
-        self.weus.add_space(weus, space);
-    }
 
     /// The units with these numbers; numbers without a unit are skipped.
-    pub fn units(&self, weus: impl Iterator<Item = u32>) -> impl Iterator<Item = Unit> {
-        weus.filter_map(|weu| self.weus.slots.get(weu as usize)).map(|slot| Unit::of(slot, self.weus.opened))
+    pub(crate) fn units(&self, weus: impl Iterator<Item = u32>) -> impl Iterator<Item = Unit> {
+        weus.filter_map(|weu| self.slots.get(weu as usize)).map(|slot| Unit::of(slot, self.opened))
     }
 }

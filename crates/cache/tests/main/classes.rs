@@ -88,7 +88,7 @@ fn a_class_keeps_its_minimum_and_stays_near_its_maximum() {
 fn promises_that_cannot_be_kept_are_refused() {
     let check = |policy: ClassPolicy, dirty| {
         let settings = settings(EvictionKind::Heat, &[(1, policy), (2, ClassPolicy { min_percent: 30, ..policy })]);
-        settings.classes.check(&settings, dirty)
+        settings.check_classes(&settings.classes, dirty, 0)
     };
     let policy = ClassPolicy { min_percent: 20, ..ClassPolicy::default() };
     assert_eq!(check(policy, 30), Ok(()));

@@ -93,7 +93,7 @@ fn more_than_the_cache_can_keep_is_refused() {
         assert!(refused.to_string().contains("pins would take"), "{refused}");
     }
     assert!(
-        Classes::default().check(&settings(EvictionKind::Heat, AdmissionKind::All), 95).is_ok(),
+        settings(EvictionKind::Heat, AdmissionKind::All).check_classes(&Classes::default(), 95, 0).is_ok(),
         "nothing is promised"
     );
 }

@@ -1,7 +1,7 @@
 //! `nitro cache`
 
 use super::serve::Switch;
-use super::{ControlArgs, OutputArgs};
+use super::{OutputArgs, ServerArgs};
 use clap::{Args, Subcommand};
 use nitro_console::size::Size;
 use nitro_server::config::{CacheConfig, CacheStore, FingerprintName};
@@ -81,9 +81,7 @@ pub(crate) enum CacheCommand {
         /// A cache that no server uses
         path: Option<PathBuf>,
         #[command(flatten)]
-        control: ControlArgs,
-        #[command(flatten)]
-        output: OutputArgs,
+        server: ServerArgs,
     },
     /// Write a volume's dirty data back, then serve the volume from its origin without the cache
     #[command(after_long_help = DETACH_EXAMPLES)]
@@ -93,9 +91,7 @@ pub(crate) enum CacheCommand {
         /// The volume's name
         volume: String,
         #[command(flatten)]
-        control: ControlArgs,
-        #[command(flatten)]
-        output: OutputArgs,
+        server: ServerArgs,
     },
     /// Serve a detached volume through its cache again
     Attach {
@@ -104,9 +100,7 @@ pub(crate) enum CacheCommand {
         /// The volume's name
         volume: String,
         #[command(flatten)]
-        control: ControlArgs,
-        #[command(flatten)]
-        output: OutputArgs,
+        server: ServerArgs,
     },
     /// Change the size of a cache while it is served
     #[command(after_long_help = RESIZE_EXAMPLES)]
@@ -120,9 +114,7 @@ pub(crate) enum CacheCommand {
         #[arg(long)]
         persist: bool,
         #[command(flatten)]
-        control: ControlArgs,
-        #[command(flatten)]
-        output: OutputArgs,
+        server: ServerArgs,
     },
     /// Check every structure and checksum of a cache that no server uses, without changing it
     #[command(after_long_help = FSCK_EXAMPLES)]

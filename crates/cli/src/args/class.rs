@@ -1,6 +1,6 @@
 //! `nitro class`
 
-use super::{ControlArgs, OutputArgs};
+use super::ServerArgs;
 use clap::Subcommand;
 use nitro_server::classes::Change;
 use std::path::PathBuf;
@@ -52,9 +52,7 @@ pub(crate) enum ClassCommand {
         #[arg(long, value_name = "NAME")]
         cache: Option<String>,
         #[command(flatten)]
-        control: ControlArgs,
-        #[command(flatten)]
-        output: OutputArgs,
+        server: ServerArgs,
     },
     /// Change how the cache treats a class
     #[command(after_long_help = SET_EXAMPLES)]
@@ -68,9 +66,7 @@ pub(crate) enum ClassCommand {
         #[arg(long, value_name = "NAME")]
         cache: Option<String>,
         #[command(flatten)]
-        control: ControlArgs,
-        #[command(flatten)]
-        output: OutputArgs,
+        server: ServerArgs,
     },
     /// Load another table of classes and apply it
     #[command(after_long_help = LOAD_EXAMPLES)]
@@ -82,8 +78,6 @@ pub(crate) enum ClassCommand {
         #[arg(long, value_name = "NAME")]
         cache: Option<String>,
         #[command(flatten)]
-        control: ControlArgs,
-        #[command(flatten)]
-        output: OutputArgs,
+        server: ServerArgs,
     },
 }

@@ -1,6 +1,6 @@
 //! `nitro check`, `nitro reload` and `nitro set`
 
-use super::{ControlArgs, OutputArgs};
+use super::{OutputArgs, ServerArgs};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -61,7 +61,5 @@ pub(crate) struct SetArgs {
     #[arg(long, conflicts_with_all = ["key", "value"])]
     pub(crate) list: bool,
     #[command(flatten)]
-    pub(crate) control: ControlArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) server: ServerArgs,
 }

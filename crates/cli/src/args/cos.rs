@@ -59,12 +59,7 @@ pub(crate) enum CosCommand {
     #[command(after_long_help = EXPORT_EXAMPLES)]
     Export(CosExportArgs),
     /// List objects and snapshots
-    List {
-        #[command(flatten)]
-        store: StoreArgs,
-        #[command(flatten)]
-        output: OutputArgs,
-    },
+    List(ShownStoreArgs),
     /// Create a snapshot of an object, without copying data
     #[command(after_long_help = SNAPSHOT_EXAMPLES)]
     Snapshot {
@@ -121,19 +116,9 @@ pub(crate) enum CosCommand {
         quota: Quota,
     },
     /// Read and verify everything that is stored
-    Scrub {
-        #[command(flatten)]
-        store: StoreArgs,
-        #[command(flatten)]
-        output: OutputArgs,
-    },
+    Scrub(ShownStoreArgs),
     /// Check that the store has all content that its objects refer to, without reading the content
-    Fsck {
-        #[command(flatten)]
-        store: StoreArgs,
-        #[command(flatten)]
-        output: OutputArgs,
-    },
+    Fsck(ShownStoreArgs),
     /// Manage a store's SSD, which caches data that are read at random
     Ssd {
         #[command(subcommand)]
@@ -151,12 +136,7 @@ pub(crate) enum CosCommand {
         output: OutputArgs,
     },
     /// Show the contents of a store and its savings
-    Stats {
-        #[command(flatten)]
-        store: StoreArgs,
-        #[command(flatten)]
-        output: OutputArgs,
-    },
+    Stats(ShownStoreArgs),
 }
 
 const SSD_EXAMPLES: &str = "\
@@ -197,12 +177,7 @@ pub(crate) enum CosSsdCommand {
         store: StoreArgs,
     },
     /// Show the SSD, its contents, and its hits
-    Status {
-        #[command(flatten)]
-        store: StoreArgs,
-        #[command(flatten)]
-        output: OutputArgs,
-    },
+    Status(ShownStoreArgs),
 }
 
 /// How a store uses its SSD.
@@ -235,6 +210,15 @@ pub(crate) struct StoreArgs {
     /// runs]
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
+}
+
+/// Which store, and how to print.
+#[derive(Debug, Args)]
+pub(crate) struct ShownStoreArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 /// A limit, or none.

@@ -20,7 +20,7 @@ pub(crate) use class::ClassCommand;
 pub(crate) use configure::{CheckArgs, SetArgs};
 pub(crate) use cos::{
     CosCommand, CosCompression, CosExportArgs, CosImportArgs, CosInitArgs, CosKind, CosSsdArgs, CosSsdCommand,
-    StoreArgs,
+    ShownStoreArgs, StoreArgs,
 };
 pub(crate) use doctor::{BundleArgs, DoctorArgs};
 pub(crate) use index::{BenchArgs, IndexCommand, IndexKind, PlanArgs, ShapeArgs};
@@ -38,9 +38,11 @@ pub(crate) use warm::WarmArgs;
 
 use clap::{Args, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
+use nitro_console::error::Error;
 use nitro_console::logging::LogFormat;
 use nitro_console::output::Format;
 use nitro_console::size::Size;
+use nitro_server::control::client::Client;
 use std::path::{Path, PathBuf};
 
 /// The heading of the options of every command.
@@ -76,12 +78,7 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     /// Show the state and statistics of a running server
     #[command(after_long_help = STATUS_EXAMPLES)]
-    Status {
-        #[command(flatten)]
-        control: ControlArgs,
-        #[command(flatten)]
-        output: OutputArgs,
-    },
+    Status(ServerArgs),
     /// Show the I/O of each volume of a running server, interval by interval
     #[command(after_long_help = IOSTAT_EXAMPLES)]
     Iostat(IostatArgs),
@@ -90,12 +87,7 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Apply the changes of the configuration file to the running server
     #[command(after_long_help = configure::RELOAD_EXAMPLES)]
-    Reload {
-        #[command(flatten)]
-        control: ControlArgs,
-        #[command(flatten)]
-        output: OutputArgs,
-    },
+    Reload(ServerArgs),
     /// Change one setting of the running server
     #[command(after_long_help = configure::SET_EXAMPLES)]
     Set(SetArgs),
@@ -125,12 +117,7 @@ pub(crate) enum Command {
     Warm(WarmArgs),
     /// List what is pinned in the caches of a running server
     #[command(after_long_help = pin::LIST_EXAMPLES)]
-    Pins {
-        #[command(flatten)]
-        control: ControlArgs,
-        #[command(flatten)]
-        output: OutputArgs,
-    },
+    Pins(ServerArgs),
     /// Add, change, remove and list the volumes of a running server
     Volume {
         #[command(subcommand)]
@@ -236,6 +223,21 @@ impl ControlArgs {
     }
 }
 
+/// Which server, and how to print.
+#[derive(Debug, Args)]
+pub(crate) struct ServerArgs {
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+impl ServerArgs {
+    pub(crate) fn connect(&self) -> Result<Client, Error> {
+        Client::connect(self.control.path())
+    }
+}
+
 /// How to print.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct OutputArgs {
@@ -257,9 +259,7 @@ pub(crate) struct IostatArgs {
     #[arg(short = 'x', long)]
     pub(crate) extended: bool,
     #[command(flatten)]
-    pub(crate) control: ControlArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) server: ServerArgs,
 }
 
 /// `nitro top`

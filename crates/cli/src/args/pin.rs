@@ -1,6 +1,6 @@
 //! `nitro pin`, `nitro unpin` and `nitro pins`
 
-use super::{ControlArgs, OutputArgs};
+use super::ServerArgs;
 use clap::Args;
 use nitro_console::size::Size;
 
@@ -40,7 +40,5 @@ pub(crate) struct PinArgs {
     /// Length in bytes, such as 1G [default: the whole volume]
     pub(crate) length: Option<Size>,
     #[command(flatten)]
-    pub(crate) control: ControlArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) server: ServerArgs,
 }

@@ -1,7 +1,7 @@
 //! `nitro volume` and `nitro flush`
 
+use super::ServerArgs;
 use super::serve::Switch;
-use super::{ControlArgs, OutputArgs};
 use clap::{Args, Subcommand};
 use nitro_cache::admission::WritePolicy;
 use nitro_console::size::Size;
@@ -59,7 +59,7 @@ Example:
   truncate -s 20G /slow/vm.img, or lvextend -L 20G /dev/slow/vm
   nitro volume resize vm
 
-NBD clients and virtual machines see the new size when they connect again; iSCSI initiators are informed of it. Cached data are kept, unless the old size is not a multiple of the extent size: then \
+NBD clients see the new size when they connect again; virtual machines and iSCSI initiators are informed of it. Cached data are kept, unless the old size is not a multiple of the extent size: then \
 the volume's dirty data are written back and its cached data are dropped. An origin that has become smaller is refused.";
 
 /// `nitro volume ...`
@@ -87,9 +87,7 @@ pub(crate) enum VolumeCommand {
         #[command(flatten)]
         share: ShareArgs,
         #[command(flatten)]
-        control: ControlArgs,
-        #[command(flatten)]
-        output: OutputArgs,
+        server: ServerArgs,
     },
     /// Write the dirty data of a volume back to its origin
     #[command(after_long_help = FLUSH_EXAMPLES)]
@@ -103,9 +101,7 @@ pub(crate) enum VolumeCommand {
         #[arg(long)]
         force_discard_dirty: bool,
         #[command(flatten)]
-        control: ControlArgs,
-        #[command(flatten)]
-        output: OutputArgs,
+        server: ServerArgs,
     },
     /// Make a volume as large as its origin, which has grown
     #[command(after_long_help = RESIZE_EXAMPLES)]
@@ -113,17 +109,10 @@ pub(crate) enum VolumeCommand {
         /// The volume's name
         volume: String,
         #[command(flatten)]
-        control: ControlArgs,
-        #[command(flatten)]
-        output: OutputArgs,
+        server: ServerArgs,
     },
     /// List the served volumes and all volumes known to the caches
-    List {
-        #[command(flatten)]
-        control: ControlArgs,
-        #[command(flatten)]
-        output: OutputArgs,
-    },
+    List(ServerArgs),
 }
 
 /// A volume's share of its cache's room for dirty data.
@@ -146,9 +135,7 @@ pub(crate) struct ExplainArgs {
     /// Offset of a byte in the volume, such as 8192 or 1.5G
     pub(crate) offset: Size,
     #[command(flatten)]
-    pub(crate) control: ControlArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) server: ServerArgs,
 }
 
 /// `nitro flush`
@@ -160,9 +147,7 @@ pub(crate) struct FlushArgs {
     #[arg(long)]
     pub(crate) wait: bool,
     #[command(flatten)]
-    pub(crate) control: ControlArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) server: ServerArgs,
 }
 
 /// `nitro volume add`
@@ -211,7 +196,5 @@ pub(crate) struct AddArgs {
     #[arg(long)]
     pub(crate) force_discard_dirty: bool,
     #[command(flatten)]
-    pub(crate) control: ControlArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) server: ServerArgs,
 }

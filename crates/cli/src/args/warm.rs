@@ -1,6 +1,6 @@
 //! `nitro warm`
 
-use super::{ControlArgs, OutputArgs, ReadArgs};
+use super::{ReadArgs, ServerArgs};
 use clap::Args;
 use nitro_console::size::Size;
 use std::path::PathBuf;
@@ -41,7 +41,5 @@ pub(crate) struct WarmArgs {
     #[command(flatten)]
     pub(crate) read: ReadArgs,
     #[command(flatten)]
-    pub(crate) control: ControlArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) server: ServerArgs,
 }

@@ -10,7 +10,6 @@ use crate::configure;
 use crate::volume;
 use nitro_console::error::Error;
 use nitro_device::Reactor;
-use nitro_server::control::client::Client;
 use nitro_server::control::protocol::Command;
 use nitro_server::serve;
 
@@ -18,20 +17,17 @@ use nitro_server::serve;
 pub(crate) fn run(command: &CacheCommand) -> Result<(), Error> {
     match command {
         CacheCommand::Create(args) => create(args),
-        CacheCommand::Show { path: Some(path), output, .. } => show::stopped(path, *output),
-        CacheCommand::Show { path: None, control, output } => show::running(control, *output),
-        CacheCommand::Detach { cache, volume, control, output } => {
-            let command = Command::CacheDetach { cache: cache.clone(), volume: volume.clone() };
-            volume::print(&volume::wait(control, volume, command)?, *output)
+        CacheCommand::Show { path: Some(path), server } => show::stopped(path, server.output),
+        CacheCommand::Show { path: None, server } => show::print(&server.connect()?.status()?.caches, server.output),
+        CacheCommand::Detach { cache, volume, server } => {
+            volume::wait(server, volume, Command::CacheDetach { cache: cache.clone(), volume: volume.clone() })
         }
-        CacheCommand::Attach { cache, volume, control, output } => {
-            let command = Command::CacheAttach { cache: cache.clone(), volume: volume.clone() };
-            volume::print(&Client::connect(control.path())?.execute(command)?, *output)
+        CacheCommand::Attach { cache, volume, server } => {
+            volume::execute(server, Command::CacheAttach { cache: cache.clone(), volume: volume.clone() })
         }
-        CacheCommand::Resize { cache, size, persist, control, output } => {
+        CacheCommand::Resize { cache, size, persist, server } => {
             let command = Command::CacheResize { cache: cache.clone(), size_bytes: size.0 };
-            let done = Client::connect(control.path())?.execute(command)?;
-            configure::keep_size(done, cache, *size, *persist, *output)
+            configure::keep_size(server.connect()?.execute(command)?, cache, *size, *persist, server.output)
         }
         CacheCommand::Fsck { path, output } => fsck::run(path, *output),
         CacheCommand::Salvage(args) => salvage::run(args),

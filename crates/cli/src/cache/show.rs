@@ -1,20 +1,14 @@
 //! `nitro cache show`
 
 use super::reactor;
-use crate::args::{ControlArgs, OutputArgs};
+use crate::args::OutputArgs;
 use crate::status;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
-use nitro_server::control::client::Client;
 use nitro_server::control::protocol::Cache;
 use nitro_server::control::report;
 use nitro_server::serve::{self, CacheEntry};
 use std::path::Path;
-
-/// Prints the caches of a running server.
-pub(super) fn running(control: &ControlArgs, output: OutputArgs) -> Result<(), Error> {
-    print(&Client::connect(control.path())?.status()?.caches, output)
-}
 
 /// Prints a cache that no server uses.
 pub(super) fn stopped(path: &Path, output: OutputArgs) -> Result<(), Error> {

@@ -21,11 +21,9 @@ pub(super) fn run(path: &Path, output: OutputArgs) -> Result<(), Error> {
         }
         Format::Json => output::json_pretty(&done)?,
         Format::Csv => {
-            let mut table = Table::new(["path", "uuid", "version_before", "version", "upgraded"]);
-            let versions = [done.version_before, done.version].map(|version| version.to_string());
-            let [before, now] = versions;
-            table.row(vec![done.path, done.uuid, before, now, done.upgraded.to_string()]);
-            table.csv(true)
+            let [before, now] = [done.version_before, done.version].map(|version| version.to_string());
+            let row = vec![done.path, done.uuid, before, now, done.upgraded.to_string()];
+            Table::of_one(["path", "uuid", "version_before", "version", "upgraded"], row).csv(true)
         }
     };
     output::print(&text).map(|_| ())

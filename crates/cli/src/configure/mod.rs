@@ -2,13 +2,12 @@
 
 mod described;
 
-use crate::args::{CheckArgs, ControlArgs, OutputArgs, SetArgs};
+use crate::args::{CheckArgs, OutputArgs, ServerArgs, SetArgs};
 use crate::volume;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::size::Size;
 use nitro_server::config::{KeyPath, Scope, Setting, file, reference};
-use nitro_server::control::client::Client;
 use nitro_server::control::protocol::{Command, Done, Outcome};
 use serde::Serialize;
 
@@ -46,10 +45,9 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
     let text = match args.output.format {
         Format::Json => output::json_pretty(&checked)?,
         Format::Csv => {
-            let mut table = Table::new(["file", "caches", "volumes", "notes"]);
             let Checked { file, caches, volumes, notes } = checked;
-            table.row(vec![file, caches.join(" "), volumes.join(" "), notes.join("; ")]);
-            table.csv(true)
+            let row = vec![file, caches.join(" "), volumes.join(" "), notes.join("; ")];
+            Table::of_one(["file", "caches", "volumes", "notes"], row).csv(true)
         }
         Format::Table => {
             let Checked { file, caches, volumes, notes } = checked;
@@ -63,9 +61,9 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
 }
 
 /// Runs `nitro reload`.
-pub(crate) fn reload(control: &ControlArgs, output: OutputArgs) -> Result<(), Error> {
-    let done = Client::connect(control.path())?.execute(Command::Reload)?;
-    volume::print(&done, output)?;
+pub(crate) fn reload(server: &ServerArgs) -> Result<(), Error> {
+    let done = server.connect()?.execute(Command::Reload)?;
+    volume::print(&done, server.output)?;
     let failed: Vec<_> =
         done.changes.iter().filter(|change| change.done == Done::Failed).map(|c| c.what.clone()).collect();
     match failed.is_empty() {
@@ -78,15 +76,15 @@ pub(crate) fn reload(control: &ControlArgs, output: OutputArgs) -> Result<(), Er
 /// Runs `nitro set`.
 pub(crate) fn set(args: &SetArgs) -> Result<(), Error> {
     let (Some(key), Some(value)) = (&args.key, &args.value) else {
-        return output::print(&reference::list(&described::described(), args.output.format)?).map(drop);
+        return output::print(&reference::list(&described::described(), args.server.output.format)?).map(drop);
     };
     let path: KeyPath = key.parse()?;
     if let Some(file) = &args.file {
         file::change(file, &path, value)?;
         let message = format!("{path} = {value} in {}", file.display());
-        return volume::print(&Outcome { message, ..Outcome::default() }, args.output);
+        return volume::print(&Outcome { message, ..Outcome::default() }, args.server.output);
     }
-    let mut client = Client::connect(args.control.path())?;
+    let mut client = args.server.connect()?;
     let mut done = client.execute(Command::Set { key: key.clone(), value: value.clone() })?;
     let waits = done.changes.iter().any(|change| change.done == Done::Restart);
     if args.persist {
@@ -100,7 +98,7 @@ pub(crate) fn set(args: &SetArgs) -> Result<(), Error> {
         let why = done.changes.first().map_or_else(String::new, |change| change.message.clone());
         return Err(Error::new(path, why).or("give --persist to have it in force from the next start on"));
     }
-    volume::print(&done, args.output)
+    volume::print(&done, args.server.output)
 }
 
 /// Reports that the configuration file has another size of a cache, or writes the new size to the file.

@@ -4,7 +4,7 @@ mod ssd;
 mod store;
 mod transfer;
 
-use crate::args::{CosCommand, StoreArgs};
+use crate::args::{CosCommand, ShownStoreArgs, StoreArgs};
 use nitro_console::error::Error;
 use nitro_console::output::print;
 use nitro_cos::Settings;
@@ -13,7 +13,6 @@ use nitro_server::control::client::Client;
 use nitro_server::control::protocol::Command;
 use nitro_server::cos::{self as stores, CosAction, CosStore, failed, look};
 use std::path::Path;
-use std::sync::Arc;
 
 /// Runs `nitro cos ...`.
 pub(crate) fn run(command: &CosCommand) -> Result<(), Error> {
@@ -26,13 +25,9 @@ async fn run_inner(command: &CosCommand) -> Result<(), Error> {
         CosCommand::Init(args) => store::init(args).await,
         CosCommand::Import(args) => transfer::import(args).await,
         CosCommand::Export(args) => transfer::export(args).await,
-        CosCommand::Scrub { store, output } => {
-            with(store, async |s| look::check(&s, &store.store, true, output.format).await).await
-        }
-        CosCommand::Fsck { store, output } => {
-            with(store, async |s| look::check(&s, &store.store, false, output.format).await).await
-        }
-        CosCommand::List { store, output } => act(store, CosAction::List { format: output.format }).await,
+        CosCommand::Scrub(args) => check(args, true).await,
+        CosCommand::Fsck(args) => check(args, false).await,
+        CosCommand::List(args) => act(&args.store, CosAction::List { format: args.output.format }).await,
         CosCommand::Snapshot { store, name } => act(store, CosAction::Snapshot { name: name.clone() }).await,
         CosCommand::Clone { store, source, name } => {
             act(store, CosAction::Clone { source: source.clone(), name: name.clone() }).await
@@ -49,7 +44,7 @@ async fn run_inner(command: &CosCommand) -> Result<(), Error> {
         CosCommand::Patterns { store, object, output } => {
             act(store, CosAction::Patterns { object: object.clone(), format: output.format }).await
         }
-        CosCommand::Stats { store, output } => act(store, CosAction::Stats { format: output.format }).await,
+        CosCommand::Stats(args) => act(&args.store, CosAction::Stats { format: args.output.format }).await,
     }
 }
 
@@ -73,10 +68,11 @@ async fn act(args: &StoreArgs, action: CosAction) -> Result<(), Error> {
     print(&done.message).map(drop)
 }
 
-/// Opens a store, runs `work` on it, and closes it, also if `work` fails.
-async fn with(args: &StoreArgs, work: impl AsyncFnOnce(Arc<CosStore>) -> Result<(), Error>) -> Result<(), Error> {
-    let store = stores::open(&args.store, Settings::default()).await?;
-    with_opened(&args.store, &store, work(Arc::clone(&store))).await
+/// Opens a store and checks it; with `read`, also what is stored.
+async fn check(args: &ShownStoreArgs, read: bool) -> Result<(), Error> {
+    let path = &args.store.store;
+    let store = stores::open(path, Settings::default()).await?;
+    with_opened(path, &store, look::check(&store, path, read, args.output.format)).await
 }
 
 /// Runs `work` on the store at `path`, and closes the store, also if `work` fails.

@@ -35,8 +35,8 @@ pub(super) async fn run(command: &CosSsdCommand) -> Result<(), Error> {
             act(store, CosAction::Ssd(action)).await
         }
         CosSsdCommand::Detach { store } => act(store, CosAction::Ssd(SsdAction::Detach)).await,
-        CosSsdCommand::Status { store, output } => {
-            act(store, CosAction::Ssd(SsdAction::Status { format: output.format })).await
+        CosSsdCommand::Status(args) => {
+            act(&args.store, CosAction::Ssd(SsdAction::Status { format: args.output.format })).await
         }
     }
 }

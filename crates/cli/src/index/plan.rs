@@ -27,9 +27,8 @@ pub(crate) fn run(args: &PlanArgs) -> Result<(), Error> {
         ram_bytes_per_entry: plan.ram_bytes as f64 / plan.entries as f64,
         plan,
     };
-    let json = || serde_json::to_string(&report).map(|line| line + "\n").map_err(|e| Error::new("the report", e));
     let text = match args.output.format {
-        Format::Json => json()?,
+        Format::Json => output::json_line(&report)?,
         format => {
             let mut table = Table::new(vec!["setting", "value"]);
             let size = |bytes| Size(bytes).to_string();

@@ -55,15 +55,9 @@ pub(super) fn policy(source: &Traces<'_>, args: &SimArgs, name: &str, objects: u
     let text = match args.output.format {
         Format::Json => output::json_pretty(&report)?,
         format => {
-            let mut table = Table::new(["policy", "objects", "requests", "misses", "miss_ratio"]);
-            let ratio = format!("{:.6}", report.miss_ratio);
-            table.row(vec![
-                report.policy,
-                objects.to_string(),
-                misses.requests.to_string(),
-                misses.misses.to_string(),
-                ratio,
-            ]);
+            let [objects, requests, misses] = [objects as u64, misses.requests, misses.misses].map(|n| n.to_string());
+            let row = vec![report.policy, objects, requests, misses, format!("{:.6}", report.miss_ratio)];
+            let table = Table::of_one(["policy", "objects", "requests", "misses", "miss_ratio"], row);
             if format == Format::Csv { table.csv(true) } else { table.aligned() }
         }
     };

@@ -4,17 +4,16 @@ mod table;
 
 pub(crate) use table::block;
 
-use crate::args::{ControlArgs, OutputArgs};
+use crate::args::ServerArgs;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
-use nitro_server::control::client::Client;
 use nitro_server::control::protocol::{Cache, Status};
 use serde_json::Value;
 
 /// Prints the state and the counters of the running server.
-pub(crate) fn run(control: &ControlArgs, output: OutputArgs) -> Result<(), Error> {
-    let status = Client::connect(control.path())?.status()?;
-    let text = match output.format {
+pub(crate) fn run(server: &ServerArgs) -> Result<(), Error> {
+    let status = server.connect()?.status()?;
+    let text = match server.output.format {
         Format::Table => table::render(&status),
         Format::Json => output::json_pretty(&status)?,
         Format::Csv => flat(&status)?.csv(true),

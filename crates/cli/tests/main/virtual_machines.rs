@@ -72,6 +72,23 @@ fn a_guest_in_write_back_fails_after_kill_9_unless_it_has_flushed() {
 }
 
 #[test]
+fn a_guest_is_informed_when_its_volume_grows() {
+    let place = Place::new();
+    place.file("vm.img", 16 << 20);
+    let _server = place.serve(&format!("{AGAIN} --cache-size 64M --name vm"));
+    let mut client = connect(&place);
+    assert_eq!(write(&mut client, 0, 0, &noise(5, 4096)), 0);
+    let beyond = (16 << 20) / 512;
+    assert_eq!(write(&mut client, 0, beyond, &noise(5, 4096)), 1);
+    let file = std::fs::OpenOptions::new().write(true).open(place.path("vm.img")).unwrap();
+    file.set_len(20 << 20).unwrap();
+    assert!(place.stdout("volume resize vm").contains("20 MiB from now on"));
+    client.wait_for_change().unwrap();
+    assert_eq!(client.size_bytes().unwrap(), 20 << 20);
+    assert_eq!(write(&mut client, 0, beyond, &noise(5, 4096)), 0);
+}
+
+#[test]
 fn each_volume_has_a_socket_in_a_folder() {
     let place = Place::new();
     std::fs::create_dir(place.path("blk")).unwrap();

@@ -112,7 +112,7 @@ pub fn lines_left_out() -> u64 {
     LEFT_OUT.load(Ordering::Relaxed)
 }
 
-/// Waits until all queued lines are written, at most [`END_MAX`]. To be called before the process ends.
+/// Waits until all queued lines are written, at most `END_MAX`. To be called before the process ends.
 pub fn end() {
     let Some(queue) = QUEUE.get() else { return };
     let (answer, answered) = mpsc::sync_channel(1);

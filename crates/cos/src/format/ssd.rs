@@ -117,6 +117,14 @@ impl SsdSuperblock {
     }
 }
 
+/// Whether a device that begins with these bytes is the SSD of a store. The magic is not enough: that of a cache is the
+/// same.
+#[must_use]
+pub fn is_ssd(start: &[u8]) -> bool {
+    let copy = |at: u64| start.get(at as usize..)?.get(..BLOCK_BYTES);
+    COPIES_AT.into_iter().filter_map(copy).any(|page| SsdSuperblock::decode(page).is_ok())
+}
+
 /// Writes magic, version and checksum into a superblock.
 pub(crate) fn reseal_superblock(page: &mut [u8]) {
     page[..8].copy_from_slice(&MAGIC);
@@ -237,6 +245,15 @@ mod tests {
             assert!(SsdSuperblock::decode(&page).is_err());
             page[at] ^= 1;
         }
+    }
+
+    #[test]
+    fn an_ssd_is_known_by_either_superblock_and_not_by_its_magic_alone() {
+        let page =
+            SsdSuperblock { unit_bytes: 1, identity: 2, session: 3, filling: 4, units: 5, extent_bytes: 6 }.encode();
+        assert!(is_ssd(&page) && is_ssd(&[&vec![9; BLOCK_BYTES], &page[..]].concat()));
+        let cache = [&MAGIC[..], &vec![1; 2 * BLOCK_BYTES]].concat();
+        assert!(!is_ssd(&cache) && !is_ssd(&page[..100]) && !is_ssd(&[]));
     }
 
     #[test]

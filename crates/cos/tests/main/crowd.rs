@@ -7,12 +7,15 @@ use futures_util::future::{join, join_all};
 use nitro_cos::{CollectOptions, Error, Store};
 use nitro_port::{Device, ErrorKind};
 use nitro_testkit::{CrashingDevice, Rng, seeds};
+use std::cell::Cell;
 use std::sync::Arc;
 
 const SIZE_BYTES: u64 = 24 << 20;
 /// Rounds, each of which ends with a power failure.
 const ROUNDS: usize = 6;
 const STEPS: usize = 70;
+/// The most requests during a collection.
+const MEANWHILE_MAX: u64 = 60;
 /// Contents that occur often, and those that come back after they were overwritten.
 const POOLS: [u64; 2] = [200, 3000];
 
@@ -35,6 +38,13 @@ struct Writing {
     first: usize,
     numbers: Vec<u64>,
     before: Vec<u64>,
+}
+
+/// What somebody else does during writes.
+enum Meanwhile {
+    Commit,
+    Checkpoint,
+    Nothing,
 }
 
 type Outcome = Result<(), Error>;
@@ -128,8 +138,19 @@ impl World {
         Ok(())
     }
 
-    /// Writes to some objects at once; what is refused is partly there.
+    /// Writes to some objects at once; what is refused is partly there. Now and then somebody else has the store commit, or write
+    /// recipes, in the middle of it, and the writers may commit what they have written meanwhile.
     async fn write(&mut self) -> Outcome {
+        match self.random.below(8) {
+            0 | 1 => self.write_with(Meanwhile::Commit, false).await,
+            2 => self.write_with(Meanwhile::Checkpoint, false).await,
+            3 => self.write_with(Meanwhile::Checkpoint, true).await,
+            4 => self.write_with(Meanwhile::Nothing, true).await,
+            _ => self.write_with(Meanwhile::Nothing, false).await,
+        }
+    }
+
+    async fn write_with(&mut self, meanwhile: Meanwhile, flushes: bool) -> Outcome {
         let mut writes: Vec<Writing> = Vec::new();
         for _ in 0..1 + self.random.below(8) {
             let Some(name) = self.any(true) else { return Ok(()) };
@@ -158,23 +179,28 @@ impl World {
         let store = &self.store;
         let done = join_all(writes.iter().map(|write| async move {
             let data = bytes_of(&write.numbers);
-            store.open_volume(&write.name)?.write_range((write.first * CHUNK) as u64, data).await
+            store.open_volume(&write.name)?.write_range((write.first * CHUNK) as u64, data).await?;
+            if flushes { store.commit().await } else { Ok(()) }
         }));
-        // Now and then somebody else has the store commit, or write recipes, in the middle of it.
-        let committing = self.random.below(4);
         let commit = async {
-            match committing {
-                0 => store.commit().await,
-                1 => store.checkpoint().await,
-                _ => Ok(()),
+            match meanwhile {
+                Meanwhile::Commit => store.commit().await,
+                Meanwhile::Checkpoint => store.checkpoint().await,
+                Meanwhile::Nothing => Ok(()),
             }
         };
         let (done, committed) = join(done, commit).await;
         committed?;
         for (write, done) in writes.iter().zip(done) {
-            if !self.take(done)? {
-                self.adopt(write).await?;
+            match self.take(done)? {
+                true if flushes => self.model.made_durable(&write.name, write.first, write.numbers.len()),
+                true => {}
+                false => self.adopt(write).await?,
             }
+        }
+        // Before the recipes are written once more.
+        if flushes && self.random.below(8) == 0 {
+            self.device.fail_power_after(self.random.below(6));
         }
         Ok(())
     }
@@ -241,23 +267,51 @@ impl World {
 
     /// A collection, with writes, reads and deletes meanwhile.
     async fn collect(&mut self) -> Outcome {
-        if self.random.below(3) == 0 {
-            self.device.fail_power_after(self.random.below(150));
+        // Power fails at any time, or soon after the collection has begun to empty containers.
+        let (left, failing) = (self.random.below(150), self.random.below(4));
+        if failing == 0 {
+            self.device.fail_power_after(left);
         }
+        let emptying = Cell::new(if failing == 1 || failing == 2 { 1 + self.random.below(3) } else { 0 });
+        let device = Arc::clone(&self.device);
+        let progress = move |phase: &str, _: u64, _: u64| {
+            if phase == "emptying containers" && emptying.get() > 0 {
+                emptying.set(emptying.get() - 1);
+                if emptying.get() == 0 {
+                    device.fail_power_after(left / 2);
+                }
+            }
+        };
         let store = Arc::clone(&self.store);
         let options = CollectOptions { alive_share_min: [0.5, 0.9, 1.0][self.random.below(3) as usize] };
+        // A collection begins with recipes: what is committed while they are written must not be lost.
+        let commits = self.random.below(2) == 0;
+        // As long as it runs, or for a few requests.
+        let most = if self.random.below(2) == 0 { MEANWHILE_MAX } else { self.random.below(5) };
+        let ended = Cell::new(false);
         let others = async {
-            for _ in 0..self.random.below(5) {
+            if commits {
+                self.write_with(Meanwhile::Nothing, true).await?;
+            }
+            for _ in 0..most {
+                if ended.get() {
+                    break;
+                }
                 match self.random.below(6) {
                     0 => self.delete().await?,
-                    1 | 2 => self.read().await?,
-                    3 => self.copy().await?,
+                    1 => self.read().await?,
+                    2 => self.copy().await?,
                     _ => self.write().await?,
                 }
             }
             Ok(())
         };
-        let (collected, others): (_, Outcome) = join(store.collect(&options, &|_, _, _| ()), others).await;
+        let collecting = async {
+            let collected = store.collect(&options, &progress).await;
+            ended.set(true);
+            collected
+        };
+        let (collected, others): (_, Outcome) = join(collecting, others).await;
         others?;
         self.take(collected.map(drop)).map(drop)
     }
@@ -266,6 +320,8 @@ impl World {
         self.device = Arc::new(self.device.crashed());
         self.store = Arc::new(Store::open(Arc::clone(&self.device), settings()).await.unwrap());
         self.model.restarted(&self.store).await;
+        let findings = self.store.check(&|_, _, _| ()).await.unwrap();
+        assert!(findings.is_clean(), "after a restart: {findings:?}");
     }
 
     /// Without any room on the filesystem, everything is deleted, and a collection gives all room back.

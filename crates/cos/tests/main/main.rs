@@ -4,6 +4,7 @@
 mod compare;
 mod crash;
 mod crowd;
+mod flushes;
 mod format_doc;
 mod many;
 mod model;

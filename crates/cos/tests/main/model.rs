@@ -105,6 +105,12 @@ impl Model {
         }
     }
 
+    /// What was written last of some chunks is durable.
+    pub fn made_durable(&mut self, name: &str, first: usize, count: usize) {
+        let chunks = &mut self.objects.get_mut(name).unwrap().chunks[first..][..count];
+        chunks.iter_mut().for_each(Versions::made_durable);
+    }
+
     /// After a restart: everything must be as it was, or as was asked for since the last commit.
     pub async fn restarted<D: Device>(&mut self, store: &Arc<Store<D>>) {
         let there: Vec<String> = store.list().into_iter().map(|o| o.name).collect();

@@ -1,9 +1,10 @@
 //! File systems that were used for a while: what was removed, overwritten and moved left old inodes, nodes and journals behind. They are
 //! mounted, which only root can do; without it these tests say so and end. `NITRO_SEEDS` is how often each is aged, by other numbers.
 
-use crate::support::{Mounted, Random, Score, Truth, check_scan, run, show, tree};
+use crate::support::{Mounted, Score, Truth, check_scan, run, show, tree};
 use crate::{btrfs, ext, ntfs, xfs};
 use nitro_detect::Detector;
+use nitro_testkit::Rng;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ const TREES: u64 = 5;
 /// XFS is never smaller than 300 MiB, and btrfs gives out its space in large chunks.
 const TREES_LARGE: u64 = 8;
 
-fn content(bytes: u64, random: &mut Random) -> Vec<u8> {
+fn content(bytes: u64, random: &mut Rng) -> Vec<u8> {
     (0..bytes).map(|_| random.below(256) as u8).collect()
 }
 
@@ -41,7 +42,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Changes some files of a tree: removed, overwritten, longer, shorter, in the place of another.
-fn change(folder: &Path, random: &mut Random) {
+fn change(folder: &Path, random: &mut Rng) {
     for file in files(folder) {
         let bytes = fs::metadata(&file).unwrap().len();
         let open = || OpenOptions::new().write(true).open(&file).unwrap();
@@ -76,7 +77,7 @@ fn change(folder: &Path, random: &mut Random) {
 
 /// Uses a file system for a while. It is unmounted now and then, so that what it keeps in its journal gets to its place, but not at
 /// the end of each round.
-fn age(mount: &dyn Fn() -> Mounted, trees_max: u64, random: &mut Random) {
+fn age(mount: &dyn Fn() -> Mounted, trees_max: u64, random: &mut Rng) {
     let mut trees: Vec<String> = Vec::new();
     let mut mounted = mount();
     for round in 1..=ROUNDS {
@@ -115,7 +116,7 @@ fn check(make: &[&str], mount: &[&str], truth: &dyn Fn(&Path) -> (u64, Truth)) {
             eprintln!("not run: no {} can be mounted here", make[0]);
             return;
         }
-        age(&|| Mounted::new(mount, &image, &folder).unwrap(), trees, &mut Random(seed));
+        age(&|| Mounted::new(mount, &image, &folder).unwrap(), trees, &mut Rng::new(seed));
         let (block_bytes, truth) = truth(&image);
         let bytes = fs::read(&image).unwrap();
         let mut detector = Detector::new(RAM);

@@ -1,7 +1,8 @@
 //! btrfs, beside its own tool.
 
-use crate::support::{Random, Score, Truth, check_scan, run, show, tree};
+use crate::support::{Score, Truth, check_scan, run, show, tree};
 use nitro_detect::{Detector, Found};
+use nitro_testkit::Rng;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
@@ -70,7 +71,7 @@ fn metadata_and_sizes_are_known_after_one_pass() {
     for (node_bytes, profile) in [(16384, "dup"), (4096, "single")] {
         let place = TempDir::new().unwrap();
         let (files, image) = (place.path().join("files"), place.path().join("image"));
-        tree(&files, 400, 1 << 20, &mut Random(12));
+        tree(&files, 400, 1 << 20, &mut Rng::new(12));
         File::create(&image).unwrap().set_len(512 << 20).unwrap();
         let path = image.to_str().unwrap();
         let nodes = node_bytes.to_string();

@@ -1,7 +1,8 @@
 //! ext2, ext3 and ext4, beside debugfs and dumpe2fs.
 
-use crate::support::{Random, Score, Truth, check_scan, run, show, tree};
+use crate::support::{Score, Truth, check_scan, run, show, tree};
 use nitro_detect::{Detector, Found};
+use nitro_testkit::Rng;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ struct Image {
 impl Image {
     fn new(options: &[&str], seed: u64) -> Self {
         let place = TempDir::new().unwrap();
-        let mut random = Random(seed);
+        let mut random = Rng::new(seed);
         let (files, path) = (place.path().join("files"), place.path().join("image"));
         tree(&files, 400, 1 << 20, &mut random);
         let mut arguments = vec!["-q", "-F"];
@@ -32,7 +33,7 @@ impl Image {
     }
 
     /// Removes files, and writes others into the holes.
-    fn age(&self, files: &Path, random: &mut Random) {
+    fn age(&self, files: &Path, random: &mut Rng) {
         let source = files.with_extension("one");
         let mut commands = String::new();
         for number in 0..400 {

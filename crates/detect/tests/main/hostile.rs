@@ -1,7 +1,8 @@
 //! Bytes that nobody meant well.
 
-use crate::support::{Random, run};
+use crate::support::run;
 use nitro_detect::Detector;
+use nitro_testkit::Rng;
 use proptest::prelude::*;
 use std::fs::File;
 use std::io::Read as _;
@@ -42,7 +43,7 @@ proptest! {
     #[test]
     fn forged_file_systems_harm_nobody(seed in any::<u64>(), changes in 0u64..400, kind in 0..MADE.len(), sixteen in any::<bool>()) {
         let mut bytes = images()[kind].clone();
-        let mut random = Random(seed | 1);
+        let mut random = Rng::new(seed | 1);
         let reach = if sixteen { 16 << 10 } else { bytes.len() as u64 };
         for _ in 0..changes {
             // That of btrfs begins at 64 KiB.

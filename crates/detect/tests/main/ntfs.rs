@@ -1,7 +1,8 @@
 //! NTFS, beside ntfsinfo.
 
-use crate::support::{Random, Score, Truth, check_scan, run, show};
+use crate::support::{Score, Truth, check_scan, run, show};
 use nitro_detect::{Detector, Found};
+use nitro_testkit::Rng;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
@@ -69,7 +70,7 @@ fn metadata_and_sizes_are_known_after_one_pass() {
         File::create(&image).unwrap().set_len(512 << 20).unwrap();
         let path = image.to_str().unwrap();
         run("mkntfs", &["-q", "-F", "-f", "-c", &cluster_bytes.to_string(), path]);
-        let mut random = Random(13);
+        let mut random = Rng::new(13);
         for number in 0..FILES {
             let size = 1u64 << (8 + random.below(12));
             let content: Vec<u8> = (0..size + random.below(size)).map(|_| random.below(256) as u8).collect();

@@ -1,6 +1,7 @@
 //! File systems without a kernel, and a comparison.
 
 use nitro_detect::{Detector, Found};
+use nitro_testkit::Rng;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,20 +42,8 @@ impl Drop for Mounted {
     }
 }
 
-/// Numbers by chance, always the same.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, below: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % below
-    }
-}
-
 /// A tree of files of sizes as on a file server: most are small, and most bytes are in large ones.
-pub fn tree(folder: &Path, files: u64, bytes_max: u64, random: &mut Random) {
+pub fn tree(folder: &Path, files: u64, bytes_max: u64, random: &mut Rng) {
     for number in 0..files {
         let inside = folder.join(format!("d{}/e{}", number % 17, number % 5));
         fs::create_dir_all(&inside).unwrap();

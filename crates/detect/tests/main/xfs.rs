@@ -1,7 +1,8 @@
 //! XFS, beside xfs_db.
 
-use crate::support::{Random, Score, Truth, check_scan, run, show, tree};
+use crate::support::{Score, Truth, check_scan, run, show, tree};
 use nitro_detect::{Detector, Found};
+use nitro_testkit::Rng;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -93,7 +94,7 @@ pub fn truth(image: &Path) -> (u64, Truth) {
 fn metadata_and_sizes_are_known_after_one_pass() {
     let place = TempDir::new().unwrap();
     let (files, image) = (place.path().join("files"), place.path().join("image"));
-    tree(&files, 400, 1 << 20, &mut Random(11));
+    tree(&files, 400, 1 << 20, &mut Rng::new(11));
     // Names with spaces are not for prototypes.
     let many = files.join("many");
     for entry in fs::read_dir(&many).unwrap().map(Result::unwrap) {

@@ -190,6 +190,45 @@ impl FileDevice {
         }
     }
 
+    /// Data as the kernel can write them past the page cache: copied if they are not aligned.
+    fn aligned(&self, data: Bytes) -> Bytes {
+        if self.direct && !is_aligned(&data) { BufMut::copy_of(&data).freeze() } else { data }
+    }
+
+    /// A write that waits for its turn, or that takes a thread.
+    async fn write_waiting(&self, offset: u64, data: Bytes) -> io::Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        if self.may_wait {
+            let data = self.aligned(data);
+            return self.transfer(data.len(), move |fd, step| waiting::write(fd, step, offset, data)).await;
+        }
+        let lent = self.lend_in_turn(data.len()).await;
+        let (result, data) = write_once(lent, offset, self.aligned(data)).await;
+        self.write_on(offset, data, result).await
+    }
+
+    /// Continues a write of `rest` at `offset` whose first request ended with `result`; it may be complete.
+    async fn write_on(&self, mut offset: u64, mut rest: Bytes, mut result: io::Result<usize>) -> io::Result<()> {
+        let mut retries = Retries::new();
+        loop {
+            match result {
+                Ok(written) => {
+                    let done = progress(self.step_bytes(), written, rest.len()).ok_or(io::ErrorKind::WriteZero)?;
+                    rest.advance(done);
+                    offset += done as u64;
+                }
+                Err(e) => retries.pause(e).await?,
+            }
+            if rest.is_empty() {
+                return Ok(());
+            }
+            let lent = self.lend_in_turn(rest.len()).await;
+            (result, rest) = write_once(lent, offset, self.aligned(rest)).await;
+        }
+    }
+
     async fn flush_once(&self) -> Result<(), DeviceError> {
         let mut retries = Retries::new();
         loop {
@@ -224,35 +263,21 @@ impl Device for FileDevice {
         }
     }
 
-    async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
-        let len = data.len() as u64;
-        self.check_writable(Operation::Write, offset, len)?;
-        let fail = |e| DeviceError::from_io(e, Operation::Write, offset, len);
-        let aligned =
-            |data: Bytes| if self.direct && !is_aligned(&data) { BufMut::copy_of(&data).freeze() } else { data };
-        if self.may_wait {
-            let data = aligned(data);
-            return self
-                .transfer(data.len(), move |fd, step| waiting::write(fd, step, offset, data))
-                .await
-                .map_err(fail);
+    #[expect(clippy::manual_async_fn, reason = "the arguments of an async fn take room in its future twice")]
+    fn write(&self, offset: u64, data: Bytes) -> impl Future<Output = Result<(), DeviceError>> {
+        async move {
+            let len = data.len();
+            self.check_writable(Operation::Write, offset, len as u64)?;
+            let lent = (len > 0 && !self.may_wait).then(|| self.lend_at_once(len)).flatten();
+            let result = match lent {
+                Some(lent) => match write_once(lent, offset, self.aligned(data)).await {
+                    (Ok(written), _) if written == len => Ok(()),
+                    (other, rest) => Box::pin(self.write_on(offset, rest, other)).await,
+                },
+                None => Box::pin(self.write_waiting(offset, data)).await,
+            };
+            result.map_err(|e| DeviceError::from_io(e, Operation::Write, offset, len as u64))
         }
-        let mut rest = data;
-        let mut retries = Retries::new();
-        while !rest.is_empty() {
-            let at = offset + len - rest.len() as u64;
-            let lent = self.lend_in_turn(rest.len()).await;
-            let BufResult(result, op) = submit(WriteAt::new(lent, at, aligned(rest))).await;
-            rest = op.into_inner();
-            match result {
-                Ok(written) => rest.advance(
-                    progress(self.step_bytes(), written, rest.len())
-                        .ok_or_else(|| fail(io::ErrorKind::WriteZero.into()))?,
-                ),
-                Err(e) => retries.pause(e).await.map_err(fail)?,
-            }
-        }
-        Ok(())
     }
 
     async fn flush(&self) -> Result<(), DeviceError> {
@@ -304,6 +329,11 @@ fn read_once(
 ) -> impl Future<Output = (io::Result<usize>, BufMut)> + use<> {
     let request = submit(ReadAt::new(lent, offset + done as u64, IoBuffer::new(buf, done)));
     request.map(|BufResult(result, op)| (result, op.into_inner().into_buf()))
+}
+
+/// Requests a write once.
+fn write_once(lent: Lent, offset: u64, data: Bytes) -> impl Future<Output = (io::Result<usize>, Bytes)> + use<> {
+    submit(WriteAt::new(lent, offset, data)).map(|BufResult(result, op)| (result, op.into_inner()))
 }
 
 /// Counts how often a request was repeated.

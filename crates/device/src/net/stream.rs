@@ -91,14 +91,6 @@ impl StreamWriter {
     pub fn shutdown(&mut self) -> io::Result<()> {
         Ok(rustix::net::shutdown(&self.socket, Shutdown::Write)?)
     }
-
-    /// Ends both directions; a pending [`StreamReader::read`] returns 0.
-    ///
-    /// # Errors
-    /// The error of the operating system.
-    pub fn shutdown_both(&mut self) -> io::Result<()> {
-        Ok(rustix::net::shutdown(&self.socket, Shutdown::Both)?)
-    }
 }
 
 /// Buffers of which those before `next`, and a part of the one at `next`, have been sent.

@@ -1,11 +1,11 @@
 //! The emulated disks keep the pace of real ones.
 
-use crate::common::Random;
 use bytes::Bytes;
 use futures_util::future::{Either, join, join_all, select};
 use nitro_device::RamDevice;
 use nitro_device::hdd::{HddDevice, HddModel};
 use nitro_port::{Clock, Device, ErrorKind};
+use nitro_testkit::Rng;
 use nitro_testkit::VirtualTime;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn reads_per_second(model: HddModel, depth: u64, span: u64) -> f64 {
     clock.run(join_all((0..depth).map(|reader| {
         let device = &device;
         async move {
-            let mut random = Random(reader * 7919 + 1);
+            let mut random = Rng::new(reader * 7919 + 1);
             for _ in 0..each {
                 device.read(random.next() % (span / READ as u64) * READ as u64, READ).await.unwrap();
             }
@@ -86,8 +86,8 @@ fn a_request_given_up_leaves_the_queue_healthy() {
     let clock = VirtualTime::default();
     let device = disk(&clock, HddModel::rpm_7200());
     clock.run(async {
-        let mut random = Random(3);
-        let place = |random: &mut Random| random.next() % (SIZE / 4096) * 4096;
+        let mut random = Rng::new(3);
+        let place = |random: &mut Rng| random.next() % (SIZE / 4096) * 4096;
         for round in 0..200u64 {
             let patience = Duration::from_micros(random.next() % 60_000);
             let reads: Vec<_> = (0..8).map(|_| device.read(place(&mut random), 4096)).collect();
@@ -126,7 +126,7 @@ fn no_request_waits_for_ever() {
         let crowd = join_all((0..32u64).map(|i| {
             let device = &device;
             async move {
-                let mut random = Random(i + 1);
+                let mut random = Rng::new(i + 1);
                 for _ in 0..400 {
                     device.read(random.next() % 4096 * 4096, 4096).await.unwrap();
                 }

@@ -80,11 +80,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
             Ok(bytes) => bytes,
             Err(error) => {
                 self.metrics.ssd_read_errors.add(1);
-                self.watch.read_failed(&error);
+                self.device_health.read_failed(&error);
                 return (none(), wanted.to_vec());
             }
         };
-        self.watch.read_ok();
+        self.device_health.read_ok();
         // The generation is checked after the bytes were read: a refill raises it before it writes.
         if !self.manager.lock().is_current(first.weu, first.generation) {
             self.metrics.outrun_reads.add(1);

@@ -7,7 +7,7 @@ use crate::endurance::Spending;
 use crate::error::Error;
 use crate::format::FormatError;
 use crate::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
-use crate::health::Watch;
+use crate::health::DeviceHealth;
 use crate::insert::InsertQueue;
 use crate::journal::{Area, Halves, Identity, Journal};
 use crate::live::Live;
@@ -104,7 +104,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
     pub fn pass_through(flash: F, clock: C, settings: EngineSettings) -> Result<Arc<Self>, Error> {
         let superblock = Self::superblock(&settings, [0; 16], 0)?;
         let cache = Self::new(flash, clock, settings, superblock)?;
-        cache.watch.leave_out();
+        cache.device_health.leave_out();
         cache.ledger.end();
         Ok(Arc::new(cache))
     }
@@ -151,7 +151,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             lanes: futures_util::lock::Mutex::default(),
             ram: Mutex::new(RamCache::new(settings.ram_cache_bytes)),
             ahead: Mutex::new(Ahead::new(settings.readahead_ram_bytes)),
-            watch: Watch::default(),
+            device_health: DeviceHealth::default(),
             start: superblock.start,
             starts: RwLock::new(vec![superblock.start; superblock.weu_count as usize]),
             weu_count: AtomicU32::new(superblock.weu_count),

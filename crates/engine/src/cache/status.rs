@@ -53,7 +53,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
         drop(manager);
         let failed = self.ledger.failed();
         CacheStatus {
-            health: if failed.is_some() && stats.dirty_extents > 0 { Health::Failed } else { self.watch.state() },
+            health: if failed.is_some() && stats.dirty_extents > 0 {
+                Health::Failed
+            } else {
+                self.device_health.state()
+            },
             failed: failed.map(|reason| reason.to_string()),
             restoring: self.is_restoring(),
             open_regions: self.regions.count(),

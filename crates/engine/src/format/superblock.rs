@@ -22,7 +22,6 @@
 //! | 4092 | 4 | CRC-32C of the 4092 bytes before |
 
 use super::{FORMAT_VERSION, FORMAT_VERSION_LOGGED, FormatError, other_version};
-use crate::journal::Area;
 use crate::settings::EngineSettings;
 use nitro_cache::SettingError;
 use nitro_cache::settings::{EXTENT_BYTES, WEU_BYTES};
@@ -40,6 +39,15 @@ pub const SUPERBLOCK_BYTES: usize = 4096;
 #[must_use]
 pub const fn superblock_offsets(size_bytes: u64) -> [u64; 2] {
     nitro_log::ends(size_bytes, SUPERBLOCK_BYTES)
+}
+
+/// A part of the device, such as the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Area {
+    /// First byte; a multiple of 4096.
+    pub offset: u64,
+    /// Length in bytes.
+    pub len: u64,
 }
 
 /// The description of a cache device.

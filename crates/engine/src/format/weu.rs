@@ -30,6 +30,7 @@
 //! | 40 | 1 | flags: bit 0, has a fingerprint; bit 1, stored as it is: whole blocks without a prefix; bits 2 to 6, the class |
 //! | 41 | 7 | version: of several entries for one key, the highest counts |
 
+use super::flags::Flags;
 use super::{FORMAT_VERSION, FormatError, crc32c, other_version};
 use nitro_cache::weu::layout::{BLOCK_BYTES, ENTRIES_MAX, ENTRY_BYTES, HEAD_BYTES, UNIT_BYTES};
 use nitro_log::{Reader, Writer};
@@ -60,12 +61,6 @@ pub struct Entry {
     /// Of several entries for one key, the highest version counts; 56 bits.
     pub version: u64,
 }
-
-const FLAG_FINGERPRINT: u8 = 1;
-const FLAG_RAW: u8 = 2;
-/// The flags that are a class, from this bit on.
-const CLASS_SHIFT: u32 = 2;
-const CLASS_BITS: u8 = 0x1F << CLASS_SHIFT;
 
 /// The head of a WEU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,11 +173,7 @@ impl Head {
         let key = ExtentKey::from_raw(reader.u64()?);
         let fingerprint = Fingerprint(reader.array()?);
         let (offset, stored_bytes, checksum) = (reader.u32()?, reader.u32()?, reader.u32()?);
-        let flags = reader.u8()?;
-        if flags & !(FLAG_FINGERPRINT | FLAG_RAW | CLASS_BITS) != 0 {
-            return Err(reader.refuse("flags", flags.into()));
-        }
-        let raw = flags & FLAG_RAW != 0;
+        let Flags { has_fingerprint, raw, class } = Flags::read(&mut reader)?;
         let table_end = self.table_offset as usize + self.table_bytes();
         let (first, end) = if raw { (table_end as u32, weu_bytes) } else { (HEAD_BYTES, self.table_offset) };
         if offset < first || u64::from(offset) + u64::from(stored_bytes) > end.into() {
@@ -194,27 +185,24 @@ impl Head {
         if !offset.is_multiple_of(UNIT_BYTES) {
             return Err(reader.refuse("offset", offset.into()));
         }
-        let fingerprint = (flags & FLAG_FINGERPRINT != 0).then_some(fingerprint);
+        let fingerprint = has_fingerprint.then_some(fingerprint);
         let [a, b, c, d, e, f, g] = reader.array()?;
         let version = u64::from_le_bytes([a, b, c, d, e, f, g, 0]);
-        let class = ClassId::new((flags & CLASS_BITS) >> CLASS_SHIFT).unwrap_or_default();
         Ok(Entry { key, fingerprint, offset, stored_bytes, checksum, raw, class, version })
     }
 }
 
 /// Writes the entry table into `bytes`, which must be [`ENTRY_BYTES`] long for each entry. Returns its checksum.
 pub fn encode_table(entries: &[Entry], bytes: &mut [u8]) -> u32 {
-    let flag = |set: bool, flag: u8| if set { flag } else { 0 };
     for (entry, bytes) in entries.iter().zip(bytes.chunks_exact_mut(ENTRY_BYTES as usize)) {
+        let Entry { fingerprint, raw, class, .. } = *entry;
         Writer::new(bytes)
             .u64(entry.key.raw())
-            .put(&entry.fingerprint.map_or([0; 20], |f| f.0))
+            .put(&fingerprint.map_or([0; 20], |f| f.0))
             .u32(entry.offset)
             .u32(entry.stored_bytes)
             .u32(entry.checksum)
-            .u8(flag(entry.fingerprint.is_some(), FLAG_FINGERPRINT)
-                | flag(entry.raw, FLAG_RAW)
-                | entry.class.number() << CLASS_SHIFT)
+            .u8(Flags { has_fingerprint: fingerprint.is_some(), raw, class }.to_byte())
             .put(&entry.version.to_le_bytes()[..7]);
     }
     crc32c(bytes)

@@ -2,6 +2,7 @@
 
 use crate::format::stored::{Place, prefix};
 use crate::format::weu::{Entry, Head, encode_table};
+use crate::journal::Identity;
 use bytes::Bytes;
 use nitro_cache::weu::Stored;
 use nitro_cache::weu::layout::{ENTRIES_MAX, ENTRY_BYTES, HEAD_BYTES, PREFIX_BYTES, UNIT_BYTES};
@@ -120,15 +121,16 @@ impl OpenWeu {
     }
 
     /// Completes the header. Bytes that the returned parts do not cover are not changed on the device.
-    pub(super) fn seal(mut self, (epoch, start): (u64, u32), block_bytes: u32) -> (Parts, Written) {
-        let (_, end) = self.write_header(self.packed_end, (epoch, start));
+    pub(super) fn seal(mut self, identity: Identity, block_bytes: u32) -> (Parts, Written) {
+        let (_, end) = self.write_header(self.packed_end, identity);
         let parts = self.cut(end, block_bytes as usize);
         let written = self.written(&parts);
         (parts, written)
     }
 
     /// Writes head and table; the table begins at `table`. Returns its end.
-    fn write_header(&mut self, table: usize, (epoch, start): (u64, u32)) -> (Head, usize) {
+    fn write_header(&mut self, table: usize, identity: Identity) -> (Head, usize) {
+        let Identity { epoch, start } = identity;
         let end = table + self.entries.len() * ENTRY_BYTES as usize;
         let table_crc = encode_table(&self.entries, &mut self.buf[table..end]);
         let head = Head {
@@ -181,12 +183,12 @@ impl OpenWeu {
     }
 
     /// As [`seal`](Self::seal), for a WEU of which parts have been saved: returns the remaining parts, the head last.
-    pub(crate) fn seal_rest(self, identity: (u64, u32), block_bytes: u32) -> (Parts, Written) {
+    pub(crate) fn seal_rest(self, identity: Identity, block_bytes: u32) -> (Parts, Written) {
         let (_, parts, written) = self.complete(identity, block_bytes);
         (parts, written)
     }
 
-    fn complete(mut self, identity: (u64, u32), block_bytes: u32) -> (Head, Parts, Written) {
+    fn complete(mut self, identity: Identity, block_bytes: u32) -> (Head, Parts, Written) {
         let block = block_bytes as usize;
         let unsaved = self.unsaved(block_bytes);
         let table = self.packed_end.next_multiple_of(block);
@@ -202,26 +204,26 @@ impl OpenWeu {
         (head, parts, written)
     }
 
-    /// The header, with `entries`, of a WEU whose extents are on the SSD already. `None`: these cannot be entries of
-    /// one WEU.
+    /// The header, with `entries`, of this WEU, which is empty here, and whose extents are on the SSD already. `None`:
+    /// these cannot be entries of one WEU.
     pub(crate) fn header_again(
-        (weu, generation): (WeuId, Generation),
+        mut self,
         entries: Vec<Entry>,
-        identity: (u64, u32),
-        (weu_bytes, block_bytes): (u32, u32),
+        identity: Identity,
+        block_bytes: u32,
     ) -> Option<(Head, Parts)> {
-        let mut open = Self::new(weu, generation, weu_bytes, true);
+        let weu_bytes = self.buf.len() as u32;
         let packed = entries.iter().filter(|entry| !entry.raw).map(|entry| entry.offset + entry.stored_bytes);
         let end = packed.max().unwrap_or(HEAD_BYTES).max(HEAD_BYTES);
         let raw = entries.iter().filter(|entry| entry.raw).map(|entry| entry.offset).min().unwrap_or(weu_bytes);
-        open.packed_end = (end as usize).next_multiple_of(block_bytes as usize);
-        let table_end = open.packed_end + entries.len() * ENTRY_BYTES as usize;
+        self.packed_end = (end as usize).next_multiple_of(block_bytes as usize);
+        let table_end = self.packed_end + entries.len() * ENTRY_BYTES as usize;
         if table_end > raw as usize || entries.len() > ENTRIES_MAX as usize {
             return None;
         }
-        open.saved = (open.packed_end, open.raw_start);
-        open.entries = entries;
-        let (head, parts, _) = open.complete(identity, block_bytes);
+        self.saved = (self.packed_end, self.raw_start);
+        self.entries = entries;
+        let (head, parts, _) = self.complete(identity, block_bytes);
         Some((head, parts))
     }
 

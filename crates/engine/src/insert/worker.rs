@@ -6,7 +6,7 @@ use super::open_weu::{Entering, OpenWeu, Parts};
 use super::queue::{Content, Job};
 use super::stored_as;
 use crate::cache::Cache;
-use crate::domain::Named;
+use crate::domain::{Named, Names};
 use crate::fingerprints::{ContentPlace, FingerprintIndex, NoIndex};
 use crate::format::journal::{EVICTED_BYTES, FORGET_BYTES, Record};
 use crate::kept::Kept;
@@ -85,7 +85,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let mut jobs = 0;
         while let Some((mut job, known)) = looking.next(&mut worker).await {
             worker.compressor.use_codec(self.live.compression());
-            if let Some(known) = known.filter(|_| self.watch.is_caching()) {
+            if let Some(known) = known.filter(|_| self.device_health.is_caching()) {
                 job.from = known.from;
                 worker.insert(&job, known, index).await;
             }
@@ -100,7 +100,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let mut lanes = self.lanes.lock().await;
         for shelf in Shelf::clean() {
             let is_filled = lanes.get(shelf).is_some_and(|open| !open.entries().is_empty());
-            if is_filled && self.watch.is_caching() {
+            if is_filled && self.device_health.is_caching() {
                 worker.seal(&mut lanes, shelf).await;
             }
         }
@@ -111,7 +111,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// Determines what has to be known about a job's content before its insertion; `None`: there is nothing to insert
     /// any more.
     async fn know<I: FingerprintIndex>(&self, job: &Job, index: &I) -> Option<Known> {
-        if !self.watch.is_caching() {
+        if !self.device_health.is_caching() {
             return None;
         }
         let (extent, fingerprint) = self.content(job).await?;
@@ -274,8 +274,8 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
         let from = Provenance { used: job.token.is_used(), ..from };
         let Some(admitted) = cache.manager.lock().admit(job.key, from) else { return };
         let (encoding, payload) = payload(&mut self.compressor, &extent, zero);
-        let plain = named.map(|named| named.plain);
-        if let Some(location) = self.append(job, admitted, (entered, plain), encoding, payload).await
+        let names = Names { indexed: entered, plain: named.map(|named| named.plain) };
+        if let Some(location) = self.append(job, admitted, names, encoding, payload).await
             && let Some(entered) = entered.filter(|_| I::IS_THERE && !zero)
         {
             let place = ContentPlace::new(location.weu, location.entry, location.generation, cache.start);
@@ -284,13 +284,12 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
         }
     }
 
-    /// Steps 3 to 6, with the fingerprint for the index and the one for the flash. Returns the location of the content,
-    /// if it was inserted.
+    /// Steps 3 to 6. Returns the location of the content, if it was inserted.
     async fn append(
         &mut self,
         job: &Job,
         admitted: Admitted,
-        (entered, plain): (Option<Fingerprint>, Option<Fingerprint>),
+        names: Names,
         encoding: Encoding,
         payload: Bytes,
     ) -> Option<Location> {
@@ -303,7 +302,7 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
             let (appended, version) = cache
                 .telling(FORGET_BYTES, |manager| {
                     let void = job.token.is_void() || manager.is_dirty(job.key);
-                    let appended = (!void).then(|| manager.append(open.weu, job.key, entered.as_ref(), stored));
+                    let appended = (!void).then(|| manager.append(open.weu, job.key, names.indexed.as_ref(), stored));
                     if let Some(Append::At(location)) = &appended {
                         manager.classify(location, job.from.class);
                         manager.heat(location, admitted);
@@ -312,7 +311,7 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
                 })
                 .await;
             if let Some(Append::At(location)) = appended {
-                let entering = Entering { key: job.key, fingerprint: plain, class: job.from.class, version };
+                let entering = Entering { key: job.key, fingerprint: names.plain, class: job.from.class, version };
                 open.put(&cache.place(&location), entering, stored, (encoding, &payload));
                 return Some(location);
             }
@@ -339,7 +338,7 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
                 // Others come free once dirty extents are destaged, or the rest of the cache has been read.
                 let waiting = self.cache.manager.lock().is_waiting_for_slots();
                 if !waiting {
-                    self.cache.watch.give_up(&"no write-evict unit is left that can be written");
+                    self.cache.device_health.give_up(&"no write-evict unit is left that can be written");
                 }
                 self.cache.metrics.fills_dropped.add(1);
                 return None;
@@ -383,10 +382,10 @@ pub(crate) fn payload(compressor: &mut Compressor, extent: &Kept, zero: bool) ->
 pub(super) async fn write<F: Device, C: Clock>(cache: &Cache<F, C>, open: OpenWeu) {
     let (weu, generation) = (open.weu, open.generation);
     let block_bytes = cache.flash.geometry().block_bytes.max(SECTOR_BYTES);
-    let (parts, written) = open.seal((cache.superblock.epoch, cache.start), block_bytes);
+    let (parts, written) = open.seal(cache.identity(), block_bytes);
     match cache.write_parts(weu, parts).await {
         Ok(()) => {
-            cache.watch.write_ok();
+            cache.device_health.write_ok();
             cache.metrics.ssd_written_payload_bytes.add(written.payload_bytes);
             cache.metrics.ssd_written_header_bytes.add(written.header_bytes);
             cache.metrics.ssd_written_padding_bytes.add(written.padding_bytes);
@@ -402,7 +401,7 @@ pub(super) async fn write<F: Device, C: Clock>(cache: &Cache<F, C>, open: OpenWe
             };
             cache.ledger.tell(EVICTED_BYTES as u64, retire).await;
             cache.empty(weu);
-            cache.watch.write_failed(&error);
+            cache.device_health.write_failed(&error);
         }
     }
     cache.resident.close(weu);

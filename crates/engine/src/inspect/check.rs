@@ -1,12 +1,13 @@
 //! Checks every structure and checksum on a device.
 
+use super::JournalReport;
 use super::report::{Counts, Problem, Report, Severity, SuperblockReport};
 use super::slots::Found;
 use super::verify::{Findings, Slot, Verifier};
 use super::view::View;
-use super::{JournalReport, READS_AT_ONCE};
 use crate::error::Error;
 use crate::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
+use crate::recovery::READS_AT_ONCE;
 use futures_util::stream::{self, StreamExt};
 use nitro_port::Device;
 use nitro_units::WeuId;

@@ -17,6 +17,3 @@ pub use check::check;
 pub use logged::{LogContents, Logged, LoggedVolume, log_contents, logged};
 pub use report::{Counts, HalfReport, JournalReport, Problem, Report, Severity, SuperblockReport, VolumeRange};
 pub use salvage::{Dirty, DirtyRange, DirtyVolume, Salvaged, Standing, Trust, Unreadable, dirty, salvage};
-
-/// Reads of the device at once.
-const READS_AT_ONCE: usize = 32;

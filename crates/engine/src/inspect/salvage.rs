@@ -1,11 +1,11 @@
 //! Extraction of dirty data.
 
+use super::JournalReport;
 use super::slots::{Damage, Found, Headers};
 use super::view::{Target, View};
-use super::{JournalReport, READS_AT_ONCE};
 use crate::error::Error;
 use crate::format::weu::Head;
-use crate::recovery::State;
+use crate::recovery::{READS_AT_ONCE, State};
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use nitro_port::{Device, DeviceError};

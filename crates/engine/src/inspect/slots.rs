@@ -1,10 +1,10 @@
 //! The slots of a cache device, read without a cache.
 
-use super::READS_AT_ONCE;
 use crate::format::stored::{Place, payload_range};
 use crate::format::superblock::Superblock;
 use crate::format::weu::{Entry, Head};
 use crate::format::{FormatError, crc32c};
+use crate::recovery::READS_AT_ONCE;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use nitro_cache::weu::layout::HEAD_BYTES;

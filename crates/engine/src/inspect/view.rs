@@ -2,11 +2,11 @@
 
 use super::log::{self, Log, Told};
 use super::report::JournalReport;
+use super::slots::Damage;
 use super::slots::{Filling, Headers, Slots};
-use super::{READS_AT_ONCE, slots::Damage};
 use crate::error::{Error, uuid_text};
 use crate::format::weu::Entry;
-use crate::recovery::{State, read_superblock, sealed};
+use crate::recovery::{READS_AT_ONCE, State, read_superblock, sealed};
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use nitro_port::Device;

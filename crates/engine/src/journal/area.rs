@@ -2,6 +2,7 @@
 
 use super::budget::{Budget, DIRTY_BYTES, UNSEALED_BYTES};
 use crate::format::journal::{BATCH_UNIT_BYTES, HEADER_BYTES, SLOT_BYTES};
+use crate::format::superblock::Area;
 use bytes::Bytes;
 use nitro_port::buf::{BUF_ALIGNMENT_BYTES, BufMut};
 use nitro_port::{DeviceError, ErrorKind, Geometry, Operation};
@@ -15,15 +16,6 @@ const ALIGNMENT_BYTES: u64 = BUF_ALIGNMENT_BYTES as u64;
 const LOG_BYTES_MIN: u64 = 256 << 10;
 const TINY_LOG_BYTES: u64 = 64 << 10;
 const TINY_CACHE_BYTES: u64 = 64 << 20;
-
-/// The part of the device that the journal has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Area {
-    /// First byte; a multiple of 4096.
-    pub offset: u64,
-    /// Length in bytes.
-    pub len: u64,
-}
 
 /// The quantities for which a journal is dimensioned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -98,8 +98,8 @@ impl Budget {
         (budget.dirty_bytes(slots) >= least && half_bytes >= FIRST_PART_BYTES_MIN).then_some(budget)
     }
 
-    /// Most bytes of a snapshot for dirty extents ([`DIRTY_BYTES`] each) and entries of units without header
-    /// ([`UNSEALED_BYTES`] each), with `slots` slots.
+    /// Most bytes of a snapshot for dirty extents (`DIRTY_BYTES` each) and entries of units without header
+    /// (`UNSEALED_BYTES` each), with `slots` slots.
     #[must_use]
     pub fn dirty_bytes(&self, slots: u32) -> u64 {
         self.shared_bytes.saturating_sub(u64::from(slots) * self.slot_bytes)

@@ -15,8 +15,9 @@ mod replay;
 mod tail;
 
 pub use crate::format::journal::{DEAD_BYTES_MAX, LogPosition, Record, VERSION_MAX, VOLUME_NAME_BYTES_MAX};
+pub use crate::format::superblock::Area;
 pub(crate) use area::Halves;
-pub use area::{Area, Counts, SNAPSHOT_PART_BYTES};
+pub use area::{Counts, SNAPSHOT_PART_BYTES};
 pub use budget::Budget;
 pub(crate) use budget::{DIRTY_BYTES, UNSEALED_BYTES};
 pub(crate) use replay::Half;

@@ -1,6 +1,7 @@
 //! The part of a restart that runs while requests are served: clean entries are restored from the WEUs' headers, the
 //! newest first.
 
+use super::READS_AT_ONCE;
 use super::replay::State;
 use crate::cache::Cache;
 use crate::format::FormatError;
@@ -16,8 +17,6 @@ use std::time::Duration;
 
 /// How often a failed read is tried.
 const ATTEMPTS: u32 = 3;
-/// Reads of the device at once.
-const READS_AT_ONCE: usize = 32;
 /// How often records are committed for which no request waits.
 const COMMIT_EVERY: Duration = Duration::from_secs(1);
 /// How often doubtful extents are settled, while there are any.

@@ -1,5 +1,6 @@
 //! The part of a restart before requests are served.
 
+use super::READS_AT_ONCE;
 use super::load::{Header, read_header};
 use super::replay::{Newest, State, Unsealed};
 use crate::cache::Cache;
@@ -22,9 +23,6 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// Reads of the device at once.
-const READS_AT_ONCE: usize = 32;
 
 /// Versions skipped at a restart, for each start without records in the journal and for the last one with records: more
 /// than a cache assigns between two commits to clean extents, which are not in the journal.
@@ -318,9 +316,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let whole = known.iter().zip(0u16..).take_while(|((number, _), n)| *number == n);
         let entries: Vec<Entry> = whole.map(|((_, entry), _)| sealed(entry)).collect();
         let start = known.values().next().map_or(self.start, |entry| entry.start);
-        let sizes = (self.superblock.weu_bytes, self.block_bytes());
-        let identity = (self.superblock.epoch, start);
-        let Some((head, parts)) = OpenWeu::header_again((weu, generation), entries.clone(), identity, sizes) else {
+        let identity = Identity { start, ..self.identity() };
+        let open = OpenWeu::new(weu, generation, self.superblock.weu_bytes, true);
+        let Some((head, parts)) = open.header_again(entries.clone(), identity, self.block_bytes()) else {
             return Ok(None);
         };
         self.write_parts(weu, parts).await.map_err(Error::Flash)?;

@@ -2,6 +2,7 @@
 //! writes could still arrive. Until it has ended, its extents are neither read nor written by other requests.
 
 use super::Volume;
+use super::write::Zeroing;
 use crate::error::Error;
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -153,6 +154,13 @@ struct Wait<'a> {
     answered: bool,
 }
 
+impl Wait<'_> {
+    /// The origin has answered.
+    fn end(mut self) {
+        self.answered = true;
+    }
+}
+
 impl Waits {
     fn begin(&self, now: Duration) -> Wait<'_> {
         let mut all = self.0.lock();
@@ -204,12 +212,14 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    /// Awaits the origin's answer to a request.
-    pub(super) async fn answered<T>(&self, request: impl Future<Output = T>) -> T {
-        let mut wait = self.waits.begin(self.cache.clock.now());
-        let result = request.await;
-        wait.answered = true;
-        result
+    /// A request to the origin, from now until the origin has answered.
+    pub(super) fn answered<T>(&self, request: impl Future<Output = T>) -> impl Future<Output = T> {
+        let wait = self.waits.begin(self.cache.clock.now());
+        // Not async: that future would contain the request twice.
+        request.map(move |result| {
+            wait.end();
+            result
+        })
     }
 
     /// Runs a request; answers with an error of kind [`TimedOut`](ErrorKind::TimedOut) when it has waited for
@@ -228,9 +238,19 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// # Errors
     /// As [`change`](Self::change).
     pub async fn change_as(self: &Arc<Self>, class: ClassId, change: Change) -> (Result<(), Error>, Option<Rest>) {
-        if self.cache.live.origin_timeout().is_none() {
-            return (self.apply(change, &RequestContext::patient(class)).await, None);
+        if self.cache.live.origin_timeout().is_some() {
+            // Boxed, as is all but a write: this future is allocated and moved for each write.
+            return Box::pin(self.change_in_time(class, change)).await;
         }
+        let context = RequestContext::patient(class);
+        let result = match change {
+            Change::Write { offset, data, fua } => self.write_with(offset, data, fua, &context).await,
+            change => Box::pin(self.apply(change, &context)).await,
+        };
+        (result, None)
+    }
+
+    async fn change_in_time(self: &Arc<Self>, class: ClassId, change: Change) -> (Result<(), Error>, Option<Rest>) {
         let (volume, context, timed_out) = (Arc::clone(self), RequestContext::limited(class), change.timed_out());
         if self.waits.is_full() {
             self.metrics.errors.add(1);
@@ -238,7 +258,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
         let (limited, held_bytes) = (context.clone(), change.held_bytes());
         let request = async move { volume.apply(change, &limited).await };
-        match self.in_time(request).await {
+        match self.in_time(request.boxed_local()).await {
             Ok(result) => (result, None),
             Err(request) => {
                 context.give_up();
@@ -259,7 +279,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self: &Arc<Self>,
         request: impl Future<Output = Result<T, Error>> + 'static,
     ) -> (Result<T, Error>, Option<Rest>) {
-        match self.in_time(request).await {
+        match self.in_time(request.boxed_local()).await {
             Ok(result) => (result, None),
             Err(request) => (Err(timed_out(Operation::Write, 0, 0)), Some(request.map(drop).boxed_local())),
         }
@@ -268,9 +288,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Runs a request until it ends, or returns it at the time limit.
     async fn in_time<T: 'static>(
         &self,
-        request: impl Future<Output = T> + 'static,
+        mut request: LocalBoxFuture<'static, T>,
     ) -> Result<T, LocalBoxFuture<'static, T>> {
-        let mut request = request.boxed_local();
         let Some(timeout) = self.cache.live.origin_timeout() else { return Ok(request.await) };
         let begun = self.cache.clock.now();
         loop {
@@ -294,7 +313,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             Change::Flush => self.flush().await,
             Change::Trim { offset, len, fua } => self.trim_with(offset, len, fua, context).await,
             Change::WriteZeroes { offset, len, may_unmap, fast, fua } => {
-                self.zero_with(offset, len, (may_unmap, fast), fua, context).await
+                self.zero_with(offset, len, Zeroing { may_unmap, fast }, fua, context).await
             }
         }
     }

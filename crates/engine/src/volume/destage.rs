@@ -9,6 +9,7 @@ use bytes::Bytes;
 use event_listener::Event;
 use futures_util::future::{join_all, select};
 use futures_util::stream::{self, StreamExt};
+use nitro_cache::destage::{ROUND_EXTENTS, TICK, run_extents_max, writes_at_once};
 use nitro_cache::{CacheManager, DirtyExtent};
 use nitro_port::buf::{BufMut, held_bytes};
 use nitro_port::yielding::{attempt_at, yield_now};
@@ -19,21 +20,11 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Extents destaged between two flushes of the origin.
-const ROUND_EXTENTS: usize = 512;
-/// Bytes written to the origin with one write.
-const RUN_BYTES: usize = 1 << 20;
-/// Concurrent writes of the origin while no client waits for it: a hard disk can order them.
-const RUNS_ALONE: usize = 32;
-/// Concurrent writes of the origin while clients read from it.
-const RUNS_BESIDE_READS: usize = 2;
 /// Number of consecutive rounds that the origin refuses completely, after which destage stops.
 const REFUSALS_MAX: u32 = 4;
 /// How soon to try again when clients' writes prevented destage of some extents.
 const SKIPPED_WAIT: Duration = Duration::from_millis(10);
-/// How often a volume checks for work.
-const TICK: Duration = Duration::from_secs(1);
-/// How often it checks after a failure.
+/// How often a volume checks for work after a failure.
 const TICK_FAILED: Duration = Duration::from_secs(5);
 
 /// Dirty extents whose age is examined under one lock of the manager.
@@ -44,7 +35,7 @@ pub(crate) const ROUNDS_MAX: u32 = 2;
 
 /// The maximum RAM of one round of destage, in bytes: the contents, and the runs made from them.
 pub(crate) fn round_bytes(extent_bytes: usize) -> u64 {
-    let extents = (RUNS_ALONE * (RUN_BYTES / extent_bytes).max(1)).min(ROUND_EXTENTS) as u64;
+    let extents = (writes_at_once(false) * run_extents_max(extent_bytes)).min(ROUND_EXTENTS) as u64;
     extents * (held_bytes(extent_bytes) + extent_bytes as u64)
 }
 
@@ -211,7 +202,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// Whether anything has to be destaged now: everything that became dirty up to the returned second.
     fn due(&self) -> Option<u32> {
-        if !self.may_be_dirty() || !self.cache.watch.is_caching() || self.poisoned().is_some() {
+        if !self.may_be_dirty() || !self.cache.device_health.is_caching() || self.poisoned().is_some() {
             return None;
         }
         let drained = self.destage.drainers.load(Ordering::SeqCst) > 0;
@@ -342,9 +333,6 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// Destages the dirty extents of a range from which the caller excludes all other writes.
     pub(super) async fn drain(&self, extents: &Range<u64>) -> Result<(), Error> {
-        if !self.may_be_dirty() {
-            return Ok(());
-        }
         loop {
             // Before the pass: what settles during it may be missed.
             let pending = self.flights.has_dirty(extents);
@@ -386,11 +374,10 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let _round = self.destage.round().await;
         // What the origin gets must be in the journal first: were it lost there, an older entry would come back.
         self.cache.commit().await?;
-        let run_max = (RUN_BYTES / self.extent_bytes() as usize).max(1);
+        let run_max = run_extents_max(self.extent_bytes() as usize);
         let runs = batch.chunk_by(|a, b| a.key.index().0 + 1 == b.key.index().0).flat_map(|run| run.chunks(run_max));
         let writes: Vec<_> = runs.map(|run| self.destage_run(run)).collect();
-        let at_once = if self.destage_disturbs_reads() { RUNS_BESIDE_READS } else { RUNS_ALONE };
-        let mut writes = stream::iter(writes).buffered(at_once);
+        let mut writes = stream::iter(writes).buffered(writes_at_once(self.destage_disturbs_reads()));
         let (mut done, mut failed) = (Vec::new(), None);
         // To the end, also after a failure: a write left under way could arrive over a later one.
         while let Some(written) = writes.next().await {
@@ -468,9 +455,6 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Removes the lost state of extents whose whole content is in the origin after the write of `len` bytes at
     /// `offset`.
     pub(super) async fn heal(&self, extents: Range<u64>, offset: u64, len: u64) -> Result<(), Error> {
-        if !self.may_be_dirty() {
-            return Ok(());
-        }
         let (object, extent_bytes, mut from) = (self.options.object, self.extent_bytes(), extents.start);
         loop {
             let count = EXTENTS_PER_LOCK as usize;

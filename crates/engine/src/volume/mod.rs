@@ -373,17 +373,41 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// which the journal has room; other tasks run in between.
     async fn forget_cached(&self, extents: std::ops::Range<u64>, mut was: impl FnMut(u64, nitro_cache::Location)) {
         let count = self.cache.ledger.step(FORGET_BYTES, EXTENTS_PER_LOCK);
+        let few = extents.end - extents.start <= count;
+        let bytes = (extents.end - extents.start).min(count) as usize * FORGET_BYTES;
+        let forget = |manager: &mut CacheManager| self.invalidate(manager, extents.clone(), &mut was);
+        if few && self.cache.telling_at_once(bytes, forget).is_some() {
+            self.forget_ram(extents);
+        } else {
+            // Boxed: it is large, and most writes do not need it.
+            Box::pin(self.forget_in_steps(extents, count, was)).await;
+        }
+    }
+
+    fn invalidate(
+        &self,
+        manager: &mut CacheManager,
+        extents: std::ops::Range<u64>,
+        was: &mut impl FnMut(u64, nitro_cache::Location),
+    ) {
+        for index in extents {
+            if let Some(location) = manager.invalidate(self.key(index)) {
+                was(index, location);
+            }
+        }
+    }
+
+    /// The rest of [`forget_cached`](Self::forget_cached): `count` extents at a time, each as soon as there is room.
+    async fn forget_in_steps(
+        &self,
+        extents: std::ops::Range<u64>,
+        count: u64,
+        mut was: impl FnMut(u64, nitro_cache::Location),
+    ) {
         for turn in steps(extents.clone(), EXTENTS_PER_TURN) {
             for step in steps(turn.clone(), count) {
                 let bytes = (step.end - step.start) as usize * FORGET_BYTES;
-                let forget = |manager: &mut CacheManager| {
-                    for index in step {
-                        if let Some(location) = manager.invalidate(self.key(index)) {
-                            was(index, location);
-                        }
-                    }
-                };
-                self.cache.telling(bytes, forget).await;
+                self.cache.telling(bytes, |manager| self.invalidate(manager, step, &mut was)).await;
             }
             // Only now: whoever found an extent in the index did so under an older epoch, and will not keep it in RAM.
             self.forget_ram(turn.clone());

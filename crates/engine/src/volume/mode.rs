@@ -106,7 +106,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// Whether requests go through the cache.
     pub(super) fn is_cached(&self) -> bool {
-        self.is_attached() && self.cache.watch.is_caching()
+        self.is_attached() && self.cache.device_health.is_caching()
     }
 
     /// Whether there may be dirty data.

@@ -95,33 +95,37 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         known: &[Option<Fingerprint>],
     ) -> Result<(), Error> {
         let block = self.origin_block();
-        let end = offset + data.len() as u64;
-        let (start, stop) = (offset / block * block, end.next_multiple_of(block));
-        let data = if (start, stop) == (offset, end) {
-            data
-        } else {
-            let mut whole = BufMut::with_len((stop - start) as usize);
-            let last = stop - block;
-            if start != offset {
-                let first = self.read_origin(start..start + block).await?;
-                whole[..block as usize].copy_from_slice(&first);
-            }
-            if stop != end && (last != start || start == offset) {
-                let tail = self.read_origin(last..stop).await?;
-                whole[(last - start) as usize..].copy_from_slice(&tail);
-            }
-            let at = (offset - start) as usize;
-            whole[at..at + data.len()].copy_from_slice(&data);
-            whole.freeze()
-        };
+        let is_whole = offset.is_multiple_of(block) && (data.len() as u64).is_multiple_of(block);
+        // Boxed, here and below: rare, and the future of a write is allocated and moved.
+        let (start, data) = if is_whole { (offset, data) } else { Box::pin(self.widened(offset, data)).await? };
         self.metrics.origin_writes.add(1);
         self.metrics.origin_written_bytes.add(data.len() as u64);
         let written = match known.is_empty() {
             true => self.answered(self.origin.write(start, data)).await,
-            false => self.answered(self.origin.write_known(start, data, known)).await,
+            false => self.answered(Box::pin(self.origin.write_known(start, data, known))).await,
         };
         let result = written.map_err(Error::Origin);
         self.origin_writes.fetch_add(1, Ordering::SeqCst);
         result
+    }
+
+    /// A write of whole blocks that changes nothing beside `data`: its offset and its bytes.
+    async fn widened(&self, offset: u64, data: Bytes) -> Result<(u64, Bytes), Error> {
+        let block = self.origin_block();
+        let end = offset + data.len() as u64;
+        let (start, stop) = (offset / block * block, end.next_multiple_of(block));
+        let mut whole = BufMut::with_len((stop - start) as usize);
+        let last = stop - block;
+        if start != offset {
+            let first = self.read_origin(start..start + block).await?;
+            whole[..block as usize].copy_from_slice(&first);
+        }
+        if stop != end && (last != start || start == offset) {
+            let tail = self.read_origin(last..stop).await?;
+            whole[(last - start) as usize..].copy_from_slice(&tail);
+        }
+        let at = (offset - start) as usize;
+        whole[at..at + data.len()].copy_from_slice(&data);
+        Ok((start, whole.freeze()))
     }
 }

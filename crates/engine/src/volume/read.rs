@@ -35,6 +35,13 @@ enum Plan {
     Scattered(Box<Sources>, Fill),
 }
 
+/// The bytes that a request asks for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span {
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
 /// Some extents of a request, in order, and whether the origin was needed.
 type Extents = SmallVec<[Bytes; 2]>;
 
@@ -51,21 +58,22 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    #[expect(clippy::manual_async_fn, reason = "the arguments of an async fn take room in its future twice")]
     pub fn read_as(&self, class: ClassId, offset: u64, len: u64) -> impl Future<Output = Result<Pieces, Error>> {
+        // Not an async fn: its arguments would take room in its future twice.
+        let span = Span { offset, len };
         async move {
             let begun = self.cache.clock.now();
-            let plan = self.plan(class, offset, len);
+            let plan = self.plan(class, span);
             let result = match plan {
                 Ok(Plan::Here(pieces)) => Ok((pieces, true)),
                 Ok(Plan::Ssd(ref run, fill)) => {
                     let fetched = self.cache.fetch(&run.extents).await;
-                    match self.take_hits(offset / self.extent_bytes(), run, fetched) {
-                        Ok(extents) => Ok((self.cut(extents, offset, len), true)),
-                        Err(fetched) => Box::pin(self.read_lost(run, fetched, fill, (offset, len))).await,
+                    match self.take_hits(span.offset / self.extent_bytes(), run, fetched) {
+                        Ok(extents) => Ok((self.cut(extents, span), true)),
+                        Err(fetched) => Box::pin(self.read_lost(run, fetched, fill, span)).await,
                     }
                 }
-                Ok(Plan::Scattered(sources, fill)) => Box::pin(self.read_scattered(sources, fill, (offset, len))).await,
+                Ok(Plan::Scattered(sources, fill)) => Box::pin(self.read_scattered(sources, fill, span)).await,
                 Err(error) => Err(error),
             };
             self.note_end(begun, &result);
@@ -95,11 +103,11 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         {
             return None;
         }
-        let extents = self.extents(offset, len);
+        let (extents, span) = (self.extents(offset, len), Span { offset, len });
         let mut pieces = Pieces::new();
         let mut ram = self.cache.ram.lock();
         for index in extents.clone() {
-            let within = self.within(index, offset, len);
+            let within = self.within(index, span);
             pieces.push(part(ram.read(&self.key(index))?, within));
         }
         drop(ram);
@@ -117,7 +125,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// As [`read`](Self::read).
     pub async fn warm(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.check_range(offset, len)?;
-        let extents = self.extents(offset, len);
+        let (extents, span) = (self.extents(offset, len), Span { offset, len });
         let run_max = (WARM_BYTES / self.extent_bytes()).max(1);
         let mut index = extents.start;
         while index < extents.end {
@@ -130,7 +138,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             }
             let missing = |i: &u64| self.cache.manager.lock().peek(self.key(*i)).is_none();
             let end = (index..extents.end.min(index + run_max)).take_while(missing).last().map_or(index, |i| i) + 1;
-            self.read_through(index..end, Fill { then: Then::Wait, class: self.class() }, (offset, len)).await?;
+            self.read_through(index..end, Fill { then: Then::Wait, class: self.class() }, span).await?;
             index = end;
         }
         Ok(())
@@ -143,7 +151,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// Decides how to read a range.
-    fn plan(&self, class: ClassId, offset: u64, len: u64) -> Result<Plan, Error> {
+    fn plan(&self, class: ClassId, span: Span) -> Result<Plan, Error> {
+        let Span { offset, len } = span;
         self.check_range(offset, len)?;
         if len == 0 {
             return Ok(Plan::Here(Pieces::new()));
@@ -151,7 +160,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let access = self.note_read(offset, len);
         let fill = Fill { then: if access.sequential { Then::HoldBack } else { Then::Insert }, class };
         let range = self.extents(offset, len);
-        let mut sources = self.locate(range.clone(), (offset, len), class);
+        let mut sources = self.locate(range.clone(), span, class);
         let missing: u64 = sources.iter().map(|(source, _)| source.missing()).sum();
         let count = range.end - range.start;
         self.classes.read(class, len, (count - missing, count));
@@ -165,7 +174,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             Some((Source::Ssd(run), _)) if sources.is_empty() => Plan::Ssd(run, fill),
             Some((Source::Here(bytes), _)) if sources.is_empty() => {
                 self.metrics.read_hit_extents.add(1);
-                Plan::Here(self.cut(Extents::from_iter([bytes]), offset, len))
+                Plan::Here(self.cut(Extents::from_iter([bytes]), span))
             }
             last => {
                 sources.extend(last);
@@ -175,67 +184,50 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// Reads a range that has several sources, or is not cached.
-    async fn read_scattered(
-        &self,
-        sources: Box<Sources>,
-        fill: Fill,
-        (offset, len): (u64, u64),
-    ) -> Result<(Pieces, bool), Error> {
+    async fn read_scattered(&self, sources: Box<Sources>, fill: Fill, span: Span) -> Result<(Pieces, bool), Error> {
         let mut hit = true;
         let mut all = Extents::new();
-        let obtained = sources.into_iter().map(|(source, first)| self.obtain(first, source, fill, (offset, len)));
+        let obtained = sources.into_iter().map(|(source, first)| self.obtain(first, source, fill, span));
         for result in join_all(obtained).await {
             let (extents, from_cache) = result?;
             hit &= from_cache;
             all.extend(extents);
         }
-        Ok((self.cut(all, offset, len), hit))
+        Ok((self.cut(all, span), hit))
     }
 
     /// The requested part of the extents.
-    fn cut(&self, extents: Extents, offset: u64, len: u64) -> Pieces {
+    fn cut(&self, extents: Extents, span: Span) -> Pieces {
         let wanted = |(index, extent): (u64, Bytes)| {
-            let within = self.within(index, offset, len);
+            let within = self.within(index, span);
             if within.len() == extent.len() { extent } else { part(&extent, within) }
         };
-        (offset / self.extent_bytes()..).zip(extents).map(wanted).collect()
+        (span.offset / self.extent_bytes()..).zip(extents).map(wanted).collect()
     }
 
     /// The requested bytes of an extent.
-    fn within(&self, index: u64, offset: u64, len: u64) -> Range<usize> {
+    fn within(&self, index: u64, span: Span) -> Range<usize> {
         let start = index * self.extent_bytes();
-        let from = offset.max(start) - start;
-        let to = (offset + len).min(start + self.extent_bytes()) - start;
+        let from = span.offset.max(start) - start;
+        let to = (span.offset + span.len).min(start + self.extent_bytes()) - start;
         from as usize..to as usize
     }
 
-    async fn obtain(
-        &self,
-        first: u64,
-        source: Source,
-        fill: Fill,
-        request: (u64, u64),
-    ) -> Result<(Extents, bool), Error> {
+    async fn obtain(&self, first: u64, source: Source, fill: Fill, span: Span) -> Result<(Extents, bool), Error> {
         match source {
             Source::Here(bytes) => {
                 self.metrics.read_hit_extents.add(1);
                 Ok((Extents::from_iter([bytes]), true))
             }
-            Source::Ssd(run) => self.read_ssd(first, run, fill, request).await,
-            Source::Origin(count) => Ok((self.read_through(first..first + count, fill, request).await?, false)),
+            Source::Ssd(run) => self.read_ssd(first, run, fill, span).await,
+            Source::Origin(count) => Ok((self.read_through(first..first + count, fill, span).await?, false)),
         }
     }
 
-    async fn read_ssd(
-        &self,
-        first: u64,
-        run: SsdRun,
-        fill: Fill,
-        request: (u64, u64),
-    ) -> Result<(Extents, bool), Error> {
+    async fn read_ssd(&self, first: u64, run: SsdRun, fill: Fill, span: Span) -> Result<(Extents, bool), Error> {
         match self.take_hits(first, &run, self.cache.fetch(&run.extents).await) {
             Ok(extents) => Ok((extents, true)),
-            Err(fetched) => Ok((self.make_up(first, &run, fetched, fill, request).await?, false)),
+            Err(fetched) => Ok((self.make_up(first, &run, fetched, fill, span).await?, false)),
         }
     }
 
@@ -259,16 +251,10 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// Completes a read of a run of which some extents could not be fetched.
-    async fn read_lost(
-        &self,
-        run: &SsdRun,
-        fetched: Fetched,
-        fill: Fill,
-        (offset, len): (u64, u64),
-    ) -> Result<(Pieces, bool), Error> {
-        let first = offset / self.extent_bytes();
-        let extents = self.make_up(first, run, fetched, fill, (offset, len)).await?;
-        Ok((self.cut(extents, offset, len), false))
+    async fn read_lost(&self, run: &SsdRun, fetched: Fetched, fill: Fill, span: Span) -> Result<(Pieces, bool), Error> {
+        let first = span.offset / self.extent_bytes();
+        let extents = self.make_up(first, run, fetched, fill, span).await?;
+        Ok((self.cut(extents, span), false))
     }
 
     /// Reads extents of a run that could not be fetched from the origin.
@@ -278,7 +264,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         run: &SsdRun,
         fetched: Fetched,
         fill: Fill,
-        request: (u64, u64),
+        span: Span,
     ) -> Result<Extents, Error> {
         let mut extents = Extents::new();
         for ((index, epoch), extent) in (first..).zip(&run.epochs).zip(fetched) {
@@ -287,14 +273,14 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                     self.note_fetched(index, &bytes, run, *epoch);
                     extents.push(bytes);
                 }
-                None => extents.extend(self.read_through(index..index + 1, fill, request).await?),
+                None => extents.extend(self.read_through(index..index + 1, fill, span).await?),
             }
         }
         Ok(extents)
     }
 
     /// Reads extents from the origin, each only once for all concurrent requests, and inserts them.
-    async fn read_through(&self, extents: Range<u64>, fill: Fill, request: (u64, u64)) -> Result<Extents, Error> {
+    async fn read_through(&self, extents: Range<u64>, fill: Fill, span: Span) -> Result<Extents, Error> {
         let mut got = Extents::new();
         let (mut next, mut limit) = (extents.start, extents.end);
         while next < extents.end {
@@ -319,7 +305,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                         Err(error) => (Err(error), Recipe::new()),
                     };
                     let known = |index: u64| recipe.get((index - range.start) as usize).copied().flatten();
-                    self.keep(reading, result.clone(), known, fill, request).await;
+                    self.keep(reading, result.clone(), known, fill, span).await;
                     got.extend(result?);
                 }
                 (Start::Join(miss), _) => {

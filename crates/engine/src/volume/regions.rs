@@ -284,14 +284,15 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 let enter = |room: &Room<'_>| {
                     self.cache.regions.enter(object, regions, (now, most as usize), |record| room.push(record))
                 };
-                self.cache.ledger.tell(bytes, enter).await
+                // Boxed, as is the commit: few writes open a region.
+                Box::pin(self.cache.ledger.tell(bytes, enter)).await
             }
         };
         let doubt = self.cache.doubts.enter(object, &extents);
         let intent = Intent { cache: &self.cache, object, regions, doubt };
         if !news.is_empty() {
             self.cache.metrics.regions_opened.add(1);
-            if self.cache.commit().await.is_err() {
+            if Box::pin(self.cache.commit()).await.is_err() {
                 self.cache.check_outlived()?;
                 return Ok(None);
             }

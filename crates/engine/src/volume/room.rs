@@ -3,7 +3,7 @@
 use super::Volume;
 use super::context::RequestContext;
 use crate::error::Error;
-use crate::writeback::DirtyShare;
+use crate::writeback::{DirtyShare, ROOM_WAIT};
 use futures_util::future::select;
 use nitro_port::{Clock, Device, Origin};
 use nitro_units::{ExtentIndex, ObjectId};
@@ -14,8 +14,6 @@ use std::time::Duration;
 
 /// Extents that are admitted at once if there is no room for the whole write.
 const EXTENTS_AT_ONCE: u64 = 64;
-/// How long to wait for room before looking again.
-const ROOM_WAIT: Duration = Duration::from_millis(100);
 
 /// Destage of a volume fails.
 #[derive(Debug, Clone)]
@@ -127,10 +125,15 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         extents: u64,
         context: &RequestContext,
     ) -> Result<Option<Admitted<'_, F, C>>, Error> {
-        let mut starved = None;
-        if let Some(admitted) = self.try_admit(extents) {
-            return Ok(Some(admitted));
+        match self.try_admit(extents) {
+            Some(admitted) => Ok(Some(admitted)),
+            None => Box::pin(self.admit_late(extents, context)).await,
         }
+    }
+
+    /// As [`admit_dirty`](Self::admit_dirty), when there is no room yet.
+    async fn admit_late(&self, extents: u64, context: &RequestContext) -> Result<Option<Admitted<'_, F, C>>, Error> {
+        let mut starved = None;
         loop {
             let room = self.cache.room.listen();
             if let Some(admitted) = self.try_admit(extents) {
@@ -180,7 +183,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         if let Some(reason) = self.cache.ledger.failed() {
             return Err(Error::Poisoned { reason });
         }
-        if !self.cache.watch.is_caching() {
+        if !self.cache.device_health.is_caching() {
             return Err(Error::Poisoned { reason: Arc::from("the cache device was given up") });
         }
         self.check_destageable()?;

@@ -10,12 +10,12 @@ use crate::error::Error;
 use crate::insert::Content;
 use crate::kept::{Kept, OVERHEAD_BYTES, Room, settle};
 use bytes::Bytes;
+use futures_util::FutureExt;
 use nitro_cache::admission::{Provenance, WritePolicy};
 use nitro_cache::{Gone, Location};
 use nitro_port::buf::BufMut;
 use nitro_port::{Clock, Device, DeviceError, ErrorKind as DeviceErrorKind, Origin};
 use nitro_units::Fingerprint;
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,13 +23,18 @@ use std::sync::atomic::Ordering;
 /// Zeroes are written in parts of this size if the origin has no faster way.
 const ZERO_BYTES: u64 = 1 << 20;
 
-/// The cached content of the extents at the edges of a write.
+/// The cached content of the extents at the edges of a write: of two at most, in the order in which it was found.
 #[derive(Default)]
 struct Before {
     /// In RAM.
-    bytes: HashMap<u64, Bytes>,
+    bytes: Vec<(u64, Bytes)>,
     /// On the SSD.
-    locations: HashMap<u64, Location>,
+    locations: Vec<(u64, Location)>,
+}
+
+/// What was found last of an extent.
+fn last_of<T>(found: &[(u64, T)], index: u64) -> Option<&T> {
+    found.iter().rev().find(|(of, _)| *of == index).map(|(_, what)| what)
 }
 
 /// A write of the origin that excludes other writes. If it is dropped before the origin has answered, it may still
@@ -41,12 +46,14 @@ struct OriginWrite<'a, F, C: Clock> {
 }
 
 impl<F, C: Clock> OriginWrite<'_, F, C> {
-    /// Awaits a request to the origin.
-    async fn during<T>(&mut self, request: impl Future<Output = T>) -> T {
+    /// A request to the origin, from now until it has ended.
+    fn during<T>(&mut self, request: impl Future<Output = T>) -> impl Future<Output = T> {
         self.under_way = true;
-        let result = request.await;
-        self.under_way = false;
-        result
+        // Not async: that future would contain the request twice.
+        request.map(|result| {
+            self.under_way = false;
+            result
+        })
     }
 
     /// See [`Writing::finish`].
@@ -76,20 +83,22 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.write_with(offset, data, fua, &RequestContext::patient(self.class())).await
     }
 
-    pub(super) async fn write_with(
+    pub(super) fn write_with(
         &self,
         offset: u64,
         data: Bytes,
         fua: bool,
         context: &RequestContext,
-    ) -> Result<(), Error> {
+    ) -> impl Future<Output = Result<(), Error>> {
         let begun = self.cache.clock.now();
         self.metrics.writes.add(1);
         self.metrics.write_bytes.add(data.len() as u64);
         self.classes.written(context.class, data.len() as u64);
-        let result = self.write_inner(offset, data, fua, context).await;
-        self.latencies.write.record(self.cache.clock.now().saturating_sub(begun));
-        self.counted(result)
+        // Not async: that future would contain the arguments twice.
+        self.write_inner(offset, data, fua, context).map(move |result| {
+            self.latencies.write.record(self.cache.clock.now().saturating_sub(begun));
+            self.counted(result)
+        })
     }
 
     /// Makes every write that has returned durable.
@@ -139,21 +148,21 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         fast: bool,
         fua: bool,
     ) -> Result<(), Error> {
-        self.zero_with(offset, len, (may_unmap, fast), fua, &RequestContext::patient(self.class())).await
+        self.zero_with(offset, len, Zeroing { may_unmap, fast }, fua, &RequestContext::patient(self.class())).await
     }
 
     pub(super) async fn zero_with(
         &self,
         offset: u64,
         len: u64,
-        (may_unmap, fast): (bool, bool),
+        how: Zeroing,
         fua: bool,
         context: &RequestContext,
     ) -> Result<(), Error> {
         self.metrics.write_zeroes.add(1);
-        let result = self.zero_inner(offset, len, (may_unmap, fast), fua, context).await;
+        let result = self.zero_inner(offset, len, how, fua, context).await;
         // That it would not be fast is an answer, not a failure.
-        if fast && result.as_ref().is_err_and(|e| e.kind() == crate::ErrorKind::Unsupported) {
+        if how.fast && result.as_ref().is_err_and(|e| e.kind() == crate::ErrorKind::Unsupported) {
             return result;
         }
         self.counted(result)
@@ -213,7 +222,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         found: impl FnMut(u64, Bytes),
     ) -> Result<OriginWrite<'_, F, C>, Error> {
         let writing = self.flights.begin_write(extents.clone(), Touches::Origin, context, found).await;
-        self.drain(&extents).await?;
+        if self.may_be_dirty() {
+            Box::pin(self.drain(&extents)).await?;
+        }
         // What the log holds of them must not come back over what the origin is about to get.
         self.cache.void_in_log(self.key(extents.start), extents.end - extents.start).await?;
         let intent = self.intend(extents.clone()).await?;
@@ -237,7 +248,11 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 return Ok(());
             }
         }
-        let extents = self.extents(offset, len);
+        self.write_through(offset, data, fua, context).await
+    }
+
+    async fn write_through(&self, offset: u64, data: Bytes, fua: bool, context: &RequestContext) -> Result<(), Error> {
+        let extents = self.extents(offset, data.len() as u64);
         let mut before = Before::default();
         let is_edge = |index: u64| index == extents.start || index + 1 == extents.end;
         let policy = self.write_policy();
@@ -249,7 +264,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 cached.push(index);
             }
             if is_edge(index) {
-                before.bytes.insert(index, bytes);
+                before.bytes.push((index, bytes));
             }
         };
         let mut begun = self.begin_origin_write(extents.clone(), context, found).await?;
@@ -259,7 +274,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                     cached.push(index);
                 }
                 if is_edge(index) {
-                    before.bytes.insert(index, bytes.clone());
+                    before.bytes.push((index, bytes.clone()));
                 }
             }
         }
@@ -268,14 +283,17 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 cached.push(index);
             }
             if is_edge(index) {
-                before.locations.insert(index, location);
+                before.locations.push((index, location));
             }
         })
         .await;
         cached.sort_unstable();
         let known = self.fingerprints(offset, &data);
         begun.during(self.write_known(offset, data.clone(), &known)).await?;
-        self.heal(extents.clone(), offset, data.len() as u64).await?;
+        if self.may_be_dirty() {
+            // Boxed, as what is rare in general: the future of a write is allocated and moved.
+            Box::pin(self.heal(extents.clone(), offset, data.len() as u64)).await?;
+        }
         if fua {
             self.flush_origin().await?;
         }
@@ -345,13 +363,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             return Some(Content::Whole(kept, known));
         }
         let at = (from - start) as usize;
-        if let Some(old) = before.bytes.get(&index) {
+        if let Some(old) = last_of(&before.bytes, index) {
             let mut merged = BufMut::copy_of(old);
             merged[at..at + part.len()].copy_from_slice(&part);
             return Some(Content::Whole(Kept::own(merged.freeze()), None));
         }
         let patch = if part.len() == data.len() { part } else { Bytes::copy_from_slice(&part) };
-        before.locations.get(&index).map(|base| Content::Merge { base: *base, at, patch })
+        last_of(&before.locations, index).map(|base| Content::Merge { base: *base, at, patch })
     }
 
     async fn trim_inner(&self, offset: u64, len: u64, fua: bool, context: &RequestContext) -> Result<(), Error> {
@@ -376,10 +394,11 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         &self,
         offset: u64,
         len: u64,
-        (may_unmap, fast): (bool, bool),
+        how: Zeroing,
         fua: bool,
         context: &RequestContext,
     ) -> Result<(), Error> {
+        let Zeroing { may_unmap, fast } = how;
         self.check_write(offset, len)?;
         if len == 0 {
             return Ok(());
@@ -388,7 +407,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let mut begun = self.begin_origin_write(extents.clone(), context, |_, _| {}).await?;
         self.forget_cached(extents.clone(), |_, _| {}).await;
         begun.during(self.zero_origin(offset, len, may_unmap, fast)).await?;
-        self.heal(extents, offset, len).await?;
+        if self.may_be_dirty() {
+            self.heal(extents, offset, len).await?;
+        }
         if fua { self.flush_origin().await } else { Ok(()) }
     }
 
@@ -424,4 +445,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
         Ok(())
     }
+}
+
+/// How a range is made to read as zeroes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Zeroing {
+    /// The origin may release the storage.
+    pub(super) may_unmap: bool,
+    /// It fails if it would take as long as writing.
+    pub(super) fast: bool,
 }

@@ -45,7 +45,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
         drop(writing);
         if fua && !logged {
-            self.flush_buffered().await?;
+            Box::pin(self.flush_buffered()).await?;
         }
         Ok(true)
     }
@@ -100,7 +100,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         if from == start && to == self.size_bytes() {
             return Ok(Kept::own(self.padded(&part)));
         }
-        let mut merged = BufMut::copy_of(&self.present_content(index).await?);
+        let mut merged = BufMut::copy_of(&Box::pin(self.present_content(index)).await?);
         let at = (from - start) as usize;
         merged[at..at + part.len()].copy_from_slice(&part);
         Ok(Kept::own(merged.freeze()))

@@ -58,7 +58,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
             match log.turn(number) {
                 Turn::Durable => return Ok(true),
                 Turn::Over => return Ok(false),
-                Turn::Lead => self.lead_log(log).await?,
+                // Boxed: it is large, and one request of many leads.
+                Turn::Lead => Box::pin(self.lead_log(log)).await?,
                 Turn::Wait => match self.ledger.failed() {
                     Some(reason) => return Err(Error::Poisoned { reason }),
                     None => changed.await,

@@ -308,7 +308,7 @@ pub(super) async fn write_data<F: Device, C: Clock>(
     };
     let writes = sealed.into_iter().map(async |open: OpenWeu| {
         let weu = open.weu;
-        let (parts, written) = open.seal_rest((cache.superblock.epoch, cache.start), cache.block_bytes());
+        let (parts, written) = open.seal_rest(cache.identity(), cache.block_bytes());
         cache.write_parts(weu, parts).await?;
         cache.metrics.ssd_written_payload_bytes.add(written.payload_bytes);
         cache.metrics.ssd_written_header_bytes.add(written.header_bytes);

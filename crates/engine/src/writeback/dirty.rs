@@ -1,9 +1,10 @@
 //! Insertion of dirty extents: like that of clean ones, but into separate write-evict units, with records in the
 //! journal, and never dropped.
 
+use super::ROOM_WAIT;
 use super::ledger::Room;
 use crate::cache::Cache;
-use crate::domain::Named;
+use crate::domain::{Named, Names};
 use crate::format::journal::{DIRTY_BASE_BYTES_MAX, DIRTY_DUP_BYTES, FORGET_BYTES, Record};
 use crate::insert::{Compared, Content, Entering, Job, OpenWeu, payload, stored_as};
 use crate::journal::{DIRTY_BYTES, UNSEALED_BYTES};
@@ -15,9 +16,7 @@ use nitro_port::buf::is_zero;
 use nitro_port::codec::{Compressor, Encoding};
 use nitro_port::yielding::yield_now;
 use nitro_port::{Clock, Device};
-use nitro_units::Fingerprint;
 use std::pin::pin;
-use std::time::Duration;
 
 /// Jobs after which the worker lets others on its thread run.
 const JOBS_PER_TURN: usize = 16;
@@ -29,8 +28,6 @@ const EXTENTS_PER_LOOK: u64 = 64;
 /// Bytes of records of a dirty extent: its own, and that older entries are void.
 const DIRTY_DUP_TELLS: u64 = (DIRTY_DUP_BYTES + FORGET_BYTES) as u64;
 const DIRTY_BASE_TELLS: u64 = (DIRTY_BASE_BYTES_MAX + FORGET_BYTES) as u64;
-/// How long to wait for room before looking again.
-const ROOM_WAIT: Duration = Duration::from_millis(100);
 /// Why the cache fails where destage can make no room.
 const NOT_DESTAGEABLE: &str = "all the cache's room is taken by dirty extents that cannot be destaged";
 /// How often to wait for room once the cache is closed, and nothing is destaged any more.
@@ -134,10 +131,10 @@ impl<F: Device, C: Clock> Cache<F, C> {
             return true;
         }
         // Of contents of one fingerprint the first keeps its place in the index.
-        let entered = named.filter(|_| compared != Some(Compared::Different)).map(|named| named.within);
-        let plain = named.map(|named| named.plain);
+        let indexed = named.filter(|_| compared != Some(Compared::Different)).map(|named| named.within);
+        let names = Names { indexed, plain: named.map(|named| named.plain) };
         let (encoding, payload) = payload(&mut inserting.compressor, extent, zero);
-        let put = |room: &Room<'_>| self.put(job, (entered, plain), encoding, &payload, room);
+        let put = |room: &Room<'_>| self.put(job, names, encoding, &payload, room);
         while let Put::NoRoom = self.ledger.tell(DIRTY_BASE_TELLS, put).await {
             if !self.open_dirty().await {
                 return false;
@@ -212,15 +209,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
         })
     }
 
-    /// Stores the extent, with the fingerprint for the index and the one for the flash.
-    fn put(
-        &self,
-        job: &Job,
-        (entered, plain): (Option<Fingerprint>, Option<Fingerprint>),
-        encoding: Encoding,
-        payload: &Bytes,
-        room: &Room<'_>,
-    ) -> Put {
+    /// Stores the extent.
+    fn put(&self, job: &Job, names: Names, encoding: Encoding, payload: &Bytes, room: &Room<'_>) -> Put {
         let mut dirty = self.dirty_open.lock();
         let Some(open) = dirty.open.as_mut() else { return Put::NoRoom };
         self.resident.push(open.weu, encoding, payload.clone());
@@ -231,8 +221,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
             return Put::Done;
         }
         let (weu, stored, seconds) = (open.weu, stored_as(encoding, payload), self.seconds());
-        let appended =
-            room.noting(&mut manager, |manager| manager.append_dirty(weu, job.key, entered.as_ref(), stored, seconds));
+        let appended = room.noting(&mut manager, |manager| {
+            manager.append_dirty(weu, job.key, names.indexed.as_ref(), stored, seconds)
+        });
         let version = manager.version();
         let Append::At(location) = appended else {
             dirty.seal(&mut manager);
@@ -241,12 +232,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
             return Put::NoRoom;
         };
         manager.classify(&location, job.from.class);
-        if let Some(fingerprint) = plain {
+        if let Some(fingerprint) = names.plain {
             job.flights.dirty_contents.note(job.key.index().0, version, fingerprint);
         }
         drop(manager);
         let (key, class) = (job.key, job.from.class);
-        let entering = Entering { key, fingerprint: plain, class, version };
+        let entering = Entering { key, fingerprint: names.plain, class, version };
         let entry = open.put(&self.place(&location), entering, stored, (encoding, payload));
         room.push(Record::DirtyBase {
             key: job.key,
@@ -260,7 +251,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             crc: entry.checksum,
             raw_blocks: entry.raw,
             class,
-            fingerprint: plain,
+            fingerprint: names.plain,
         });
         Put::Done
     }

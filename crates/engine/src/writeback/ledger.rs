@@ -149,6 +149,11 @@ impl Ledger {
         change(&room)
     }
 
+    /// As [`tell`](Self::tell), if there is room now.
+    pub(crate) fn tell_at_once<T>(&self, bytes: u64, change: impl FnOnce(&Room<'_>) -> T) -> Option<T> {
+        self.try_reserve(bytes).map(|room| change(&room))
+    }
+
     /// Adds a record as soon as there is room: durable with the next commit.
     pub(crate) async fn push(&self, record: Record) {
         self.tell(record.encoded_bytes() as u64, |room| room.push(record)).await;

@@ -16,3 +16,8 @@ pub(crate) use dirty::DirtyOpen;
 pub(crate) use ledger::{Ledger, Room};
 pub use shares::DirtyShare;
 pub(crate) use shares::Shares;
+
+use std::time::Duration;
+
+/// How long to wait for room for dirty extents before looking again.
+pub(crate) const ROOM_WAIT: Duration = Duration::from_millis(100);

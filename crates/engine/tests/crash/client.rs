@@ -15,6 +15,8 @@ use std::time::Duration;
 const BYTES: u64 = SECTOR_BYTES as u64;
 /// Requests are at least so often of a few extents only, whatever the longest may be: one in so many is longer.
 const LONG_ONE_IN: u64 = 8;
+/// Longer writes have a single new extent where writes are sparse.
+const SPARSE_EXTENTS: u64 = 8;
 /// A pause in which all that waits for idleness happens.
 const PAUSE: Duration = Duration::from_secs(15);
 
@@ -35,6 +37,9 @@ pub struct Habits {
     pub area_bytes: u64,
     /// What they write shrinks to a small part of its size.
     pub thin: bool,
+    /// Most requests are as long as can be, and of a write a single extent is new: the others are zeroes, or repeat what
+    /// was written before.
+    pub sparse: bool,
     /// Virtual time within which a request ends on a volume whose own devices are well.
     pub deadline: Duration,
 }
@@ -49,6 +54,7 @@ impl Default for Habits {
             busy: false,
             area_bytes: u64::MAX,
             thin: false,
+            sparse: false,
             deadline: Duration::MAX,
         }
     }
@@ -203,6 +209,7 @@ impl<D: Disk> Client<D> {
         let extent = self.disk.extent_bytes();
         let at = self.rng.below(area);
         let (offset, len) = match self.rng.below(20) {
+            _ if self.habits.sparse && !self.rng.one_in(8) => (at / extent * extent, self.habits.request_bytes_max),
             _ if self.habits.busy && self.rng.one_in(2) => (at / extent * extent, self.habits.request_bytes_max),
             0..9 => (at / extent * extent, extent * (1 + self.rng.below(3))),
             9..14 => (at / BYTES * BYTES, BYTES * (1 + self.rng.below(40))),
@@ -279,7 +286,8 @@ impl<D: Disk> Client<D> {
         let first = offset / BYTES;
         let data = self.bytes(change, offset, len, old);
         let start = (offset - first * BYTES) as usize;
-        let part = data.slice(start..start + len as usize);
+        // The oracle keeps its copy, and nothing but the disk the other.
+        let part = BufMut::copy_of(&data[start..start + len as usize]).freeze();
         let fua = self.rng.one_in(10) && !self.habits.never_flush;
         let through = self.disk.writes_through();
         let what = format!("{change:?}{} of {len} bytes at {offset}", if fua { " FUA" } else { "" });
@@ -303,12 +311,17 @@ impl<D: Disk> Client<D> {
             Change::Write => {
                 let shared = self.shared.borrow();
                 let (volume, write) = (shared.volume, shared.requests);
-                if self.habits.thin { Content::Thin { volume, write } } else { Content::Unique { volume, write } }
+                if self.habits.thin && !self.habits.sparse {
+                    Content::Thin { volume, write }
+                } else {
+                    Content::Unique { volume, write }
+                }
             }
         };
-        let mut data = BufMut::with_len(((sectors.end - sectors.start) * BYTES) as usize);
+        let (repeated, new) = self.sparsely(change, &sectors);
+        let mut data = vec![0; ((sectors.end - sectors.start) * BYTES) as usize];
         for (sector, out) in sectors.zip(data.chunks_mut(SECTOR_BYTES)) {
-            content.fill(sector, out);
+            if new.contains(&sector) { content } else { repeated }.fill(sector, out);
             if let Some((_, old)) = old.iter().find(|(edge, _)| *edge == sector) {
                 let from = offset.saturating_sub(sector * BYTES).min(BYTES) as usize;
                 let to = (offset + len - sector * BYTES).min(BYTES) as usize;
@@ -316,7 +329,18 @@ impl<D: Disk> Client<D> {
                 out[to..].copy_from_slice(&old[to..]);
             }
         }
-        data.freeze()
+        data.into()
+    }
+
+    /// What a write repeats, and the sectors in which it does not.
+    fn sparsely(&mut self, change: Change, sectors: &Range<u64>) -> (Content, Range<u64>) {
+        let (zeroes, extent) = (Content::Shared(0), self.disk.extent_bytes() / BYTES);
+        if !self.habits.sparse || change != Change::Write || sectors.end - sectors.start <= SPARSE_EXTENTS * extent {
+            return (zeroes, sectors.clone());
+        }
+        let at = sectors.start + self.rng.below(sectors.end - sectors.start - extent) / extent * extent;
+        let repeated = if self.rng.one_in(3) { zeroes } else { Content::Shared(self.rng.below(SHARED)) };
+        (repeated, at..at + extent)
     }
 
     async fn trim(&mut self) {

@@ -284,14 +284,18 @@ impl<S: System> World<S> {
         }
         let (clock, on) = (sim.clock.clone(), power.clone());
         let (system, disks) = (self.system.clone(), disks.to_vec());
+        let check_held = move || {
+            if let Some((held, may)) = system.held_bytes(&disks) {
+                assert!(held <= may, "{held} bytes of RAM are held, of {may} at most");
+            }
+        };
         let all_done = async move {
             while at_work.get() > 0 {
-                if let Some((held, may)) = system.held_bytes(&disks) {
-                    assert!(held <= may, "{held} bytes of RAM are held, of {may} at most");
-                }
+                check_held();
                 clock.sleep(Duration::from_millis(20)).await;
                 assert!(clock.now() < CYCLE_MAX, "{} clients hang", at_work.get());
             }
+            check_held();
         };
         sim.run(async move { powered(on, all_done).await });
     }

@@ -17,7 +17,7 @@ use nitro_engine::{
     Cache, Change, CrashMemory, Endurance, EngineSettings, Error, Health, LogDevice, MissingLog, PinError, Rest,
     Volume, VolumeOptions, WriteMode,
 };
-use nitro_port::buf::BufMut;
+use nitro_port::buf::{BufMut, bytes_in_use_here};
 use nitro_port::codec::Compression;
 use nitro_port::{Clock, Device};
 use nitro_testkit::crashing::Faults;
@@ -36,6 +36,16 @@ type TestVolume = Volume<CrashingDevice, CrashingDevice, VirtualTime>;
 const WEU_BYTES: u32 = 512 << 10;
 /// Virtual time in which any request ends on devices that answer within a quarter of a second.
 const DEADLINE: Duration = Duration::from_secs(240);
+/// A request holds the extents that it touches, and the same amount again while they are read, decoded or merged.
+const REQUEST_COPIES: u64 = 2;
+/// Destage holds contents and the runs that are made of them, in two rounds; read-ahead holds what it reads.
+const VOLUME_HELD_TIMES: u64 = 5;
+/// The most that a client has read into the cache at once.
+const WARM_BYTES_MAX: u64 = 128 << 10;
+/// Zeroes are written to an origin in parts of this size.
+const ZERO_BYTES: u64 = 1 << 20;
+/// Parts of the RAM of a cache that are no buffers: they are not measured.
+const NO_BUFFERS: [&str; 4] = ["indexes", "dirty list", "policies and classes", "doubtful extents"];
 /// Seeds of a short run of abuse.
 const SEEDS_ABUSED: u64 = 36;
 /// Seeds of a short run.
@@ -163,14 +173,18 @@ impl Abuse {
         // Few of the long runs: the oracle keeps every sector of every request.
         let large = !full_origin && pick(&[0, 0, 0, 0, 0, 1]) == 1;
         let busy = pick(&[0, 1]) == 1;
+        // What of a request is new must not keep the rest of it in RAM.
+        let sparse = Rng::new(seed ^ 0x5BA5).one_in(3);
+        let longest = pick(&[256 << 10, 1 << 20, 2 << 20]);
         let habits = Habits {
-            request_bytes_max: if large { 32 << 20 } else { pick(&[256 << 10, 1 << 20, 2 << 20]) },
+            request_bytes_max: if large { 32 << 20 } else { longest.max(u64::from(sparse) << 20) },
             steps: if large { 3..10 } else { 20..150 },
             never_flush: busy || pick(&[0, 1]) == 1,
             wipe_one_in: pick(&[0, 20, 100]),
             busy,
             area_bytes: pick(&[512 << 10, u64::MAX]),
             thin: pick(&[0, 1, 1]) == 1,
+            sparse,
             deadline: DEADLINE,
         };
         let volumes = if large { vec![33 << 20, 1 << 20] } else { vec![4 << 20, 1 << 20] };
@@ -245,9 +259,37 @@ pub struct CachedDisk {
     pinned: Option<Rc<RefCell<Pinned>>>,
     traits: Rc<Traits>,
     sim: Rc<Simulation>,
+    /// Bytes of its requests under way.
+    asked_bytes: Cell<u64>,
+}
+
+/// A request under way.
+struct Asked<'a>(&'a CachedDisk, u64);
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let Self(disk, bytes) = self;
+        disk.asked_bytes.set(disk.asked_bytes.get() - *bytes);
+    }
 }
 
 impl CachedDisk {
+    /// Begins a request of `len` bytes: it takes the extents that it touches.
+    fn ask(&self, len: u64) -> Asked<'_> {
+        let bytes = len + 2 * self.extent_bytes();
+        self.asked_bytes.set(self.asked_bytes.get() + bytes);
+        Asked(self, bytes)
+    }
+
+    /// Bytes of RAM that it may take beside its cache.
+    fn may_hold(&self) -> u64 {
+        let settings = self.volume.cache().settings();
+        // Destage and read-ahead hold no more than there is of the volume.
+        let usual = EngineSettings { origin_timeout: None, ..*settings }.volume_ram_bytes();
+        let given_up = settings.volume_ram_bytes() - usual;
+        usual.min(VOLUME_HELD_TIMES * self.volume.size_bytes()) + given_up + REQUEST_COPIES * self.asked_bytes.get()
+    }
+
     async fn change(&self, change: Change) -> Result<(), String> {
         self.see_to(self.volume.change(change).await)
     }
@@ -315,6 +357,7 @@ impl Disk for CachedDisk {
     }
 
     async fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, String> {
+        let _asked = self.ask(len);
         let pieces = match self.volume.try_read(offset, len) {
             Some(pieces) => pieces,
             None => text(self.volume.read(offset, len).await)?,
@@ -323,6 +366,7 @@ impl Disk for CachedDisk {
     }
 
     async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), String> {
+        let _asked = self.ask(data.len() as u64);
         self.change(Change::Write { offset, data, fua }).await
     }
 
@@ -335,10 +379,12 @@ impl Disk for CachedDisk {
     }
 
     async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool, fua: bool) -> Result<(), String> {
+        let _asked = self.ask(len.min(ZERO_BYTES));
         self.change(Change::WriteZeroes { offset, len, may_unmap, fast: false, fua }).await
     }
 
     async fn exercise(&self, rng: &mut Rng) -> Result<(), String> {
+        let _asked = self.ask(WARM_BYTES_MAX);
         let volume = &self.volume;
         let mode = self.traits.mode(rng);
         let choice = rng.below(12);
@@ -356,7 +402,7 @@ impl Disk for CachedDisk {
             8..10 if let Some(pinned) = &self.pinned => self.pin(rng, pinned).await,
             _ => {
                 let offset = rng.below(volume.size_bytes());
-                text(volume.warm(offset, rng.below(128 << 10).min(volume.size_bytes() - offset)).await)
+                text(volume.warm(offset, rng.below(WARM_BYTES_MAX).min(volume.size_bytes() - offset)).await)
             }
         };
         trace(|| format!("ends exercise {choice}, {done:?}"));
@@ -391,6 +437,8 @@ struct Happened {
     given_up: AtomicU64,
     /// Caches that were given up.
     failed_caches: AtomicU64,
+    /// The most RAM that was held of what was allowed, in thousandths.
+    held_per_mille: AtomicU64,
     outcome: Mutex<Outcome>,
 }
 
@@ -423,6 +471,8 @@ struct Nitro {
     pinned: Option<Rc<RefCell<Pinned>>>,
     /// Becomes another number when more is lost than the program.
     machine: Cell<u64>,
+    /// Bytes of buffers that there were before this cycle began.
+    held_before: Cell<i64>,
 }
 
 impl Nitro {
@@ -447,13 +497,15 @@ impl Nitro {
             memory,
             pinned,
             machine,
+            held_before: Cell::new(0),
         }
     }
 
     /// One that is abused, with a journal as small as the engine makes it.
     fn abused(seed: u64, happened: &Arc<Happened>) -> Self {
         let abuse = Abuse::new(seed);
-        let settings = EngineSettings { origin_timeout: None, ..settings(seed) };
+        let mut settings = EngineSettings { origin_timeout: None, ..settings(seed) };
+        settings.manager.dedup |= abuse.habits.sparse;
         let traits = Traits { half_bytes: None, ..Traits::new(seed, &settings) };
         let new = Self::new(seed, happened);
         Self { logged: abuse.logged, abuse: Some(abuse), settings, traits: Rc::new(traits), ..new }
@@ -592,7 +644,7 @@ impl Nitro {
             sim.spawn(async move { ahead.readahead_worker().await });
             sim.spawn(async move { destaging.destage_worker().await });
             let (traits, pinned) = (self.traits.clone(), self.pinned.clone());
-            Rc::new(CachedDisk { volume, object, pinned, traits, sim: sim.clone() })
+            Rc::new(CachedDisk { volume, object, pinned, traits, sim: sim.clone(), asked_bytes: Cell::new(0) })
         };
         origins.into_iter().enumerate().map(open).collect()
     }
@@ -648,11 +700,23 @@ impl System for Nitro {
         Cache::<CrashingDevice, VirtualTime>::overhead_bytes(&self.settings)
     }
 
+    /// All buffers, of the cache and of requests, against the RAM that the settings allow for what consists of buffers.
+    fn held_bytes(&self, disks: &[Rc<CachedDisk>]) -> Option<(u64, u64)> {
+        let held = bytes_in_use_here() - self.held_before.get();
+        let parts = disks[0].volume.cache().ram_parts();
+        let cache: u64 = parts.iter().filter(|part| !NO_BUFFERS.contains(&part.name)).map(|part| part.bytes).sum();
+        let may = cache + disks.iter().map(|disk| disk.may_hold()).sum::<u64>();
+        let held = u64::try_from(held).unwrap_or(0);
+        self.happened.held_per_mille.fetch_max(held * 1000 / may, Ordering::Relaxed);
+        Some((held, may))
+    }
+
     fn gives_up(&self) -> bool {
         self.settings.origin_timeout.is_some()
     }
 
     async fn start(&self, sim: Rc<Simulation>, devices: Devices, cycle: u64) -> Result<Vec<Rc<CachedDisk>>, String> {
+        self.held_before.set(bytes_in_use_here());
         let Devices { flash, log, origins } = devices;
         let cache = text(match self.formatted.get() {
             true => self.open(&sim.clock, flash, log, cycle).await,
@@ -793,13 +857,14 @@ fn the_engine_survives_abuse() {
     let seeds = for_seeds("the_engine_survives_abuse", SEEDS_ABUSED, |seed| {
         run(seed, Nitro::abused(seed, &happened));
     });
-    let Happened { evicted, destaged, snapshots, recovered_dirty, failed_caches, .. } = &*happened;
+    let Happened { evicted, destaged, snapshots, recovered_dirty, failed_caches, held_per_mille, .. } = &*happened;
     let mut few = false;
     for (name, counter) in [
         ("evicted write-evict units", evicted),
         ("destaged extents", destaged),
         ("snapshots of the journal", snapshots),
         ("dirty extents recovered", recovered_dirty),
+        ("thousandths of the RAM that may be held", held_per_mille),
     ] {
         let count = counter.load(Ordering::Relaxed);
         println!("{name}: {count}");

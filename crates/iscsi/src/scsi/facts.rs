@@ -44,15 +44,6 @@ impl Facts {
         format!("{:016x}", self.identity)
     }
 
-    /// Checks that a range lies within the unit and is not longer than `transfer_blocks_max`.
-    ///
-    /// # Errors
-    /// [`Sense`] data LOGICAL BLOCK ADDRESS OUT OF RANGE or INVALID FIELD IN CDB.
-    pub fn check_transfer(&self, range: Range) -> Result<(), Sense> {
-        self.check(range)?;
-        if range.blocks > self.transfer_blocks_max { Err(Sense::INVALID_FIELD) } else { Ok(()) }
-    }
-
     /// Checks that a range lies within the unit. An empty range may lie at the unit's end.
     ///
     /// # Errors

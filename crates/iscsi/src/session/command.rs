@@ -105,10 +105,16 @@ impl<D: Disk> Session<'_, D> {
                 Next::Start(started) => Ok(Some(self.note_running(started))),
             },
             Err(asker) => {
-                self.respond(&asker, Status::Check(Sense::DATA_DIGEST), 0);
+                self.refuse_data(header, &asker);
                 Ok(None)
             }
         }
+    }
+
+    /// Answers a command whose data arrived with a wrong checksum: rejects the PDU and ends the command (RFC 7143 §7.8).
+    fn refuse_data(&self, header: &Header, asker: &Asker) {
+        self.reject(header, opcode::REASON_DATA_DIGEST);
+        self.respond(asker, Status::Check(Sense::DATA_DIGEST), 0);
     }
 
     /// Receives a Data-Out PDU. `None`: the command waits for more data, was answered with an error, or has ended
@@ -135,7 +141,7 @@ impl<D: Disk> Session<'_, D> {
         let received = self.receive_into(incoming, len, receiver).await?;
         let next = match received {
             Err(asker) => {
-                self.respond(&asker, Status::Check(Sense::DATA_DIGEST), 0);
+                self.refuse_data(header, &asker);
                 Next::More
             }
             Ok(incoming) => self.proceed(incoming, header.is_final()),

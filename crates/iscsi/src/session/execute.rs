@@ -206,7 +206,11 @@ impl<D: Disk> Run<'_, '_, D> {
         let written = Range { blocks, ..range };
         let (start, len) = (written.offset(), written.bytes());
         let data = data.slice(..len as usize);
-        let _held = self.unit.target.writes.enter(start..start + len, verify == Some(1)).await;
+        let writes = &self.unit.target.writes;
+        let _held = match verify {
+            Some(1) => writes.alone(start..start + len).await,
+            _ => writes.shared(start..start + len).await,
+        };
         self.unit.disk.write(self.from, start, data.clone(), fua).await.map_err(write_error)?;
         match verify {
             Some(compare) => self.verify(written, compare, &data).await,
@@ -267,7 +271,7 @@ impl<D: Disk> Run<'_, '_, D> {
 
     async fn write_same(&self, range: Range, unmap: bool, data: &Bytes) -> Result<(), Sense> {
         let start = range.offset();
-        let _held = self.unit.target.writes.enter(start..start + range.bytes(), false).await;
+        let _held = self.unit.target.writes.shared(start..start + range.bytes()).await;
         if is_zero(data) {
             let flags = ZeroFlags { no_hole: !unmap, ..ZeroFlags::default() };
             let len = range.bytes() as u32;
@@ -288,7 +292,7 @@ impl<D: Disk> Run<'_, '_, D> {
     async fn unmap(&self, list: &Bytes) -> Result<(), Sense> {
         for range in unmap_ranges(&self.facts, list)?.into_iter().filter(|range| range.blocks > 0) {
             let (start, len) = (range.offset(), range.bytes() as u32);
-            let _held = self.unit.target.writes.enter(start..start + range.bytes(), false).await;
+            let _held = self.unit.target.writes.shared(start..start + range.bytes()).await;
             match self.unit.disk.trim(self.from, start, len, false).await {
                 Ok(()) | Err(DiskError::Unsupported) => {}
                 Err(error) => return Err(write_error(error)),
@@ -305,7 +309,7 @@ impl<D: Disk> Run<'_, '_, D> {
         let (Some(wanted), Some(new)) = (data.get(..len as usize), data.get(len as usize..2 * len as usize)) else {
             return Err(Sense::MISSING_DATA);
         };
-        let _alone = self.unit.target.writes.enter(start..start + len, true).await;
+        let _alone = self.unit.target.writes.alone(start..start + len).await;
         let now = self.read(start, len as u32).await?;
         if let Some(place) = first_difference(&now, wanted) {
             return Err(miscompare(place));

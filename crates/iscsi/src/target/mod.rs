@@ -1,16 +1,15 @@
 //! The state that the sessions of a target share.
 
-mod guard;
 mod kept;
 mod nexus;
 mod reservation;
 
-pub(crate) use guard::RangeLock;
 pub(crate) use nexus::{Nexus, Port};
 pub(crate) use reservation::{PrOutList, Reservations};
 
 use crate::scsi::{Action, Command, PrIn, PrOut, Sense, Status};
 use futures_util::future::{BoxFuture, OptionFuture};
+use nitro_port::range_lock::RangeLock;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
@@ -103,7 +102,8 @@ pub(crate) struct Target {
     state: Mutex<State>,
     /// Held while reservations are changed and stored: one change after the other.
     storing: futures_util::lock::Mutex<()>,
-    /// Makes COMPARE AND WRITE atomic.
+    /// Makes COMPARE AND WRITE atomic: no other write to its blocks runs between its comparison and its end (SBC-4
+    /// §5.3).
     pub(crate) writes: RangeLock,
 }
 

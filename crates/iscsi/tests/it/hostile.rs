@@ -135,6 +135,9 @@ fn wrong_checksums_write_nothing() {
         initiator.cmd_sn += 1;
         let bytes = [&first.0[..], &digest(&first), &[1; 512], &[1, 2, 3, 4]].concat();
         initiator.send_bytes(bytes).await;
+        let (reject, rejected) = initiator.next().await.unwrap();
+        assert_eq!((reject.opcode(), reject.0[2]), (opcode::REJECT, opcode::REASON_DATA_DIGEST));
+        assert_eq!(rejected, first.0);
         assert_eq!(initiator.status().await, (2, [0xb, 0x47, 5]));
         let second = header(&initiator);
         initiator.send_bytes([&second.0[..], &[1, 2, 3, 4]].concat()).await;

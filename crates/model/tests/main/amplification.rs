@@ -1,10 +1,11 @@
 //! Write amplification against what was published.
 
-use crate::support::{Random, fill, run};
+use crate::support::{below, fill, run};
 use nitro_model::{
     AnyFtl, CoDesignedSettings, Ftl, FtlSettings, Geometry, HybridSettings, PageMapped, PageMappedSettings,
     VictimPolicy,
 };
+use nitro_testkit::Rng;
 
 /// The principal branch of Lambert's W by Halley's method, for -1/e < x < 0.
 fn lambert_w(x: f64) -> f64 {
@@ -30,9 +31,9 @@ fn measured(over_provisioning: f64, superblocks: u32) -> f64 {
     let settings = PageMappedSettings { over_provisioning, victims: VictimPolicy::Greedy, aligned: true };
     let mut ftl = PageMapped::new(geometry, settings).unwrap();
     fill(&mut ftl, 256);
-    let (mut random, pages) = (Random(7), ftl.logical_pages());
+    let (mut random, pages) = (Rng::new(7), ftl.logical_pages());
     let mut write = |ftl: &mut PageMapped, times: u32| {
-        (0..times).for_each(|_| ftl.write(run(random.below(pages), 1), &mut ()));
+        (0..times).for_each(|_| ftl.write(run(below(&mut random, pages), 1), &mut ()));
         *ftl.flash().counters()
     };
     let before = write(&mut ftl, 3 * pages);
@@ -87,12 +88,12 @@ fn sequential_writes_are_not_amplified() {
 fn whole_weus_leave_whole_blocks_of_garbage() {
     let amplification = |settings: FtlSettings| {
         let mut ftl = settings.build(Geometry { superblocks: 200, ..Geometry::default() }).unwrap();
-        let (mut random, weus) = (Random(1), ftl.logical_pages() / 256);
+        let (mut random, weus) = (Rng::new(1), ftl.logical_pages() / 256);
         fill(&mut ftl, 256);
         // The last page of the SSD is a small write that recurs, as of a superblock or a journal.
         let small = ftl.logical_pages() - 1;
         for _ in 0..5 * weus {
-            ftl.write(run(random.below(weus - 1) * 256, 256), &mut ());
+            ftl.write(run(below(&mut random, weus - 1) * 256, 256), &mut ());
             ftl.write(run(small, 1), &mut ());
         }
         ftl.flash().counters().write_amplification()
@@ -113,10 +114,10 @@ fn cost_benefit_copies_less_than_greedy_under_skew() {
         let settings = PageMappedSettings { victims, over_provisioning: 0.1, aligned: true };
         let mut ftl = PageMapped::new(geometry, settings).unwrap();
         fill(&mut ftl, 64);
-        let (mut random, pages) = (Random(3), ftl.logical_pages());
+        let (mut random, pages) = (Rng::new(3), ftl.logical_pages());
         for _ in 0..10 * pages {
-            let hot = random.below(10) > 0;
-            let lpn = if hot { random.below(pages / 10) } else { random.below(pages) };
+            let hot = below(&mut random, 10) > 0;
+            let lpn = if hot { below(&mut random, pages / 10) } else { below(&mut random, pages) };
             ftl.write(run(lpn, 1), &mut ());
         }
         ftl.flash().counters().write_amplification()
@@ -136,9 +137,9 @@ fn naive_extents_cost_an_erasure_of_every_block_for_each_round_of_the_log() {
             .build(Geometry { superblocks: 468, stripe: 1, pages_per_block: 256, ..Geometry::default() })
             .unwrap();
         fill(&mut ftl, 256);
-        let (mut random, units) = (Random(9), ftl.logical_pages() / pages);
+        let (mut random, units) = (Rng::new(9), ftl.logical_pages() / pages);
         let mut write = |ftl: &mut AnyFtl, times: u32| {
-            (0..times).for_each(|_| ftl.write(run(random.below(units) * pages, pages), &mut ()));
+            (0..times).for_each(|_| ftl.write(run(below(&mut random, units) * pages, pages), &mut ()));
             *ftl.flash().counters()
         };
         let before = write(&mut ftl, units);

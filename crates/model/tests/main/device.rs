@@ -1,6 +1,6 @@
 //! The device with bytes.
 
-use crate::support::{Random, run};
+use crate::support::{below, run};
 use bytes::Bytes;
 use futures_executor::block_on;
 use nitro_device::{FaultyDevice, RamDevice};
@@ -9,6 +9,7 @@ use nitro_model::{
     SsdDevice, Timing,
 };
 use nitro_port::{Clock, Device, ErrorKind, Operation};
+use nitro_testkit::Rng;
 
 const GEOMETRY: Geometry =
     Geometry { page_bytes: 8192, pages_per_block: 4, stripe: 2, channels: 2, dies: 1, planes: 1, superblocks: 12 };
@@ -41,15 +42,15 @@ fn bytes_are_those_written_and_time_is_the_models() {
         FtlSettings::PageMapped(PageMappedSettings::default()),
         FtlSettings::CoDesigned(CoDesignedSettings::default()),
     ] {
-        let ((device, clock), mut model, mut random) = (device(settings), ssd(settings), Random(5));
+        let ((device, clock), mut model, mut random) = (device(settings), ssd(settings), Rng::new(5));
         let size = device.geometry().size_bytes as usize;
         let (mut bytes, mut known, mut now) = (vec![0u8; size], vec![true; size], Nanos::ZERO);
         for i in 0..2000u32 {
-            let offset = random.below(size as u32 / 512) as usize * 512;
-            let len = (1 + random.below(60) as usize) * 512;
+            let offset = below(&mut random, size as u32 / 512) as usize * 512;
+            let len = (1 + below(&mut random, 60) as usize) * 512;
             let range = offset..(offset + len).min(size);
             let (at, len) = (offset as u64, range.len() as u64);
-            now = match random.below(8) {
+            now = match below(&mut random, 8) {
                 0..4 => {
                     bytes[range.clone()].fill(i as u8);
                     known[range.clone()].fill(true);

@@ -1,10 +1,11 @@
 //! Whatever a layer does, a page holds what was last written to it.
 
-use crate::support::{Random, StrictFlash, geometry, run};
+use crate::support::{StrictFlash, below, geometry, run};
 use nitro_model::{
     AnyFtl, CoDesignedSettings, Ftl, FtlSettings, Geometry, HybridSettings, Lpn, Nanos, PageMappedSettings, Ssd,
     Timing, VictimPolicy,
 };
+use nitro_testkit::Rng;
 use proptest::prelude::*;
 
 const PAGES_PER_BLOCK: u32 = 8;
@@ -126,11 +127,11 @@ proptest! {
         let result = || {
             let geometry = geometry(PAGES_PER_BLOCK, 16);
             let mut ssd = Ssd::new(settings.build(geometry).unwrap(), Timing::for_geometry(&geometry));
-            let (mut random, mut times) = (Random(seed), Vec::new());
+            let (mut random, mut times) = (Rng::new(seed), Vec::new());
             let end = ssd.ftl().logical_pages();
             for i in 0..500 {
-                let run = run(random.below(end), 1);
-                times.push(match random.below(3) {
+                let run = run(below(&mut random, end), 1);
+                times.push(match below(&mut random, 3) {
                     0 => ssd.read(Nanos::from_us(i * 300), run),
                     _ => ssd.write(Nanos::from_us(i * 300), run),
                 }.unwrap());

@@ -1,18 +1,11 @@
 //! Flash that checks the rules and remembers what was written, and small SSDs.
 
 use nitro_model::{BlockId, Ftl, Geometry, Lpn, Medium, PageRun, Ppn};
+use nitro_testkit::Rng;
 
-/// SplitMix64 (Steele, Lea and Flood, 2014): the same numbers for the same seed.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, end: u32) -> u32 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((u128::from(z ^ (z >> 31)) * u128::from(end)) >> 64) as u32
-    }
+/// A random number below `end`.
+pub fn below(random: &mut Rng, end: u32) -> u32 {
+    random.below(end.into()) as u32
 }
 
 /// Superblocks of one erase block with `pages_per_block` pages.

@@ -1,7 +1,8 @@
 //! Virtual time against sums worked by hand.
 
-use crate::support::{Random, run};
+use crate::support::{below, run};
 use nitro_model::{FtlSettings, Geometry, HybridSettings, Nanos, PageMappedSettings, Ssd, Timing};
+use nitro_testkit::Rng;
 
 /// Two channels of one plane; blocks of four pages, striped over both; one page takes 20 µs on a channel, 10 on the link.
 const GEOMETRY: Geometry =
@@ -147,12 +148,12 @@ fn collection_leaves_no_plane_idle() {
     let settings =
         FtlSettings::PageMapped(PageMappedSettings { over_provisioning: 0.2, ..PageMappedSettings::default() });
     let mut ssd = Ssd::new(settings.build(geometry).unwrap(), timing);
-    let mut random = Random(2);
+    let mut random = Rng::new(2);
     let pages = nitro_model::Ftl::logical_pages(ssd.ftl());
     let mut ends = vec![Nanos::ZERO; 256];
     for i in 0..pages as usize * 6 {
         let place = i % ends.len();
-        ends[place] = ssd.write(ends[place], run(random.below(pages), 1)).unwrap();
+        ends[place] = ssd.write(ends[place], run(below(&mut random, pages), 1)).unwrap();
     }
     let counters = ssd.counters();
     let work = counters.flash_programs() * timing.program.0
@@ -209,12 +210,12 @@ fn nitros_drive_does_as_many_requests_as_the_papers() {
         for first in (0..pages).step_by(256) {
             start = ssd.write(start, run(first, 256.min(pages - first))).unwrap();
         }
-        let mut random = Random(3);
+        let mut random = Rng::new(3);
         let mut ends = vec![start; 32];
         let count = 20_000;
         for i in 0..count {
             let place = i % ends.len();
-            let one = run(random.below(pages), 1);
+            let one = run(below(&mut random, pages), 1);
             ends[place] = if reads { ssd.read(ends[place], one) } else { ssd.write(ends[place], one) }.unwrap();
         }
         count as f64 / ((ends.iter().max().unwrap().0 - start.0) as f64 / 1e9)

@@ -80,7 +80,3 @@ pub const STRING_BYTES_MAX: usize = 4096;
 pub const OPTION_HEADER_BYTES: usize = 16;
 /// Bytes of a request's header.
 pub const REQUEST_BYTES: usize = 28;
-/// Bytes of a simple reply's header.
-pub const SIMPLE_REPLY_BYTES: usize = 16;
-/// Bytes of a chunk's header.
-pub const CHUNK_HEADER_BYTES: usize = 20;

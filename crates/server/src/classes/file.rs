@@ -3,7 +3,8 @@
 use super::{ClassTable, preset, priorities};
 use crate::config::ConfigError;
 use nitro_cache::admission::Source;
-use nitro_cache::class::{Allocation, Band, ClassPolicy, Comparison, Condition, Join, Rule, builtin};
+use nitro_cache::builtin;
+use nitro_cache::class::{Allocation, Band, ClassPolicy, Comparison, Condition, Join, Rule};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_units::ClassId;

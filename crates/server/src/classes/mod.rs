@@ -9,7 +9,8 @@ pub use preset::PRESETS;
 
 use crate::config::ConfigError;
 use crate::files::{self, Links};
-use nitro_cache::class::{Band, ClassPolicy, Classes, Rules, builtin};
+use nitro_cache::builtin;
+use nitro_cache::class::{Band, ClassPolicy, Classes, Rules};
 use nitro_console::error::Error;
 use nitro_units::ClassId;
 use std::collections::BTreeMap;

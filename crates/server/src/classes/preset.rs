@@ -1,7 +1,8 @@
 //! Tables of classes for kinds of servers.
 
 use super::ClassTable;
-use nitro_cache::class::{Allocation, Band, ClassPolicy, builtin};
+use nitro_cache::builtin;
+use nitro_cache::class::{Allocation, Band, ClassPolicy};
 use nitro_units::ClassId;
 
 /// Their names.

@@ -1,7 +1,7 @@
 //! Activity of volumes between two points in time, as rates per second.
 
 use super::protocol::{Cache, Latency, Status, Volume};
-use super::quantile::quantile_us;
+use super::quantile::{Cumulative, quantile_us};
 use serde::Serialize;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -61,7 +61,8 @@ pub fn rows(before: &Status, now: &Status) -> Vec<Row> {
         let then = before.volumes.iter().find(|v| v.name == volume.name).unwrap_or(&no_volume);
         let cache = now.caches.iter().find(|c| c.name == volume.cache).unwrap_or(&no_cache);
         let cache_then = before.caches.iter().find(|c| c.name == volume.cache).unwrap_or(&no_cache);
-        Row { time, ..difference((then, volume), (cache_then, cache), seconds) }
+        let (then, now) = (Sample { volume: then, cache: cache_then }, Sample { volume, cache });
+        Row { time, ..difference(then, now, seconds) }
     };
     now.volumes.iter().map(row).collect()
 }
@@ -70,9 +71,13 @@ pub fn rows(before: &Status, now: &Status) -> Vec<Row> {
 #[must_use]
 pub fn total(before: &Status, now: &Status) -> Row {
     let seconds = (now.server.uptime_seconds - before.server.uptime_seconds).max(1e-3);
-    let volumes = |status: &Status| status.volumes.iter().fold(Volume::default(), sum_volumes);
-    let caches = |status: &Status| status.caches.iter().fold(Cache::default(), sum_caches);
-    let total = difference((&volumes(before), &volumes(now)), (&caches(before), &caches(now)), seconds);
+    let sums = |status: &Status| {
+        let volume = status.volumes.iter().fold(Volume::default(), sum_volumes);
+        (volume, status.caches.iter().fold(Cache::default(), sum_caches))
+    };
+    let (then, now) = (sums(before), sums(now));
+    let sample = |(volume, cache)| Sample { volume, cache };
+    let total = difference(sample((&then.0, &then.1)), sample((&now.0, &now.1)), seconds);
     let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     Row { volume: TOTAL.to_owned(), time, ..total }
 }
@@ -115,12 +120,23 @@ fn sum_latencies(a: Latency, b: Latency) -> Latency {
     Latency { count, mean_us: if count > 0 { total_us / count as f64 } else { 0.0 }, at_most, ..Latency::default() }
 }
 
-/// The 99th percentile of the requests between two points in time.
-fn p99_ms(then: &Latency, now: &Latency) -> Option<f64> {
-    quantile_us((&then.at_most, then.count), (&now.at_most, now.count), 0.99).map(|us| us / 1000.0)
+fn counts(latency: &Latency) -> Cumulative<'_> {
+    Cumulative { at_most: &latency.at_most, all: latency.count }
 }
 
-fn difference((then, now): (&Volume, &Volume), (cache_then, cache): (&Cache, &Cache), seconds: f64) -> Row {
+/// The 99th percentile of the requests between two points in time.
+fn p99_ms(then: &Latency, now: &Latency) -> Option<f64> {
+    quantile_us(counts(then), counts(now), 0.99).map(|us| us / 1000.0)
+}
+
+/// A volume and its cache at one time.
+struct Sample<'a> {
+    volume: &'a Volume,
+    cache: &'a Cache,
+}
+
+fn difference(then: Sample<'_>, now: Sample<'_>, seconds: f64) -> Row {
+    let (Sample { volume: then, cache: cache_then }, Sample { volume: now, cache }) = (then, now);
     let rate = |then: u64, now: u64| now.saturating_sub(then) as f64 / seconds;
     let megabytes = |then: u64, now: u64| rate(then, now) / 1e6;
     let hits = now.read_hit_extents.saturating_sub(then.read_hit_extents);
@@ -178,8 +194,9 @@ mod tests {
             read_hit_latency: Latency { count, mean_us, ..Latency::default() },
             ..Volume::default()
         };
-        let row =
-            difference((&volume(10, 10, 1000.0), &volume(30, 20, 2000.0)), (&Cache::default(), &Cache::default()), 2.0);
+        let (then, now, cache) = (volume(10, 10, 1000.0), volume(30, 20, 2000.0), Cache::default());
+        let sample = |volume| Sample { volume, cache: &cache };
+        let row = difference(sample(&then), sample(&now), 2.0);
         assert_eq!((row.reads_per_second, row.read_mb_per_second, row.hit_percent), (10.0, 10.0, Some(100.0)));
         assert_eq!((row.read_mean_ms, row.write_mean_ms), (Some(3.0), None));
     }

@@ -2,25 +2,20 @@
 
 use super::protocol::{Command, Outcome, REQUEST_BYTES_MAX, Request, Response, VERSION};
 use super::report;
-use crate::serve::Served;
+use crate::serve::{Served, pause_accepting};
 use bytes::Bytes;
 use nitro_console::error::Error;
 use nitro_console::logging::Repeats;
-use nitro_device::CompioClock;
 use nitro_device::net::{Accepted, Listener, StreamReader, StreamWriter};
 use nitro_device::spawn_local;
-use nitro_port::Clock;
 use nitro_port::buf::BufMut;
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Maximum number of clients at a time; more are refused.
 const CLIENTS_MAX: usize = 32;
-/// Pause after a failed accept.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Answers all clients, as long as it is polled.
 pub async fn serve(listener: &Listener, served: &Arc<Served>) {
@@ -44,7 +39,7 @@ pub async fn serve(listener: &Listener, served: &Arc<Served>) {
             }
             Err(error) => {
                 tracing::warn!("cannot accept a control client: {error}");
-                CompioClock::new().sleep(ACCEPT_PAUSE).await;
+                pause_accepting().await;
             }
         }
     }

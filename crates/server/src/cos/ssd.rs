@@ -5,7 +5,7 @@ use crate::files::{self, Links};
 use nitro_console::error::Error;
 use nitro_console::output::{Format, Table, json_line};
 use nitro_console::size::Size;
-use nitro_cos::{SsdOptions, SsdSource, SsdState, SsdStats};
+use nitro_cos::{SsdOptions, SsdSource, SsdState, SsdStats, is_ssd};
 use nitro_device::{FileDevice, FileOptions};
 use nitro_port::Device;
 use serde::{Deserialize, Serialize};
@@ -15,8 +15,6 @@ use std::path::{Path, PathBuf};
 
 /// Maximum bytes of the file with an SSD's configuration.
 const TEXT_BYTES_MAX: u64 = 64 << 10;
-/// The magic of a store's SSD.
-const MAGIC: [u8; 8] = *b"NITROSSD";
 
 /// The SSD of a store and its use, as stored in the file `store.nitro.ssd` in the store's folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,7 +106,7 @@ impl SsdConfig {
 fn is_free(path: &Path) -> std::io::Result<bool> {
     let mut start = Vec::new();
     files::open_device_to_read(path)?.take(64 << 10).read_to_end(&mut start)?;
-    Ok(start.starts_with(&MAGIC) || start.iter().all(|byte| *byte == 0))
+    Ok(is_ssd(&start) || start.iter().all(|byte| *byte == 0))
 }
 
 /// The path of the SSD's configuration file.
@@ -264,4 +262,20 @@ pub(super) fn rows(stats: &SsdStats) -> Vec<(String, String)> {
         rows.push((format!("SSD {}", pieces.kind), text));
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_is_not_taken_for_a_free_ssd() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ssd");
+        fs::write(&path, vec![0; 128 << 10]).unwrap();
+        assert!(is_free(&path).unwrap());
+        // A cache begins with the same magic.
+        fs::write(&path, [&b"NITROSSD"[..], &vec![0; 128 << 10]].concat()).unwrap();
+        assert!(!is_free(&path).unwrap());
+    }
 }

@@ -1,7 +1,7 @@
 //! The last hours, in a ring of fixed size: rates and levels of the whole server, rates by volume and by class.
 
 use crate::control::protocol::{Cache, Latency, Status, Volume};
-use crate::control::quantile::quantile_us;
+use crate::control::quantile::{Cumulative, quantile_us};
 use nitro_cache::Missed;
 use nitro_engine::metrics::LATENCY_BOUNDS_US;
 use serde::{Serialize, Serializer};
@@ -91,6 +91,11 @@ struct Sums {
 }
 
 impl Sums {
+    /// The requests of one kind.
+    fn counts(&self, kind: usize) -> Cumulative<'_> {
+        Cumulative { at_most: &self.latencies[kind], all: self.latency_counts[kind] }
+    }
+
     fn of(status: &Status) -> Self {
         let mut sums = Self::default();
         for v in &status.volumes {
@@ -160,10 +165,9 @@ impl History {
             row[14 + i] = rate(*then, now);
         }
         for kind in 0..4 {
-            let of = |sums: &Sums| (sums.latencies[kind], sums.latency_counts[kind]);
-            let (then, now) = (of(&before.sums), of(&now.sums));
+            let (then, now) = (before.sums.counts(kind), now.sums.counts(kind));
             for (i, share) in [0.5, 0.99].into_iter().enumerate() {
-                let us = quantile_us((&then.0, then.1), (&now.0, now.1), share);
+                let us = quantile_us(then, now, share);
                 row[21 + 2 * kind + i] = us.map_or(f32::NAN, |us| us as f32);
             }
         }

@@ -8,7 +8,7 @@ mod history;
 mod snapshot;
 mod units;
 
-use crate::serve::Served;
+use crate::serve::{Served, pause_accepting};
 use answer::Site;
 use connection::{CONNECTIONS_MAX, Stream};
 use history::{HISTORY_BYTES, SAMPLE_EVERY};
@@ -20,15 +20,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 use tokio::runtime;
 use tokio::sync::mpsc;
 use tokio::task::{self, LocalSet};
 
 /// The thread's name. A panic there does not end the server.
 pub(crate) const HTTP_THREAD: &str = "nitro-http";
-/// Pause after a connection that could not be accepted or passed on.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// RAM of a connection in addition to its answer: its task and its buffers.
 const CONNECTION_BYTES: u64 = 64 << 10;
 /// RAM of an answer: its fixed part, and the part for each volume.
@@ -90,7 +87,7 @@ impl Http {
                 }
             };
             if !taken {
-                crate::serve::sleep(ACCEPT_PAUSE).await;
+                pause_accepting().await;
             }
         }
     }
@@ -149,19 +146,19 @@ fn accept(socket: OwnedFd, is_tcp: bool, site: &Rc<Site>, open: &Rc<Cell<usize>>
         }
     };
     open.set(open.get() + 1);
-    let (site, seat) = (Rc::clone(site), Seat(Rc::clone(open)));
+    let (site, counted) = (Rc::clone(site), OpenConnection(Rc::clone(open)));
     task::spawn_local(async move {
         if let Err(error) = stream.serve(&site).await {
             tracing::debug!("an HTTP client was dropped: {error}");
         }
-        drop(seat);
+        drop(counted);
     });
 }
 
-/// The place of a connection among those that are open.
-struct Seat(Rc<Cell<usize>>);
+/// A connection that counts as open until this is dropped.
+struct OpenConnection(Rc<Cell<usize>>);
 
-impl Drop for Seat {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.set(self.0.get().saturating_sub(1));
     }

@@ -1,4 +1,4 @@
-//! The metrics of a server. Their names, units, labels and meanings are defined in [`table`] only; docs/METRICS.md is
+//! The metrics of a server. Their names, units, labels and meanings are defined in `table` only; docs/METRICS.md is
 //! generated from it.
 
 mod docs;

@@ -1,6 +1,8 @@
 //! The devices behind origins.
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::Either;
 use nitro_device::AnyDevice;
 use nitro_port::{Allocation, Device, DeviceError, Geometry, Origin, Recipe};
 use nitro_units::Fingerprint;
@@ -27,12 +29,19 @@ impl Device for Backing {
         backing!(self, d => d.geometry())
     }
 
-    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
-        backing!(self, d => d.read(offset, len).await)
+    // No `async`, and a store's requests boxed: each miss and each write has such a future.
+    fn read(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>> {
+        match self {
+            Self::Device(device) => Either::Left(device.read(offset, len)),
+            Self::Object(object) => Either::Right(object.read(offset, len).boxed_local()),
+        }
     }
 
-    async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
-        backing!(self, d => d.write(offset, data).await)
+    fn write(&self, offset: u64, data: Bytes) -> impl Future<Output = Result<(), DeviceError>> {
+        match self {
+            Self::Device(device) => Either::Left(device.write(offset, data)),
+            Self::Object(object) => Either::Right(object.write(offset, data).boxed_local()),
+        }
     }
 
     async fn flush(&self) -> Result<(), DeviceError> {
@@ -62,6 +71,9 @@ impl Origin for Backing {
     }
 
     async fn write_known(&self, offset: u64, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), DeviceError> {
-        backing!(self, d => d.write_known(offset, data, known).await)
+        match self {
+            Self::Device(device) => device.write_known(offset, data, known).await,
+            Self::Object(object) => Box::pin(object.write_known(offset, data, known)).await,
+        }
     }
 }

@@ -138,11 +138,12 @@ pub(super) async fn open(
     let store = store::open(&what, path, config)?;
     let machine = server.and_then(|server| Machine::of(server, name, path));
     let random = random().map_err(|e| Error::new("/dev/urandom", e))?;
+    let opening = Opening { name, what: &what, config, machine, random: &random, classes: &classes, discard_dirty };
     let mut entry = if store.holds_cache && !config.format {
-        restart(name, &what, config, store, (&random, machine), (&classes, discard_dirty)).await?
+        opening.restart(store).await?
     } else {
         let store = if store.holds_cache { check_clean(&what, config, store, discard_dirty).await? } else { store };
-        create(name, &what, config, store, (&random, machine), (&classes, discard_dirty)).await?
+        opening.create(store).await?
     };
     entry.classes = classes;
     entry.detects = config.detect;
@@ -152,48 +153,80 @@ pub(super) async fn open(
     Ok(entry)
 }
 
-async fn restart(
-    name: &str,
-    what: &str,
-    config: &CacheConfig,
-    store: Store,
-    (random, machine): (&Random, Option<Machine>),
-    (classes, discard_dirty): (&ServedClasses, bool),
-) -> Result<CacheEntry, Error> {
-    let device = CacheDevice::from(AnyDevice::from(store.device));
-    let log = log::open(name, config, random.log_uuid)?;
-    let logged = Logged { log, missing: missing_log(discard_dirty) };
-    let prepare = |settings: &mut EngineSettings, uuid| {
-        plan::check_served(what, settings)?;
-        classes.settle(what, settings)?;
-        settings.crash_memory = outlive::memory(uuid, machine);
-        plan::announce(name, settings);
-        Ok(())
-    };
-    let opened = reopen(what, config, device, random.seed, logged, prepare).await;
-    let (cache, recovered, uuid) = opened.map_err(Refusal::error)?;
-    let extent = u64::from(cache.settings().manager.extent_bytes);
-    let dirty = match (recovered.dirty_extents, recovered.lost_extents) {
-        (0, _) => "nothing is dirty".to_owned(),
-        (dirty, 0) => format!("{} are dirty", Size(dirty * extent)),
-        (dirty, lost) => format!("{} are dirty, and {} of them lost", Size(dirty * extent), Size(lost * extent)),
-    };
-    let anew = match recovered.open_regions {
-        0 => String::new(),
-        count if recovered.outlived => {
-            format!("; {count} regions of 16 MiB were being written to: extents with writes in progress are read again")
-        }
-        count => format!("; {count} regions of 16 MiB were being written to, and are read again"),
-    };
-    let logged = match recovered.replayed_extents {
-        0 => String::new(),
-        count => format!(", {} were recovered from the write log", Size(count * extent)),
-    };
-    tracing::info!(
-        "cache {name}: opened with its contents (volumes known: {}; {dirty}{logged}{anew}); clean data are restored while it serves",
-        cache.volumes().len(),
-    );
-    Ok(CacheEntry { recovered: Some(recovered), ..CacheEntry::new(name, cache, uuid) })
+/// A cache to be opened or created on a device.
+struct Opening<'a> {
+    name: &'a str,
+    what: &'a str,
+    config: &'a CacheConfig,
+    machine: Option<Machine>,
+    random: &'a Random,
+    classes: &'a ServedClasses,
+    discard_dirty: bool,
+}
+
+impl Opening<'_> {
+    /// Opens the cache that the device holds.
+    async fn restart(self, store: Store) -> Result<CacheEntry, Error> {
+        let Self { name, what, config, machine, random, classes, discard_dirty } = self;
+        let device = CacheDevice::from(AnyDevice::from(store.device));
+        let log = log::open(name, config, random.log_uuid)?;
+        let logged = Logged { log, missing: missing_log(discard_dirty) };
+        let prepare = |settings: &mut EngineSettings, uuid| {
+            plan::check_served(what, settings)?;
+            classes.settle(what, settings)?;
+            settings.crash_memory = outlive::memory(uuid, machine);
+            plan::announce(name, settings);
+            Ok(())
+        };
+        let opened = reopen(what, config, device, random.seed, logged, prepare).await;
+        let (cache, recovered, uuid) = opened.map_err(Refusal::error)?;
+        let extent = u64::from(cache.settings().manager.extent_bytes);
+        let dirty = match (recovered.dirty_extents, recovered.lost_extents) {
+            (0, _) => "nothing is dirty".to_owned(),
+            (dirty, 0) => format!("{} are dirty", Size(dirty * extent)),
+            (dirty, lost) => format!("{} are dirty, and {} of them lost", Size(dirty * extent), Size(lost * extent)),
+        };
+        let anew = match recovered.open_regions {
+            0 => String::new(),
+            count if recovered.outlived => {
+                format!(
+                    "; {count} regions of 16 MiB were being written to: extents with writes in progress are read again"
+                )
+            }
+            count => format!("; {count} regions of 16 MiB were being written to, and are read again"),
+        };
+        let logged = match recovered.replayed_extents {
+            0 => String::new(),
+            count => format!(", {} were recovered from the write log", Size(count * extent)),
+        };
+        tracing::info!(
+            "cache {name}: opened with its contents (volumes known: {}; {dirty}{logged}{anew}); clean data are restored while it serves",
+            cache.volumes().len(),
+        );
+        Ok(CacheEntry { recovered: Some(recovered), ..CacheEntry::new(name, cache, uuid) })
+    }
+
+    /// Formats the device.
+    async fn create(self, store: Store) -> Result<CacheEntry, Error> {
+        let Self { name, what, config, machine, random, classes, discard_dirty } = self;
+        let mut settings = plan::settings(what, config, store.size_bytes)?;
+        settings.manager.seed = random.seed;
+        classes.settle(what, &mut settings)?;
+        settings.crash_memory = outlive::memory(Uuid(random.uuid), machine);
+        plan::announce(name, &settings);
+        let device = CacheDevice::from(AnyDevice::from(store.device));
+        let (log, missing) = (log::open(name, config, random.log_uuid)?, missing_log(discard_dirty));
+        let clock = CompioClock::new();
+        let cache = ServedCache::format_logged(device, log, missing, clock, settings, random.uuid, random.epoch)
+            .await
+            .map_err(|error| match log::is_about(&error) {
+                true => log::error(what, &error),
+                false => Error::with_sources(what, &error).or("check the cache device"),
+            })?;
+        witness::install(&cache, Uuid(random.uuid));
+        tracing::info!("cache {name}: formatted");
+        Ok(CacheEntry::new(name, cache, Uuid(random.uuid)))
+    }
 }
 
 /// The write log of a cache.
@@ -331,33 +364,6 @@ async fn check_clean(what: &str, config: &CacheConfig, store: Store, discard_dir
     let CacheStore::Path(path) = &config.path else { return Err(Error::new(what, "it has no path")) };
     // The device went with the cache that it was opened as.
     store::open(what, path, config)
-}
-
-async fn create(
-    name: &str,
-    what: &str,
-    config: &CacheConfig,
-    store: Store,
-    (random, machine): (&Random, Option<Machine>),
-    (classes, discard_dirty): (&ServedClasses, bool),
-) -> Result<CacheEntry, Error> {
-    let mut settings = plan::settings(what, config, store.size_bytes)?;
-    settings.manager.seed = random.seed;
-    classes.settle(what, &mut settings)?;
-    settings.crash_memory = outlive::memory(Uuid(random.uuid), machine);
-    plan::announce(name, &settings);
-    let device = CacheDevice::from(AnyDevice::from(store.device));
-    let (log, missing) = (log::open(name, config, random.log_uuid)?, missing_log(discard_dirty));
-    let clock = CompioClock::new();
-    let cache = ServedCache::format_logged(device, log, missing, clock, settings, random.uuid, random.epoch)
-        .await
-        .map_err(|error| match log::is_about(&error) {
-            true => log::error(what, &error),
-            false => Error::with_sources(what, &error).or("check the cache device"),
-        })?;
-    witness::install(&cache, Uuid(random.uuid));
-    tracing::info!("cache {name}: formatted");
-    Ok(CacheEntry::new(name, cache, Uuid(random.uuid)))
 }
 
 /// No cache: no RAM cache, no read-ahead, and the smallest extents, so that little more is read than requested.

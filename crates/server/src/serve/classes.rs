@@ -37,7 +37,7 @@ impl ServedClasses {
     /// Enters them into the settings of their cache.
     pub(super) fn settle(&self, what: &str, settings: &mut EngineSettings) -> Result<(), Error> {
         settings.manager.classes = self.table.read().classes;
-        let checked = settings.manager.classes.check(&settings.manager, settings.dirty_max_percent);
+        let checked = settings.manager.check_classes(&settings.manager.classes, settings.dirty_max_percent, 0);
         checked.map_err(|error| Error::new(what, error))
     }
 
@@ -76,7 +76,7 @@ impl CacheEntry {
         let settings = self.cache.settings();
         let pinned = self.cache.pinned_extents().0;
         let dirty_max = self.cache.live().dirty_max_percent;
-        let checked = table.classes.check_with_pins(&settings.manager, dirty_max, pinned);
+        let checked = settings.manager.check_classes(&table.classes, dirty_max, pinned);
         checked.map_err(|error| Error::new(&what, error))?;
         let file = self.classes.file.read().clone();
         let kept = match &file {
@@ -99,7 +99,7 @@ impl CacheEntry {
     pub(super) fn open_classes(&self, config: &CacheConfig) -> Result<(), Error> {
         let opened = ServedClasses::open(config)?;
         let (table, settings) = (opened.table(), self.cache.settings());
-        let checked = table.classes.check(&settings.manager, self.cache.live().dirty_max_percent);
+        let checked = settings.manager.check_classes(&table.classes, self.cache.live().dirty_max_percent, 0);
         checked.map_err(|error| Error::new(format_args!("cache {}", self.name), error))?;
         self.cache.set_classes(table.classes);
         self.classes.set(table);

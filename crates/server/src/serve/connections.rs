@@ -24,6 +24,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+/// How long clients may take to disconnect when their volume is removed or the server ends.
+pub(super) const DRAIN_MAX: Duration = Duration::from_secs(10);
+
 /// All clients of the server.
 #[derive(Debug)]
 pub struct Connections {
@@ -218,8 +221,13 @@ impl Connections {
     }
 }
 
-pub(crate) async fn sleep(duration: Duration) {
+pub(super) async fn sleep(duration: Duration) {
     CompioClock::new().sleep(duration).await;
+}
+
+/// Pauses after a client that could not be accepted or passed on, such as for lack of file descriptors.
+pub(crate) async fn pause_accepting() {
+    sleep(Duration::from_millis(100)).await;
 }
 
 /// How clients are served, by protocol.

@@ -4,7 +4,7 @@ use super::caches::CacheEntry;
 use super::connections::sleep;
 use super::scan::Scan;
 use crate::export::VolumeExport;
-use nitro_cache::class::{self, builtin};
+use nitro_cache::{builtin, class};
 use nitro_console::size::Size;
 use nitro_detect::{Counters, Detector, Found};
 use nitro_engine::{Classifier, Learned};

@@ -10,6 +10,7 @@ use nitro_device::{AnyDevice, FileDevice};
 use nitro_port::buf::BufMut;
 use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe};
 use nitro_units::Fingerprint;
+use std::future::ready;
 use std::sync::OnceLock;
 
 /// An origin. Before it is changed, its stamp in the cache is set to *in use*.
@@ -39,6 +40,11 @@ impl ServedOrigin {
             (device, chain) = (&next.0, &next.1);
         }
         device
+    }
+
+    /// Whether the lease must be renewed before the origin is changed.
+    fn must_renew(&self) -> bool {
+        self.lease.as_ref().is_some_and(OriginLease::is_due)
     }
 }
 
@@ -74,7 +80,7 @@ impl OriginDevice {
     async fn to_change(&self) -> Option<&Backing> {
         match self {
             Self::Real(origin) => {
-                if let Some(lease) = &origin.lease {
+                if let Some(lease) = origin.lease.as_ref().filter(|lease| lease.is_due()) {
                     lease.renew().await;
                 }
                 Some(origin.device())
@@ -94,23 +100,32 @@ impl Device for OriginDevice {
         }
     }
 
-    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
+    fn read(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>> {
         match self {
-            Self::Real(origin) => origin.device().read(offset, len).await,
-            Self::Nowhere(_) => Ok(BufMut::zeroed(len).freeze()),
+            Self::Real(origin) => Either::Left(origin.device().read(offset, len)),
+            Self::Nowhere(_) => Either::Right(ready(Ok(BufMut::zeroed(len).freeze()))),
         }
     }
 
-    async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
-        match self.to_change().await {
-            Some(device) => device.write(offset, data).await,
-            None => Ok(()),
+    fn write(&self, offset: u64, data: Bytes) -> impl Future<Output = Result<(), DeviceError>> {
+        match self {
+            Self::Real(origin) if !origin.must_renew() => Either::Left(origin.device().write(offset, data)),
+            Self::Real(_) | Self::Nowhere(_) => {
+                let late = async move {
+                    match self.to_change().await {
+                        Some(device) => device.write(offset, data).await,
+                        None => Ok(()),
+                    }
+                };
+                Either::Right(late.boxed_local())
+            }
         }
     }
 
     async fn flush(&self) -> Result<(), DeviceError> {
         match self {
-            Self::Real(origin) => origin.device().flush().await,
+            // Boxed: the future of a write contains one of a flush.
+            Self::Real(origin) => Box::pin(origin.device().flush()).await,
             Self::Nowhere(_) => Ok(()),
         }
     }

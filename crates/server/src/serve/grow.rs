@@ -8,7 +8,8 @@ use nitro_console::size::Size;
 use std::sync::Arc;
 
 impl Served {
-    /// Makes a volume as large as its origin. Clients see it when they connect again.
+    /// Makes a volume as large as its origin. Virtual machines and iSCSI initiators
+    /// are informed; NBD clients see it when they connect again.
     ///
     /// # Errors
     /// The origin cannot grow while it is served, has become smaller, or is too large for the cache.
@@ -37,9 +38,10 @@ impl Served {
             lease.grow(size_bytes).await?;
         }
         export.volume.grow(size_bytes).await.map_err(fail)?;
+        export.resized.notify(usize::MAX);
         export.entry.cache.sync().await.map_err(fail)?;
         let message = format!(
-            "{what}: {} from now on, {} before; clients see it when they connect again",
+            "{what}: {} from now on, {} before; NBD clients see it when they connect again",
             Size(size_bytes),
             Size(before)
         );

@@ -3,7 +3,7 @@
 use crate::config::IscsiConfig;
 use crate::files::{self, Links};
 use futures_util::future::BoxFuture;
-use nitro_cache::class::builtin;
+use nitro_cache::builtin;
 use nitro_console::error::Error;
 use nitro_device::Blocking;
 use nitro_frontend::RequestMemory;

@@ -88,14 +88,17 @@ impl OriginLease {
         }
     }
 
-    /// To be awaited before the origin is changed. Costs one commit every [`LEASE_SECONDS`] while the origin is
-    /// changed.
+    /// Whether the lease must be [renewed](Self::renew) before the origin is changed.
+    pub(super) fn is_due(&self) -> bool {
+        let last = self.renewed.load(Ordering::SeqCst);
+        let valid = last..last.saturating_add(LEASE_SECONDS);
+        !valid.contains(&unix_seconds()) && !self.paused.load(Ordering::SeqCst)
+    }
+
+    /// To be awaited before the origin is changed, if the lease is [due](Self::is_due). Costs one commit every
+    /// [`LEASE_SECONDS`] while the origin is changed.
     pub(super) async fn renew(&self) {
         let now = unix_seconds();
-        let last = self.renewed.load(Ordering::SeqCst);
-        if (last..last.saturating_add(LEASE_SECONDS)).contains(&now) || self.paused.load(Ordering::SeqCst) {
-            return;
-        }
         self.look_again(now);
         let look = *self.known.look.lock();
         self.remember(|entry| entry.stamp = Stamp::in_use(look, now).encode());

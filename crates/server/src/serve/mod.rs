@@ -42,7 +42,7 @@ mod witness;
 mod workers;
 
 pub use caches::{CacheEntry, create_alone, look_at, open_to_look};
-pub(crate) use connections::{Count, sleep};
+pub(crate) use connections::{Count, pause_accepting};
 pub use detect::VolumeDetector;
 pub(crate) use device::{CacheDevice, OriginDevice};
 pub(crate) use flash_index::{FlashIndexStatus, plan as index_plan};
@@ -63,7 +63,7 @@ use crate::http::Http;
 use crate::origins;
 use crate::record::Recorder;
 use crate::signals::{Signals, Urgency};
-use connections::{Connections, Options};
+use connections::{Connections, Options, sleep};
 use errand::Errand;
 use futures_util::future::{Either, join, join4, select};
 use in_force::InForce;
@@ -120,7 +120,7 @@ fn serve_for(config: Config, source: Option<Source>, errand: Option<&Errand>) ->
         let sockets = Sockets::bind(&places, config.volumes.keys().map(String::as_str), config.server.tcp_limits())?;
         let caches: Vec<_> = prepared.caches.values().map(|entry| entry.uuid).collect();
         let workers = CacheWorkers::start(&prepared.caches)?;
-        let served = serve_all(&config, in_force, prepared, sockets, tls, (signals, errand)).await;
+        let served = serve_all(&config, in_force, prepared, sockets, tls, ServedUntil { signals, errand }).await;
         // Whatever happened, what the caches have been told becomes durable.
         let finished = workers.finish();
         let closed = Box::pin(origins::close_all()).await;
@@ -156,13 +156,20 @@ fn tls_policy(config: &Config) -> Result<TlsPolicy, Error> {
     })
 }
 
+/// What ends the server: a signal, or the end of the command that it serves.
+#[derive(Clone, Copy)]
+struct ServedUntil<'a> {
+    signals: &'a Signals,
+    errand: Option<&'a Errand>,
+}
+
 async fn serve_all(
     config: &Config,
     in_force: InForce,
     mut prepared: Prepared,
     mut sockets: Sockets,
     tls: TlsPolicy,
-    (signals, errand): (&Signals, Option<&Errand>),
+    end: ServedUntil<'_>,
 ) -> Result<(), Error> {
     let recorder = config.server.record.as_deref().map(Recorder::start).transpose()?;
     let volumes = prepared.admit(config).await?;
@@ -187,14 +194,14 @@ async fn serve_all(
     need::announce(&served);
     let reactors = Reactors::start(&served, options, config.server.busy_poll_max(), threads)?;
     let http = sockets.http.as_ref().map(|listener| Http::start(listener.address(), &served)).transpose()?;
-    accept(&served, (&sockets, &reactors, http.as_ref()), (signals, errand)).await?;
+    accept(&served, &sockets, &reactors, http.as_ref(), end).await?;
     notify::stopping();
     sockets.close();
     http.iter().for_each(Http::stopping);
     // The control socket and HTTP go on answering: destage may take its time.
     let left = {
         let answering = pin!(join(control::serve(&sockets.control, &served), accept_http(&sockets, http.as_ref())));
-        let leaving = pin!(shutdown::leave(&served, reactors, signals));
+        let leaving = pin!(shutdown::leave(&served, reactors, end.signals));
         match select(leaving, answering).await {
             Either::Left((result, _)) => result,
             Either::Right((_, leaving)) => leaving.await,
@@ -224,9 +231,12 @@ async fn accept_http(sockets: &Sockets, http: Option<&Http>) {
 /// Accepts clients until a signal arrives or the command has ended.
 async fn accept(
     served: &Arc<Served>,
-    (sockets, reactors, http): (&Sockets, &Reactors, Option<&Http>),
-    (signals, errand): (&Signals, Option<&Errand>),
+    sockets: &Sockets,
+    reactors: &Reactors,
+    http: Option<&Http>,
+    end: ServedUntil<'_>,
 ) -> Result<(), Error> {
+    let ServedUntil { signals, errand } = end;
     let stop = pin!(signals.wait(Urgency::InOrder));
     let reloading = async {
         loop {

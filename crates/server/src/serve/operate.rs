@@ -1,7 +1,7 @@
 //! Commands that change volumes and caches while they are served.
 
 use super::Served;
-use super::connections::{Drain, sleep};
+use super::connections::{DRAIN_MAX, Drain, sleep};
 use super::volumes;
 use crate::config::{CacheStore, Config, Mode, VolumeConfig, check_scan, check_share};
 use crate::control::protocol::{AddVolume, Outcome};
@@ -17,10 +17,6 @@ use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-/// How long the clients of a removed volume may take to disconnect.
-const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// The right to change how a volume is served; only one command has it at a time.
 pub(super) struct Turn(Arc<VolumeExport>);

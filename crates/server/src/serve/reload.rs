@@ -298,7 +298,7 @@ impl CacheEntry {
             _ => return Err(Error::new(key, "it cannot be changed while the server runs").or("restart the server")),
         }
         let classes = self.classes.table().classes;
-        let checked = classes.check(&settings.manager, live.dirty_max_percent);
+        let checked = settings.manager.check_classes(&classes, live.dirty_max_percent, 0);
         checked.map_err(|error| Error::new(format_args!("cache {}", self.name), error))?;
         if wanted.path != CacheStore::None {
             self.cache.set_live(&live);

@@ -39,7 +39,7 @@ impl CacheEntry {
         let settings = self.cache.settings();
         let resized = nitro_cache::Settings { cache_bytes, ..settings.manager };
         let classes = self.classes.table().classes;
-        classes.check_with_pins(&resized, settings.dirty_max_percent, self.cache.pinned_extents().0).map_err(
+        resized.check_classes(&classes, settings.dirty_max_percent, self.cache.pinned_extents().0).map_err(
             |error| Error::new(&what, error).or("choose a larger size, or unpin data: nitro pins, nitro unpin"),
         )?;
         let before = self.make_room(&what, path, size_bytes)?;

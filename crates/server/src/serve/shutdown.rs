@@ -1,7 +1,7 @@
 //! The shutdown: clients are disconnected, origins are brought up to date, and the final state is recorded in the
 //! caches.
 
-use super::connections::{Drain, sleep};
+use super::connections::{DRAIN_MAX, Drain, sleep};
 use super::latch::Latch;
 use super::reactors::Reactors;
 use super::{Served, notify};
@@ -16,8 +16,6 @@ use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long clients may take to disconnect when the server ends.
-const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// How long the last flush of a volume in write-back may take; and after a second signal.
 const KEEP_MAX: Duration = Duration::from_secs(60);
 const KEEP_HURRIED_MAX: Duration = Duration::from_secs(10);

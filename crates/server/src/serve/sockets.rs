@@ -2,7 +2,7 @@
 
 use super::Served;
 use super::activation::Activated;
-use super::connections::Admission;
+use super::connections::{Admission, pause_accepting};
 use super::place::Places;
 use super::reactors::Reactors;
 use super::vhost::VhostSockets;
@@ -15,10 +15,6 @@ use nitro_device::net::{Accepted, Access, ListenAddress, Listener, TcpLimits};
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
-use std::time::Duration;
-
-/// Pause after a failed accept, such as for lack of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Sockets {
     clients: Vec<(Protocol, Listener)>,
@@ -91,7 +87,7 @@ pub(super) async fn accept(listener: &Listener, served: &Served, assign: impl Fn
             },
             Err(error) => {
                 tracing::warn!("cannot accept a client on {}: {error}", listener.address());
-                super::connections::sleep(ACCEPT_PAUSE).await;
+                pause_accepting().await;
             }
         }
     }

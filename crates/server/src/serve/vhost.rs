@@ -6,7 +6,7 @@ use super::place::Places;
 use super::reactors::{QueueHost, Reactors};
 use super::sockets::{accept, bind};
 use crate::config::VhostAddress;
-use crate::export::ExportList;
+use crate::export::{ExportList, VolumeExport};
 use futures_channel::oneshot;
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
@@ -17,6 +17,7 @@ use nitro_frontend::Disks;
 use nitro_nbd::ServerOptions;
 use nitro_vhost::{Control, Incarnation, Options, VhostError, converse};
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
@@ -124,7 +125,7 @@ pub(super) async fn serve(
     let admission = Arc::new(admission);
     let dismissed = Arc::clone(&admission.dismissed);
     let list = ExportList::new(served, || {});
-    let Some(opened) = list.open(&name) else {
+    let (Some(opened), Ok(export)) = (list.open(&name), served.named(&name)) else {
         return connections.log_cut(&peer, format_args!("volume {name} is not served any more"));
     };
     let control = match Control::new(client.into(), move || admission.begin()) {
@@ -156,10 +157,12 @@ pub(super) async fn serve(
     let stop = async {
         select(pin!(connections.stop.wait()), pin!(list.wait(|export| &export.gone))).await;
     };
-    let ended = match select(ended, select(pin!(stop), pin!(dawdling))).await {
+    let is_stopped = async { matches!(select(pin!(stop), pin!(dawdling)).await, Either::Left(_)) };
+    let ended = match select(ended, select(pin!(is_stopped), pin!(tell_sizes(&control, &export)))).await {
         Either::Left((result, _)) => return note_end(served, &peer, result),
-        Either::Right((Either::Right(_), _)) => return connections.log_cut(&peer, "it sent no message"),
-        Either::Right((Either::Left(_), ended)) => ended,
+        Either::Right((Either::Left((true, _)), ended)) => ended,
+        Either::Right((Either::Left((false, _)), _)) => return connections.log_cut(&peer, "it sent no message"),
+        Either::Right((Either::Right((never, _)), _)) => match never {},
     };
     control.stop();
     let cut = async {
@@ -168,6 +171,20 @@ pub(super) async fn serve(
     match select(ended, pin!(cut)).await {
         Either::Left((result, _)) => note_end(served, &peer, result),
         Either::Right(_) => connections.log_cut(&peer, "its requests did not end in time"),
+    }
+}
+
+/// Informs a guest when its disk gets another size.
+async fn tell_sizes(control: &Control, export: &VolumeExport) -> Infallible {
+    let mut told = None;
+    loop {
+        let resized = export.resized.listen();
+        let size_bytes = export.volume.size_bytes();
+        // The first size is part of the configuration that the guest reads.
+        if told.replace(size_bytes).is_some_and(|told| told != size_bytes) {
+            control.resized(size_bytes);
+        }
+        resized.await;
     }
 }
 

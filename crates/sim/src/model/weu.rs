@@ -13,12 +13,10 @@ use nitro_cache::forward::{Leaving, Survivor};
 use nitro_cache::weu::Stored;
 use nitro_cache::{Append, CacheManager, Evicted, Location, Missed};
 use nitro_model::Nanos;
+use nitro_port::codec::compressed_bytes_max;
 use nitro_trace::Op;
 use nitro_trace::content::Compressibility;
 use nitro_units::{ClassId, ExtentKey, Fingerprint, WeuId};
-
-/// As in the server, an extent is stored uncompressed unless compression saves at least one part in this many.
-const SAVING_MIN: u32 = 16;
 
 /// Dirty units are written in blocks of this size, in bytes.
 const BLOCK_BYTES: u32 = 4096;
@@ -97,7 +95,7 @@ impl Weus {
         let size = size.unwrap_or_else(|| self.compressibility.compressed_bytes(&piece.fingerprint, self.extent_bytes));
         match size {
             0 => Stored::Zero,
-            size if size > self.extent_bytes - self.extent_bytes / SAVING_MIN => raw,
+            size if size as usize > compressed_bytes_max(self.extent_bytes as usize) => raw,
             size => Stored::Packed(size),
         }
     }

@@ -12,18 +12,13 @@ use crate::settings::Settings;
 use crate::workload::{Piece, Pieces, runs};
 use crate::write_back::Leaving;
 use hashbrown::HashMap;
+use nitro_cache::destage::{TICK, writes_at_once};
 use nitro_model::Nanos;
 use nitro_trace::Op;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-/// Destage writes in progress while no read of the origin is in progress, and while one of a plain origin is; as in the
-/// server.
-const RUNS_ALONE: u32 = 32;
-const RUNS_BESIDE_READS: u32 = 2;
-/// The interval at which destage is checked while no writer waits for it; as in the server.
-const TICK: Duration = Duration::from_secs(1);
 /// The number of pieces between two progress reports.
 const TOLD_EVERY: u64 = 1 << 12;
 
@@ -114,8 +109,8 @@ struct Destage {
     round: Vec<Leaving>,
     /// Writes that have not been started.
     waiting: VecDeque<Vec<Leaving>>,
-    under_way: u32,
-    at_once: u32,
+    under_way: usize,
+    at_once: usize,
     has_tick: bool,
 }
 
@@ -333,7 +328,7 @@ impl Timed<'_> {
             self.destage.waiting = write_back.runs(&self.destage.round).into();
             // As in the server, reads are not disturbed by writes to an origin that writes sequentially.
             let disturbs = !self.reading.is_empty() && matches!(self.timing.origin, Kind::Tps);
-            self.destage.at_once = if disturbs { RUNS_BESIDE_READS } else { RUNS_ALONE };
+            self.destage.at_once = writes_at_once(disturbs);
             self.run.counts.destaged_extents += self.destage.round.len() as u64;
             self.run.counts.destage_writes += self.destage.waiting.len() as u64;
         }

@@ -1,6 +1,6 @@
 //! Pieces that are made while a trace is read.
 
-use super::piece::Piece;
+use super::piece::{Part, Piece, PieceOf};
 use super::{BATCH_PIECES, Pieces};
 use crate::Error;
 use hashbrown::HashMap;
@@ -153,8 +153,9 @@ impl<R: Reader> Live<R> {
                 Content::Known(_) => self.prints.get(number).copied().unwrap_or(Fingerprint([0; 20])),
             };
             let last = index + 1 == extents.end;
-            let about = (time_ns, request.op, request.class, last);
-            out.push(Piece::new(about, self.key(object, index), (from as u32, (to - from) as u32), print, compressed));
+            let of = PieceOf { time_ns, op: request.op, class: request.class, last };
+            let part = Part { offset: from as u32, len: (to - from) as u32 };
+            out.push(Piece::new(of, self.key(object, index), part, print, compressed));
         }
     }
 }

@@ -30,15 +30,34 @@ pub struct Piece {
     packed: u32,
 }
 
+/// The request that a piece belongs to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PieceOf {
+    /// Nanoseconds since the trace's first request.
+    pub(crate) time_ns: u64,
+    pub(crate) op: Op,
+    pub(crate) class: ClassId,
+    /// Whether the piece is the request's last one.
+    pub(crate) last: bool,
+}
+
+/// A part of an extent, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part {
+    pub(crate) offset: u32,
+    pub(crate) len: u32,
+}
+
 impl Piece {
     /// A piece. `compressed_bytes`: the compressed size of the whole extent if it is known, below 4 MiB.
     pub(crate) fn new(
-        (time_ns, op, class, last): (u64, Op, ClassId, bool),
+        request: PieceOf,
         key: ExtentKey,
-        (offset, len): (u32, u32),
+        part: Part,
         fingerprint: Fingerprint,
         compressed_bytes: Option<u32>,
     ) -> Self {
+        let (PieceOf { time_ns, op, class, last }, Part { offset, len }) = (request, part);
         let number = Op::ALL.iter().position(|o| *o == op).unwrap_or_default() as u32;
         let size = compressed_bytes.map_or(0, |bytes| KNOWN | bytes.min(SIZE_MASK));
         let class = u32::from(class.number()) << CLASS_SHIFT;
@@ -50,8 +69,8 @@ impl Piece {
     pub(crate) fn whole(time_ns: u64, key: ExtentKey, extent_bytes: u32) -> Self {
         let mut name = [0; 20];
         name[..8].copy_from_slice(&key.raw().wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
-        let about = (time_ns, Op::Read, ClassId::default(), true);
-        Self::new(about, key, (0, extent_bytes), Fingerprint(name), None)
+        let request = PieceOf { time_ns, op: Op::Read, class: ClassId::default(), last: true };
+        Self::new(request, key, Part { offset: 0, len: extent_bytes }, Fingerprint(name), None)
     }
 
     /// The kind of the request.
@@ -130,7 +149,8 @@ mod tests {
         ) {
             let key = ExtentKey::new(ObjectId(object), ExtentIndex(index));
             let class = ClassId::new(class).unwrap_or_default();
-            let piece = Piece::new((time, Op::ALL[op], class, last), key, (offset, len), Fingerprint(print), size);
+            let request = PieceOf { time_ns: time, op: Op::ALL[op], class, last };
+            let piece = Piece::new(request, key, Part { offset, len }, Fingerprint(print), size);
             prop_assert_eq!(piece.class(), class);
             prop_assert_eq!((piece.op(), piece.is_last(), piece.compressed_bytes()), (Op::ALL[op], last, size));
             let mut bytes = [0; PIECE_BYTES];

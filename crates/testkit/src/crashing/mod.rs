@@ -178,9 +178,10 @@ impl CrashingDevice {
     }
 
     /// Writes data to the medium; a device that takes time may do so in two steps.
-    async fn put(&self, what: Operation, offset: u64, data: Bytes) -> Result<(), DeviceError> {
+    async fn put(&self, what: Operation, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
         let (len, sectors) = (data.len() as u64, (data.len() / SECTOR_BYTES) as u64);
-        let ticket = self.0.medium.lock().begin(offset / SECTOR_BYTES as u64, data);
+        // A medium does not keep the memory of the program that wrote to it.
+        let ticket = self.0.medium.lock().begin(offset / SECTOR_BYTES as u64, data.to_vec().into());
         let _guard = Unfinished { device: self, ticket };
         if self.takes_time() && sectors > 1 && self.below(2) == 0 {
             self.step(what, offset, len).await?;
@@ -193,10 +194,10 @@ impl CrashingDevice {
     }
 
     /// Writes a random front part of the data.
-    fn put_some(&self, offset: u64, data: Bytes) {
+    fn put_some(&self, offset: u64, data: &[u8]) {
         let sectors = self.below((data.len() / SECTOR_BYTES) as u64 + 1);
         let mut medium = self.0.medium.lock();
-        let ticket = medium.begin(offset / SECTOR_BYTES as u64, data);
+        let ticket = medium.begin(offset / SECTOR_BYTES as u64, data.to_vec().into());
         medium.apply(ticket, sectors);
         medium.end(ticket, true);
     }
@@ -269,7 +270,7 @@ impl Device for CrashingDevice {
             return error(ErrorKind::NoSpace);
         }
         if self.strikes(|f| f.write_errors) {
-            self.put_some(offset, data);
+            self.put_some(offset, &data);
             return error(ErrorKind::Io);
         }
         let place = if self.strikes(|f| f.misdirected) { self.elsewhere(len) } else { offset };
@@ -278,7 +279,7 @@ impl Device for CrashingDevice {
         if let Some(history) = &mut *self.0.history.lock() {
             history.write(place, data.clone());
         }
-        self.put(Operation::Write, place, data.slice(..room as usize)).await?;
+        self.put(Operation::Write, place, &data[..room as usize]).await?;
         if len > 0 && self.strikes(|f| f.rot) {
             let (sector, bit) = (self.below(len / SECTOR_BYTES as u64), self.below(SECTOR_BYTES as u64 * 8));
             self.0.medium.lock().rot(place / SECTOR_BYTES as u64 + sector, bit as usize);
@@ -343,7 +344,7 @@ impl Device for CrashingDevice {
         if self.is_full() {
             return Err(DeviceError::new(ErrorKind::NoSpace, Operation::WriteZeroes, offset, len));
         }
-        self.put(Operation::WriteZeroes, offset, BufMut::zeroed(len as usize).freeze()).await
+        self.put(Operation::WriteZeroes, offset, &vec![0; len as usize]).await
     }
 }
 

@@ -1,11 +1,9 @@
 //! The default text format of `blkparse`: `major,minor cpu sequence time_s pid event rwbs sector + sectors [process]`.
 
-use super::fields::{self, Fields};
+use super::fields::{self, Fields, SECOND_NS};
 use super::text::LineParser;
 use crate::request::SECTOR_BYTES;
 use crate::{Op, Problem, Request};
-
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// The event of Linux's block layer that is taken as the request. Other events are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

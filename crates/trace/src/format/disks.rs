@@ -1,12 +1,10 @@
 //! Text formats with blanks between the fields.
 
-use super::fields::{self, Fields};
+use super::fields::{self, Fields, MICROSECOND_NS, MILLISECOND_NS};
 use super::text::LineParser;
 use crate::request::SECTOR_BYTES;
 use crate::{Op, Problem, Request};
 
-const MILLISECOND_NS: u64 = 1_000_000;
-const MICROSECOND_NS: u64 = 1_000;
 /// DiskSim's flag for reads.
 const READ: u64 = 1;
 

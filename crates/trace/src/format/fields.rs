@@ -3,6 +3,11 @@
 use crate::Problem;
 use nitro_units::Fingerprint;
 
+/// Nanoseconds of the units of times in traces.
+pub(super) const SECOND_NS: u64 = 1_000_000_000;
+pub(super) const MILLISECOND_NS: u64 = 1_000_000;
+pub(super) const MICROSECOND_NS: u64 = 1_000;
+
 /// Hexadecimal digits of an MD5 digest.
 pub const MD5_DIGITS: usize = 32;
 

@@ -2,12 +2,10 @@
 
 use super::binary::{Decoded, Decoder, array};
 use super::blkparse::BlockEvent;
+use super::fields::{MICROSECOND_NS, SECOND_NS};
 use super::volumes::scsi_op;
 use crate::request::SECTOR_BYTES;
 use crate::{Op, Problem, Request};
-
-const SECOND_NS: u64 = 1_000_000_000;
-const MICROSECOND_NS: u64 = 1_000;
 
 /// CloudPhysics' vscsi traces (Waldspurger et al., FAST 2015): records of 32 bytes in version 1, of 40 in version 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The parsers of comma-separated traces of disks and volumes.
 
-use super::fields::{self, Fields};
+use super::fields::{self, Fields, MICROSECOND_NS, SECOND_NS};
 use super::names::Names;
 use super::text::LineParser;
 use crate::request::SECTOR_BYTES;
@@ -8,8 +8,6 @@ use crate::{Op, Problem, Request};
 
 /// Seconds from 1601, when Windows file time begins (in units of 100 ns), to the Unix epoch.
 const FILETIME_UNIX_S: u64 = 11_644_473_600;
-const SECOND_NS: u64 = 1_000_000_000;
-const MICROSECOND_NS: u64 = 1_000;
 
 fn read_or_write(field: &[u8]) -> Result<Op, Problem> {
     match Op::from_word(field) {

@@ -1,8 +1,7 @@
 //! Slots: their restoration after a restart, and changes of their number.
 
 use super::{Slot, SlotState, WeuTable};
-use crate::admission::Shelf;
-use crate::class::Band;
+use crate::shelf::{Band, Shelf};
 use crate::weu::entries::Entries;
 use crate::weu::layout::{Position, Stored};
 use nitro_units::{ExtentKey, Generation, WeuId};

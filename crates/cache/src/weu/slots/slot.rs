@@ -1,6 +1,6 @@
 //! One slot: its state, its entries, and the counts of extents that refer to them.
 
-use crate::admission::Shelf;
+use crate::shelf::Shelf;
 use crate::weu::entries::Entries;
 use crate::weu::heat::Heats;
 use nitro_units::{ClassId, Generation};

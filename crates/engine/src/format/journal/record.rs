@@ -115,6 +115,7 @@
 //! | 25 | 8 | its offset within the ring, or 0 if it does not fit there |
 
 use super::super::FormatError;
+use super::super::flags::Flags;
 use crate::domain::DedupDomain;
 use nitro_cache::pins::{PINS_PER_VOLUME, PinRanges};
 use nitro_cache::weu::layout::ENTRIES_MAX;
@@ -123,11 +124,6 @@ use nitro_units::{ClassId, ExtentIndex, ExtentKey, Fingerprint, Generation, Obje
 use std::ops::Range;
 
 const NAME: &str = "journal record";
-const FINGERPRINTED: u8 = 1;
-const RAW_BLOCKS: u8 = 2;
-/// The flags that are a class, from this bit on.
-const CLASS_SHIFT: u32 = 2;
-const CLASS_BITS: u8 = 0x1F << CLASS_SHIFT;
 const DIRTY_BASE_BYTES: usize = 43;
 const VOLUME_BYTES: usize = 29;
 /// Added to the mode of a volume that has a domain of its own.
@@ -378,8 +374,8 @@ impl Record {
             } => {
                 writer.u64(key.raw()).put(&version_field(*version)).u32(weu.0).u32(generation.0).u32(*start);
                 writer.put(&entry.to_le_bytes()).u32(*offset).u32(*stored_bytes).u32(*crc);
-                let flags = u8::from(fingerprint.is_some()) * FINGERPRINTED + u8::from(*raw_blocks) * RAW_BLOCKS;
-                writer.u8(flags | class.number() << CLASS_SHIFT);
+                let flags = Flags { has_fingerprint: fingerprint.is_some(), raw: *raw_blocks, class: *class };
+                writer.u8(flags.to_byte());
                 writer.put(fingerprint.as_ref().map_or(&[][..], |f| &f.0))
             }
             Self::DirtyDup { key, version, weu, generation, entry } => {
@@ -479,13 +475,8 @@ fn dirty_base(reader: &mut Reader<'_>) -> Result<Record, FormatError> {
     let (key, version) = (key(reader)?, version(reader)?);
     let (weu, generation, start) = (WeuId(reader.u32()?), Generation(reader.u32()?), reader.u32()?);
     let (entry, offset, stored_bytes, crc) = (number16(reader)?, reader.u32()?, reader.u32()?, reader.u32()?);
-    let flags = reader.u8()?;
-    if flags & !(FINGERPRINTED | RAW_BLOCKS | CLASS_BITS) != 0 {
-        return Err(reader.refuse("flags", flags.into()));
-    }
-    let raw_blocks = flags & RAW_BLOCKS != 0;
-    let class = ClassId::new((flags & CLASS_BITS) >> CLASS_SHIFT).unwrap_or_default();
-    let fingerprint = if flags & FINGERPRINTED != 0 { Some(Fingerprint(reader.array()?)) } else { None };
+    let Flags { has_fingerprint, raw: raw_blocks, class } = Flags::read(reader)?;
+    let fingerprint = if has_fingerprint { Some(Fingerprint(reader.array()?)) } else { None };
     Ok(Record::DirtyBase {
         key,
         version,

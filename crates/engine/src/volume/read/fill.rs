@@ -1,5 +1,6 @@
 //! Treatment of extents that were read from the origin.
 
+use super::Span;
 use crate::error::Error;
 use crate::insert::{Content, Job};
 use crate::kept::{Kept, Room, settle};
@@ -58,7 +59,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         result: Result<Vec<Bytes>, Error>,
         known: impl Fn(u64) -> Option<Fingerprint>,
         fill: Fill,
-        (offset, len): (u64, u64),
+        span: Span,
     ) {
         let mut keep = match &result {
             Ok(extents) if self.is_cached() && !self.fill_paused() => Kept::parts(extents, &self.cache.zero_extent),
@@ -93,7 +94,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 let held = settle(keep.iter_mut());
                 let kept = reading.finish(result, keep);
                 self.metrics.bypassed_extents.add(kept.len() as u64);
-                self.hold_back(kept, |index| self.within(index, offset, len).end as u32, held);
+                self.hold_back(kept, |index| self.within(index, span).end as u32, held);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Locates the extents of a request: in RAM, on the SSD, or only in the origin.
 
+use super::Span;
 use crate::volume::Volume;
 use bytes::Bytes;
 use nitro_cache::Location;
@@ -66,12 +67,12 @@ impl SsdRun {
 
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Locates the extents of a request, and combines neighbours that can be read together.
-    pub(super) fn locate(&self, extents: Range<u64>, (offset, len): (u64, u64), class: ClassId) -> Sources {
+    pub(super) fn locate(&self, extents: Range<u64>, span: Span, class: ClassId) -> Sources {
         let mut sources = Sources::new();
         let caching = self.is_cached();
         for index in extents {
             let key = self.key(index);
-            let within = self.within(index, offset, len);
+            let within = self.within(index, span);
             let epoch = self.write_epoch(index).load(Ordering::SeqCst);
             // Only now: a write that raised the epoch had registered what it writes before.
             let busy = self.flights.is_busy();

@@ -1,10 +1,9 @@
 //! Write-back: inserts dirty extents, finds those to destage, and releases destaged ones. A WEU is *pinned*, and not
 //! evicted, while it holds dirty content or content that the journal still names.
 
+use super::{Append, CacheManager};
 use crate::dirty::{DirtyExtent, Held};
-use crate::location::Location;
-use crate::manager::{Append, CacheManager};
-use crate::weu::Stored;
+use crate::weu::{Location, Stored};
 use nitro_units::{ExtentIndex, ExtentKey, Fingerprint, ObjectId, WeuId};
 
 /// Pins to be released once the journal has the newer content; see [`CacheManager::superseded`].

@@ -1,7 +1,27 @@
 //! The cache manager: the upper half of the paper's Figure 2. It executes look-ups, insertions and invalidations, and
 //! returns locations; it moves no data.
+//!
+//! Each file here has the operations of one kind. The policies, indexes and tables that they use know no manager.
 
-use crate::admission::{Admission, Admitted, Lane, Shelf};
+mod admit;
+mod classes;
+mod destage;
+mod evict;
+mod forget;
+mod forward;
+mod gone;
+mod pins;
+mod resize;
+mod restore;
+mod space;
+mod sweep;
+mod warm;
+mod write_back;
+
+pub use restore::{FORGOTTEN_RUN_MAX, Forgotten, Restored, RestoredEntry};
+pub use write_back::Superseded;
+
+use crate::admission::{Admission, Admitted};
 use crate::class::ClassRules;
 use crate::curve::{Followed, WhatIf};
 use crate::destage::Destage;
@@ -11,16 +31,16 @@ use crate::file_index::{Dup, Dups, FileIndex, Reference};
 use crate::fingerprint_index::{FingerprintIndex, Target};
 use crate::forward::Forwardings;
 use crate::gone::{Departed, Gone};
-use crate::location::Location;
 use crate::pins::Pins;
-use crate::restore::Restore;
 use crate::settings::{SettingError, Settings};
+use crate::shelf::{Lane, Shelf};
 use crate::stats::Stats;
-use crate::sweep::Sweep;
 use crate::thrift::Thrift;
-use crate::weu::{HEAT_MAX, SlotState, Stored, WeuTable};
+use crate::weu::{HEAT_MAX, Location, Sizes, SlotState, Stored, WeuTable};
 use nitro_units::{ClassId, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
+use restore::Restore;
 use std::collections::BTreeMap;
+use sweep::Sweep;
 
 /// The result of [`CacheManager::append`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +94,8 @@ impl CacheManager {
     pub fn new(settings: Settings) -> Result<Self, SettingError> {
         settings.check()?;
         let admission = settings.admission.build(settings.extents_raw(), settings.seed);
-        Ok(Self::with(settings, admission, Bands::new(&settings)))
+        let order = Bands::new(settings.eviction, settings.weu_count(), settings.extents_raw(), settings.seed);
+        Ok(Self::with(settings, admission, order))
     }
 
     /// As [`new`](Self::new), with other policies of eviction, over [`weu_count`](Settings::weu_count) units, and of
@@ -94,8 +115,14 @@ impl CacheManager {
     fn with(settings: Settings, admission: Box<dyn Admission>, eviction: Bands) -> Self {
         let expected = settings.extents_raw() * 3 / 2;
         let by_fingerprint = settings.dedup && settings.fingerprint_index_percent > 0;
+        let sizes = Sizes {
+            count: settings.weu_count(),
+            weu_bytes: settings.weu_bytes,
+            extent_bytes: settings.extent_bytes,
+            entries_max: settings.weu_entries_max(),
+        };
         let mut manager = Self {
-            weus: WeuTable::new(&settings, eviction),
+            weus: WeuTable::new(sizes, eviction),
             files: FileIndex::new(expected, settings.seed),
             dups: Dups::new(settings.dup_entries_max()),
             fingerprints: by_fingerprint

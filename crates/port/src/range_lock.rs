@@ -1,12 +1,12 @@
 //! A fair lock on ranges of numbers, shared or exclusive.
 
+use crate::yielding::attempt_at;
 use event_listener::Event;
-use nitro_port::yielding::attempt_at;
 use parking_lot::Mutex;
 use std::ops::Range;
 
 /// The range of all numbers.
-pub(crate) const ALL: Range<u64> = 0..u64::MAX;
+pub const ALL: Range<u64> = 0..u64::MAX;
 
 #[derive(Debug)]
 struct Claim {
@@ -27,39 +27,53 @@ struct Claims {
     /// Holders and waiters, in order of arrival.
     all: Vec<Claim>,
     next: u64,
+    /// Number of exclusive ones. While it is zero, no claim waits.
+    alone: usize,
 }
 
 impl Claims {
     /// Whether no earlier claim conflicts.
     fn has_turn(&self, id: u64) -> bool {
+        if self.alone == 0 {
+            return true;
+        }
         let Some(at) = self.all.iter().position(|claim| claim.id == id) else { return true };
         let claim = &self.all[at];
         self.all[..at].iter().all(|before| !before.excludes(claim))
     }
+
+    /// Removes a claim; returns whether others may wait for its end.
+    fn remove(&mut self, id: u64) -> bool {
+        let may_wait = self.alone > 0;
+        if let Some(at) = self.all.iter().position(|claim| claim.id == id) {
+            self.alone -= usize::from(self.all.remove(at).alone);
+        }
+        may_wait
+    }
 }
 
-/// A lock on ranges. All waiters are woken when a holder or a waiter ends.
+/// A lock on ranges, in the order of the calls. All waiters are woken when a holder or a waiter ends.
 #[derive(Debug, Default)]
-pub(crate) struct RangeLock {
+pub struct RangeLock {
     claims: Mutex<Claims>,
     ended: Event,
 }
 
 /// A range that is held, or waited for, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Held<'a> {
+pub struct Held<'a> {
     lock: &'a RangeLock,
     id: u64,
 }
 
 impl RangeLock {
     /// Locks the range in shared mode: waits until no part of it is locked exclusively.
-    pub(crate) async fn shared(&self, range: Range<u64>) -> Held<'_> {
+    pub async fn shared(&self, range: Range<u64>) -> Held<'_> {
         self.claim(range, false).await
     }
 
     /// Locks the range exclusively: waits until no part of it is locked.
-    pub(crate) async fn alone(&self, range: Range<u64>) -> Held<'_> {
+    pub async fn alone(&self, range: Range<u64>) -> Held<'_> {
         self.claim(range, true).await
     }
 
@@ -68,6 +82,7 @@ impl RangeLock {
             let mut claims = self.claims.lock();
             let id = claims.next;
             claims.next += 1;
+            claims.alone += usize::from(alone);
             claims.all.push(Claim { id, range, alone });
             Held { lock: self, id }
         };
@@ -78,20 +93,26 @@ impl RangeLock {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.lock.claims.lock().all.retain(|claim| claim.id != self.id);
-        self.lock.ended.notify(usize::MAX);
+        let may_wait = self.lock.claims.lock().remove(self.id);
+        if may_wait {
+            self.lock.ended.notify(usize::MAX);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures_util::future::{FutureExt, LocalBoxFuture};
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
 
-    type Waiting<'a> = LocalBoxFuture<'a, Held<'a>>;
+    type Waiting<'a> = Pin<Box<dyn Future<Output = Held<'a>> + 'a>>;
 
     fn has<'a>(waiting: &mut Waiting<'a>) -> Option<Held<'a>> {
-        waiting.now_or_never()
+        match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(held) => Some(held),
+            Poll::Pending => None,
+        }
     }
 
     #[test]
@@ -120,5 +141,17 @@ mod tests {
         assert!(has(&mut given_up).is_none());
         drop((given_up, elsewhere));
         assert!(has(&mut alone(0..u64::MAX)).is_some());
+    }
+    #[test]
+    fn nothing_is_kept_of_what_has_ended() {
+        let lock = RangeLock::default();
+        let held = has(&mut (Box::pin(lock.shared(0..10)) as Waiting<'_>)).unwrap();
+        let mut given_up: Waiting<'_> = Box::pin(lock.alone(0..10));
+        assert!(has(&mut given_up).is_none());
+        assert!(has(&mut (Box::pin(lock.shared(0..10)) as Waiting<'_>)).is_none());
+        drop(given_up);
+        assert!(has(&mut (Box::pin(lock.shared(0..10)) as Waiting<'_>)).is_some());
+        drop(held);
+        assert!(lock.claims.lock().all.is_empty() && lock.claims.lock().alone == 0);
     }
 }

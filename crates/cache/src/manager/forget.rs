@@ -1,7 +1,7 @@
 //! Removal of whole objects, in steps over the cached extents.
 
+use super::CacheManager;
 use crate::file_index::Reference;
-use crate::manager::CacheManager;
 use nitro_units::{ExtentKey, ObjectId, WeuId};
 
 impl CacheManager {

@@ -7,11 +7,11 @@
 //! [`CacheManager::take_forgotten`]; while WEUs are read at a restart, by WEU, for [`CacheManager::take_untold`], so
 //! that the journal's snapshot has room for them, however many they are.
 
-use crate::class::Band;
+use super::CacheManager;
 use crate::dirty::Held;
 use crate::file_index::{Dup, Reference};
 use crate::fingerprint_index::Target;
-use crate::manager::CacheManager;
+use crate::shelf::Band;
 use crate::weu::{Position, Stored};
 use nitro_units::{ClassId, ExtentKey, Fingerprint, Generation, WeuId};
 use std::collections::{BTreeSet, HashSet};

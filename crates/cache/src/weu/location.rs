@@ -1,6 +1,6 @@
 //! The location of a cached extent.
 
-use crate::weu::layout::SECTOR_BYTES;
+use super::layout::SECTOR_BYTES;
 use nitro_units::{Generation, WeuId};
 
 /// The location of a cached extent; valid only while its WEU has this `generation`.

@@ -4,10 +4,10 @@
 //! Each eviction adds a share of a pass to the cleaner's work, so that a pass ends within an eighth of a turnover of
 //! the cache: stale entries take at most about that share of the indexes.
 
+use super::{CacheManager, target_is_current};
 use crate::file_index::Reference;
 use crate::fingerprint_index::GENERATION_LAP;
 use crate::gone::Gone;
-use crate::manager::{CacheManager, target_is_current};
 
 /// Number of dups examined in one step.
 const DUPS_PER_STEP: u32 = 512;

@@ -1,6 +1,6 @@
 //! Adding and removing slots while the cache is in use.
 
-use crate::manager::{CacheManager, Evicted};
+use super::{CacheManager, Evicted};
 use crate::weu::SlotState;
 
 impl CacheManager {

@@ -1,8 +1,8 @@
 //! Prefetching into the processor's caches. A look-up is a chain of dependent memory reads; the chains of different
 //! extents are independent. If a caller knows several extents in advance, their chains can overlap.
 
+use super::CacheManager;
 use crate::file_index::Reference;
-use crate::manager::CacheManager;
 use nitro_units::{ExtentKey, Fingerprint};
 use std::hint::black_box;
 

@@ -1,0 +1,72 @@
+//! The policies of classes in force.
+
+use super::CacheManager;
+use crate::admission::{Admission, Provenance, SecondMiss, Source};
+use crate::class::{Allocation, CLEAN_PERCENT_MIN, ClassPolicy, ClassRules, Classes};
+use crate::shelf::Band;
+use nitro_units::{ClassId, ExtentKey};
+
+/// A class that exceeds its maximum by this fraction of it, and by at least a unit, is refused: its extents may be too
+/// scattered to be evicted.
+const OVER_MAX_PART: u64 = 8;
+
+impl CacheManager {
+    /// The policies of all classes.
+    #[must_use]
+    pub const fn classes(&self) -> &Classes {
+        &self.settings.classes
+    }
+
+    /// The band of a class, among the existing ones.
+    pub(crate) fn band(&self, class: ClassId) -> Band {
+        self.settings.classes.of(class).priority.merged(self.rules.bands())
+    }
+
+    /// Sets the policies of classes. Units that are already full stay in the band that they were filled for.
+    pub fn set_classes(&mut self, classes: Classes) {
+        let extents = u64::from(self.weus.len()) * u64::from(self.settings.weu_bytes / self.settings.extent_bytes);
+        let percent = |percent: u8| extents * u64::from(percent) / 100;
+        let bounded = |bound: &dyn Fn(&ClassPolicy) -> Option<u64>| {
+            ClassId::all().filter_map(|class| bound(classes.of(class)).map(|extents| (class, extents))).collect()
+        };
+        let wants_seen = classes.uses(Allocation::SecondAccess);
+        let new = || SecondMiss::new(self.settings.extents_raw(), self.settings.seed);
+        let seen = wants_seen.then(|| self.rules.seen.take().unwrap_or_else(new));
+        // The number of bands never decreases, so that existing units keep their order.
+        let bands = self.weus.tell_bands_apart(classes.bands(self.weus.len()).max(self.rules.bands()));
+        self.rules = ClassRules {
+            bands,
+            minimums: bounded(&|policy| (policy.min_percent > 0).then(|| percent(policy.min_percent))),
+            maximums: bounded(&|policy| (policy.max_percent < 100).then(|| percent(policy.max_percent))),
+            seen,
+        };
+        self.settings.classes = classes;
+    }
+
+    /// Whether an extent's class may enter the cache.
+    pub(crate) fn is_allocated(&mut self, key: ExtentKey, from: Provenance) -> bool {
+        let policy = *self.settings.classes.of(from.class);
+        let is_wanted = match from.source {
+            Source::Read => policy.on_read,
+            Source::Write => policy.on_write,
+        };
+        if !is_wanted || self.is_far_above_maximum(from.class) {
+            return false;
+        }
+        match policy.allocation {
+            Allocation::Always => true,
+            Allocation::WhileClean => {
+                let (pinned, units) = (u64::from(self.weus.pinned_count()), u64::from(self.weus.len()));
+                (units - pinned.min(units)) * 100 > units * u64::from(CLEAN_PERCENT_MIN)
+            }
+            Allocation::SecondAccess => self.rules.seen.as_mut().is_none_or(|seen| seen.admit(key, from).is_some()),
+            Allocation::Never => false,
+        }
+    }
+
+    fn is_far_above_maximum(&self, class: ClassId) -> bool {
+        let unit = u64::from(self.settings.weu_bytes / self.settings.extent_bytes);
+        let of = self.rules.maximums.iter().find(|(bounded, _)| *bounded == class);
+        of.is_some_and(|(_, max)| self.weus.live_of(class) > max + (max / OVER_MAX_PART).max(unit))
+    }
+}

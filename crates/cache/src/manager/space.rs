@@ -1,0 +1,17 @@
+//! The use of the cache's space.
+
+use super::CacheManager;
+use crate::weu::{Space, Unit};
+use std::ops::Range;
+
+impl CacheManager {
+    /// Adds the bytes of a range of units; in several calls, so that the manager is not locked for long.
+    pub fn add_space(&self, weus: Range<u32>, space: &mut Space) {
+        self.weus.add_space(weus, space);
+    }
+
+    /// The units with these numbers; numbers without a unit are skipped.
+    pub fn units(&self, weus: impl Iterator<Item = u32>) -> impl Iterator<Item = Unit> {
+        self.weus.units(weus)
+    }
+}
