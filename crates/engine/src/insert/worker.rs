@@ -15,7 +15,6 @@ use bytes::Bytes;
 use futures_util::future::{Either, FutureExt, LocalBoxFuture, join, ready, select};
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 use nitro_cache::admission::{Admitted, Provenance, Shelf};
-use nitro_cache::weu::layout::SECTOR_BYTES;
 use nitro_cache::{Append, CacheManager, Location};
 use nitro_port::buf::{BufMut, is_zero};
 use nitro_port::codec::{Compressor, Encoding};
@@ -381,8 +380,7 @@ pub(crate) fn payload(compressor: &mut Compressor, extent: &Kept, zero: bool) ->
 
 pub(super) async fn write<F: Device, C: Clock>(cache: &Cache<F, C>, open: OpenWeu) {
     let (weu, generation) = (open.weu, open.generation);
-    let block_bytes = cache.flash.geometry().block_bytes.max(SECTOR_BYTES);
-    let (parts, written) = open.seal(cache.identity(), block_bytes);
+    let (parts, written) = open.seal(cache.identity(), cache.block_bytes());
     match cache.write_parts(weu, parts).await {
         Ok(()) => {
             cache.device_health.write_ok();

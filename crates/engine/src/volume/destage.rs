@@ -333,6 +333,11 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// Destages the dirty extents of a range from which the caller excludes all other writes.
     pub(super) async fn drain(&self, extents: &Range<u64>) -> Result<(), Error> {
+        // Boxed, as the rest of `heal`: it is large, and each write has such a future.
+        if self.may_be_dirty() { Box::pin(self.drain_dirty(extents)).await } else { Ok(()) }
+    }
+
+    async fn drain_dirty(&self, extents: &Range<u64>) -> Result<(), Error> {
         loop {
             // Before the pass: what settles during it may be missed.
             let pending = self.flights.has_dirty(extents);
@@ -455,6 +460,10 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Removes the lost state of extents whose whole content is in the origin after the write of `len` bytes at
     /// `offset`.
     pub(super) async fn heal(&self, extents: Range<u64>, offset: u64, len: u64) -> Result<(), Error> {
+        if self.may_be_dirty() { Box::pin(self.heal_lost(extents, offset, len)).await } else { Ok(()) }
+    }
+
+    async fn heal_lost(&self, extents: Range<u64>, offset: u64, len: u64) -> Result<(), Error> {
         let (object, extent_bytes, mut from) = (self.options.object, self.extent_bytes(), extents.start);
         loop {
             let count = EXTENTS_PER_LOCK as usize;

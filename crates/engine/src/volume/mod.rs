@@ -373,10 +373,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// which the journal has room; other tasks run in between.
     async fn forget_cached(&self, extents: std::ops::Range<u64>, mut was: impl FnMut(u64, nitro_cache::Location)) {
         let count = self.cache.ledger.step(FORGET_BYTES, EXTENTS_PER_LOCK);
-        let few = extents.end - extents.start <= count;
-        let bytes = (extents.end - extents.start).min(count) as usize * FORGET_BYTES;
+        let len = extents.end - extents.start;
         let forget = |manager: &mut CacheManager| self.invalidate(manager, extents.clone(), &mut was);
-        if few && self.cache.telling_at_once(bytes, forget).is_some() {
+        if len <= count && self.cache.telling_at_once(len as usize * FORGET_BYTES, forget).is_some() {
             self.forget_ram(extents);
         } else {
             // Boxed: it is large, and most writes do not need it.

@@ -222,9 +222,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         found: impl FnMut(u64, Bytes),
     ) -> Result<OriginWrite<'_, F, C>, Error> {
         let writing = self.flights.begin_write(extents.clone(), Touches::Origin, context, found).await;
-        if self.may_be_dirty() {
-            Box::pin(self.drain(&extents)).await?;
-        }
+        self.drain(&extents).await?;
         // What the log holds of them must not come back over what the origin is about to get.
         self.cache.void_in_log(self.key(extents.start), extents.end - extents.start).await?;
         let intent = self.intend(extents.clone()).await?;
@@ -290,10 +288,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         cached.sort_unstable();
         let known = self.fingerprints(offset, &data);
         begun.during(self.write_known(offset, data.clone(), &known)).await?;
-        if self.may_be_dirty() {
-            // Boxed, as what is rare in general: the future of a write is allocated and moved.
-            Box::pin(self.heal(extents.clone(), offset, data.len() as u64)).await?;
-        }
+        self.heal(extents.clone(), offset, data.len() as u64).await?;
         if fua {
             self.flush_origin().await?;
         }
@@ -407,9 +402,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let mut begun = self.begin_origin_write(extents.clone(), context, |_, _| {}).await?;
         self.forget_cached(extents.clone(), |_, _| {}).await;
         begun.during(self.zero_origin(offset, len, may_unmap, fast)).await?;
-        if self.may_be_dirty() {
-            self.heal(extents, offset, len).await?;
-        }
+        self.heal(extents, offset, len).await?;
         if fua { self.flush_origin().await } else { Ok(()) }
     }
 

@@ -80,7 +80,7 @@ impl OriginDevice {
     async fn to_change(&self) -> Option<&Backing> {
         match self {
             Self::Real(origin) => {
-                if let Some(lease) = origin.lease.as_ref().filter(|lease| lease.is_due()) {
+                if let Some(lease) = &origin.lease {
                     lease.renew().await;
                 }
                 Some(origin.device())

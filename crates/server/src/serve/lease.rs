@@ -88,16 +88,19 @@ impl OriginLease {
         }
     }
 
-    /// Whether the lease must be [renewed](Self::renew) before the origin is changed.
+    /// Whether [`renew`](Self::renew) has something to do.
     pub(super) fn is_due(&self) -> bool {
         let last = self.renewed.load(Ordering::SeqCst);
         let valid = last..last.saturating_add(LEASE_SECONDS);
         !valid.contains(&unix_seconds()) && !self.paused.load(Ordering::SeqCst)
     }
 
-    /// To be awaited before the origin is changed, if the lease is [due](Self::is_due). Costs one commit every
-    /// [`LEASE_SECONDS`] while the origin is changed.
+    /// To be awaited before the origin is changed. Costs one commit every [`LEASE_SECONDS`] while the origin is
+    /// changed.
     pub(super) async fn renew(&self) {
+        if !self.is_due() {
+            return;
+        }
         let now = unix_seconds();
         self.look_again(now);
         let look = *self.known.look.lock();
