@@ -157,6 +157,8 @@ impl<D: Disk> Run<'_, '_, D> {
                 let runs = unit.disk.status(StatusOf::Allocation, offset, bytes).await.map_err(read_error)?;
                 parameters(get_lba_status(lba, &runs, allocation), allocation)
             }
+            Action::Reserve => Answer::Status(unit.target.reserve(&unit.nexus, true).await),
+            Action::Release => Answer::Status(unit.target.reserve(&unit.nexus, false).await),
             Action::PrOut { .. } => Answer::Status(unit.target.reservations_out(&unit.nexus, command, data).await),
             _ => self.at_once(asker, command, data)?,
         })
@@ -189,8 +191,6 @@ impl<D: Disk> Run<'_, '_, D> {
             Action::ReportOpcodes { options, opcode, service, timeouts, allocation } => {
                 parameters(report_opcodes(options, opcode, service, timeouts)?, allocation)
             }
-            Action::Reserve => Answer::Status(unit.target.reserve(&unit.nexus, true)),
-            Action::Release => Answer::Status(unit.target.reserve(&unit.nexus, false)),
             Action::PrIn { action, allocation } => parameters(unit.target.reservations_in(action), allocation),
             _ => return Err(Sense::INTERNAL),
         })

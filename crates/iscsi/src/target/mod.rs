@@ -100,7 +100,7 @@ pub(crate) struct Target {
     /// Whether there is a reservation. If not, commands do not lock the state.
     is_reserved: AtomicBool,
     state: Mutex<State>,
-    /// Held while reservations are changed and stored: one change after the other.
+    /// Held while reservations are made, changed and stored: one after the other.
     storing: futures_util::lock::Mutex<()>,
     /// Makes COMPARE AND WRITE atomic: no other write to its blocks runs between its comparison and its end (SBC-4
     /// §5.3).
@@ -158,7 +158,9 @@ impl Target {
     }
 
     /// RESERVE and RELEASE (SPC-2 §7.22, §7.17).
-    pub(crate) fn reserve(&self, nexus: &Nexus, reserve: bool) -> Status {
+    pub(crate) async fn reserve(&self, nexus: &Nexus, reserve: bool) -> Status {
+        // A persistent reservation that is being stored must not find another one when it takes effect.
+        let _storing = self.storing.lock().await;
         let mut state = self.state.lock();
         let done = state.reservations.reserve_plainly(&nexus.port, reserve);
         self.note(&state);
@@ -194,7 +196,7 @@ impl Target {
             return Status::Check(Sense::INTERNAL);
         }
         let mut state = self.state.lock();
-        // Meanwhile only SPC-2 reservations may have changed. They are not stored.
+        // Meanwhile an SPC-2 reservation may have ended, with its session: that permits more, not less.
         let (changed, effects) = match change(&state.reservations) {
             Ok(changed) => changed,
             Err(status) => return status,
