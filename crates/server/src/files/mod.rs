@@ -128,9 +128,8 @@ fn open_resolved(real: &Path, access: OFlags) -> io::Result<File> {
 /// # Errors
 /// It cannot be read, is not a regular file, is too long, or is not a text.
 pub fn read_text(path: &Path, links: Links, bytes_max: u64) -> io::Result<Option<String>> {
-    let bytes = read(path, links, bytes_max)?;
-    let text = bytes.map(|bytes| String::from_utf8(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidData)));
-    text.transpose()
+    let no_text = |_| io::Error::new(io::ErrorKind::InvalidData, "it is not a text");
+    read(path, links, bytes_max)?.map(|bytes| String::from_utf8(bytes).map_err(no_text)).transpose()
 }
 
 /// The content of a file of at most `bytes_max`; `None`: it does not exist.
