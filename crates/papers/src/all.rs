@@ -7,8 +7,6 @@ use nitro_console::error::Error;
 
 /// The name of the report's files.
 const NAME: &str = "reproduction";
-/// BufferHash's price of SSD and RAM in 2009, in dollars.
-const DOLLARS: f64 = 400.0;
 
 /// Runs the evaluation of a paper.
 type Run<'a> = &'a dyn Fn() -> Result<Report, Error>;
@@ -23,7 +21,7 @@ pub fn run(args: &Evaluation) -> Result<(), Error> {
     let parts: [(&str, &str, Run<'_>); 4] = [
         ("nitro", "simulated", &|| nitro::report(args)),
         ("cos", "in front of the store", &|| store::report(&store_of(args))),
-        ("clam", "", &|| clam::report(&ClamPaper { common: index_of(args), dollars: DOLLARS })),
+        ("clam", "", &|| clam::report(&ClamPaper { common: index_of(args), dollars: ClamPaper::DOLLARS })),
         ("silt", "", &|| silt::report(&SiltPaper { common: index_of(args) })),
     ];
     let mut all = Report {

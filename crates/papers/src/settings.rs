@@ -51,6 +51,11 @@ pub struct ClamPaper {
     pub dollars: f64,
 }
 
+impl ClamPaper {
+    /// The paper's price of SSD and RAM in 2009, in dollars.
+    pub const DOLLARS: f64 = 400.0;
+}
+
 /// Parameters of SILT's evaluation.
 #[derive(Debug, Clone)]
 pub struct SiltPaper {

@@ -47,3 +47,8 @@ pub use plan::{Refused, adapt, points};
 pub use replay::simulate;
 pub use settings::{PartialWrites, Settings, Variant, Warmup};
 pub use table::write_parquet;
+
+/// Leaves a number that is 0 out of settings and outcomes in JSON.
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
+}

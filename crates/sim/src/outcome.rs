@@ -165,7 +165,7 @@ pub struct Outcome {
     /// cache.
     pub ram_bytes: u64,
     /// The part of it that lists the extents that wait in RAM before they are written to the SSD.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
     pub staging_ram_bytes: u64,
     /// RAM of the indexes for each extent cached at the end, duplicates included; 0 if none is cached.
     #[serde(default)]
@@ -183,10 +183,6 @@ pub struct Outcome {
     pub periods: Vec<Measures>,
     /// The settings of the simulation.
     pub settings: Settings,
-}
-
-const fn is_zero(bytes: &u64) -> bool {
-    *bytes == 0
 }
 
 fn is_none_missed(missed: &Missed) -> bool {

@@ -3,6 +3,7 @@
 use super::OutputArgs;
 use clap::{Args, Subcommand};
 use nitro_console::size::Size;
+use nitro_papers::ClamPaper;
 use std::path::PathBuf;
 
 pub(super) const EXAMPLES: &str = "\
@@ -119,7 +120,7 @@ pub(crate) struct ClamArgs {
     #[command(flatten)]
     pub(crate) common: IndexPaperArgs,
     /// Price of SSD and RAM, in dollars; the default is the paper's price of 2009
-    #[arg(long, default_value_t = 400.0, value_name = "DOLLARS", value_parser = dollars)]
+    #[arg(long, default_value_t = ClamPaper::DOLLARS, value_name = "DOLLARS", value_parser = dollars)]
     pub(crate) dollars: f64,
 }
 

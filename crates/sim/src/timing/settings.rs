@@ -49,7 +49,7 @@ pub struct Disks {
     /// The number of disks.
     pub spindles: u32,
     /// Of these, the disks of a second array with the same layout; data are striped over both. 0: one array.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
     pub second_array: u32,
     /// The layout of the disks.
     pub raid: Raid,
@@ -57,10 +57,6 @@ pub struct Disks {
     pub stripe_bytes: u64,
     /// Bytes of a disk, which its arm sweeps.
     pub disk_bytes: u64,
-}
-
-const fn is_zero(disks: &u32) -> bool {
-    *disks == 0
 }
 
 impl Default for Disks {

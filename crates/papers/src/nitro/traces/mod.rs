@@ -91,20 +91,34 @@ impl Figure {
 
 /// The figures of a trace, generated at `scale` of its size; volumes and counts are those of the published size.
 fn figures(fiu: Fiu, scale: f64, measured: &Measured) -> Vec<Figure> {
-    let Published { volume_gb, accessed_percent, writes_per_read, small_percent, header, blocks } = Published::of(fiu);
+    let published = Published::of(fiu);
+    let mut figures = volumes(&published, scale, measured);
+    figures.extend(requests(&published, measured));
+    figures.extend(reuse(&published, scale, measured));
+    figures
+}
+
+/// `bytes` at the published size, in GB.
+fn whole_gb(bytes: u64, scale: f64) -> f64 {
+    bytes as f64 / scale / GB
+}
+
+fn ratio(written: f64, read: f64) -> f64 {
+    written / read.max(1.0)
+}
+
+/// How much there is, and is read and written.
+fn volumes(published: &Published, scale: f64, measured: &Measured) -> Vec<Figure> {
+    let Published { volume_gb, accessed_percent, header, blocks, .. } = published;
     let summary = &measured.summary;
-    let whole = |bytes: u64| bytes as f64 / scale / GB;
     let millions = |count: f64| count / scale / MILLION;
-    let accessed_blocks = volume_gb * GB * accessed_percent / 100.0 / 4096.0;
-    let first = |all: f64| 100.0 * accessed_blocks / all;
-    let ratio = |written: f64, read: f64| written / read.max(1.0);
-    let mut figures = vec![
-        Figure::new("file system, GB", 0, &[(volume_gb, NITRO)], whole(summary.address_end)),
+    vec![
+        Figure::new("file system, GB", 0, &[(*volume_gb, NITRO)], whole_gb(summary.address_end, scale)),
         Figure::new(
             "accessed share of it, %",
             1,
-            &[(accessed_percent, NITRO)],
-            100.0 * whole(summary.footprint_bytes) / volume_gb,
+            &[(*accessed_percent, NITRO)],
+            100.0 * whole_gb(summary.footprint_bytes, scale) / volume_gb,
         ),
         Figure::new("length, days", 1, &[(DAYS, "FIU's page")], summary.span_ns() as f64 / DAY_NS),
         Figure::new(
@@ -131,13 +145,23 @@ fn figures(fiu: Fiu, scale: f64, measured: &Measured) -> Vec<Figure> {
             &[((header.read() + header.written()) / MILLION, HEADER), (blocks.all / MILLION, blocks.name)],
             millions(measured.read() + measured.written()),
         ),
+    ]
+}
+
+/// What the requests are like.
+fn requests(published: &Published, measured: &Measured) -> Vec<Figure> {
+    let Published { writes_per_read, small_percent, header, blocks, .. } = published;
+    let summary = &measured.summary;
+    let all_small = (100.0, SAMPLES);
+    let small = small_percent.map_or_else(|| vec![all_small], |percent| vec![(percent, "Nitro §6.2"), all_small]);
+    vec![
         Figure {
             beside: Some((ratio(measured.written(), measured.read()), "in blocks")),
             ..Figure::new(
                 "writes per read",
                 1,
                 &[
-                    (writes_per_read, NITRO),
+                    (*writes_per_read, NITRO),
                     (ratio(header.written(), header.read()), HEADER),
                     (ratio(blocks.written, blocks.read()), blocks.name),
                 ],
@@ -162,19 +186,27 @@ fn figures(fiu: Fiu, scale: f64, measured: &Measured) -> Vec<Figure> {
             &[(header.mean_kib(), HEADER), (SAMPLES_KIB, SAMPLES)],
             measured.mean_kib(),
         ),
+        Figure::new("requests of at most 8 KiB, %", 0, &small, measured.small_percent()),
+    ]
+}
+
+/// Which blocks are accessed, and how often again.
+fn reuse(published: &Published, scale: f64, measured: &Measured) -> Vec<Figure> {
+    let Published { volume_gb, accessed_percent, header, blocks, .. } = published;
+    let summary = &measured.summary;
+    let accessed_blocks = volume_gb * GB * accessed_percent / 100.0 / 4096.0;
+    let first = |all: f64| 100.0 * accessed_blocks / all;
+    let mut figures = vec![
+        Figure::new(
+            "first accesses, % of blocks",
+            1,
+            &[(first(header.read() + header.written()), "Nitro §5 and header"), (first(blocks.all), blocks.name)],
+            measured.first_percent(),
+        ),
+        Figure::new("places read, GB", 2, &[], whole_gb(summary.read_footprint_bytes, scale)),
+        Figure::new("places written, GB", 2, &[], whole_gb(summary.written_footprint_bytes, scale)),
+        Figure::new("requests that continue a stream, %", 1, &[], 100.0 * summary.sequential_share()),
     ];
-    let all_small = (100.0, SAMPLES);
-    let small = small_percent.map_or_else(|| vec![all_small], |percent| vec![(percent, "Nitro §6.2"), all_small]);
-    figures.push(Figure::new("requests of at most 8 KiB, %", 0, &small, measured.small_percent()));
-    figures.push(Figure::new(
-        "first accesses, % of blocks",
-        1,
-        &[(first(header.read() + header.written()), "Nitro §5 and header"), (first(blocks.all), blocks.name)],
-        measured.first_percent(),
-    ));
-    figures.push(Figure::new("places read, GB", 2, &[], whole(summary.read_footprint_bytes)));
-    figures.push(Figure::new("places written, GB", 2, &[], whole(summary.written_footprint_bytes)));
-    figures.push(Figure::new("requests that continue a stream, %", 1, &[], 100.0 * summary.sequential_share()));
     for (percent, Hits { reads, all }) in CACHE_PERCENTS.iter().zip(&measured.lru) {
         let name = format!("LRU hits of blocks read, cache of {percent} %, %");
         figures.push(Figure { beside: Some((*all, "with writes")), ..Figure::new(&name, 1, &[], *reads) });
