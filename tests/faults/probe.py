@@ -2,6 +2,7 @@
 durable, and how late a thread wakes. A process of its own asks, so that the tester, which computes, is not in its figures:
 `python3 -m faults.probe SOCKET EXPORT BYTES FILE`, until its standard input ends."""
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -11,6 +12,8 @@ import threading
 import time
 
 import nbd
+
+from .server import Failure
 
 BLOCK = 8192
 PAUSE_S, WAKE_S = 0.01, 0.001
@@ -28,6 +31,8 @@ class Probe:
     def stop(self):
         """Lists of when something began and how long it took, in s: requests, fdatasync of the disk, wakes."""
         output, _ = self.process.communicate("", timeout=90)
+        if self.process.returncode:
+            raise Failure(f"the probe ended with status {self.process.returncode}")
         return json.loads(output)
 
 
@@ -72,9 +77,12 @@ async def tenant(measured, number, socket, export, bytes_):
         try:
             connection = connection or await nbd.Connection.open(socket, export)
             begun = time.monotonic()
-            await request(draw, connection, bytes_)
+            # A refusal is an answer, too: whether it may be one is the tester's to judge.
+            with contextlib.suppress(nbd.Refused):
+                await request(draw, connection, bytes_)
             measured.requests.append((begun, time.monotonic() - begun))
         except nbd.Refused:
+            # No export of this name.
             pass
         except (OSError, asyncio.IncompleteReadError):
             connection = None

@@ -18,6 +18,9 @@ from .tenants import Load, Volume, judge, look
 
 MIB = 1 << 20
 MODES = ("through", "back", "log")
+#: What the probe measures, and the least number of latencies of which a percentile tells something.
+NEIGHBOURS, DISK = "neighbours", "fdatasync beside them"
+LATENCIES_MIN = 20
 HEALTHY_BYTES = 12 * MIB
 #: Complaints that no scenario may cause.
 NEVER = (r"panicked", r"a reactor thread has ended", r"the export returned")
@@ -325,13 +328,19 @@ class Stage:
 
     def probed_latencies(self):
         """Median and 99th percentile in ms, before and with the fault, of the probe's requests and of the machine beside them."""
+        if not self.probe:
+            return {}
         probe, self.probe = self.probe, None
         found = {}
-        for name, measured in zip(("neighbours", "fdatasync beside them", "wakes"), probe.stop() if probe else ()):
+        for name, measured in zip((NEIGHBOURS, DISK, "wakes"), probe.stop()):
             phases = [sorted(seconds for at, seconds in measured
                              if any(called == phase and begun <= at < end for called, begun, end in self.phases))
                       for phase in ("before", "fault")]
-            if all(len(times) >= 20 for times in phases):
+            before, fault = map(len, phases)
+            # Fewer with the fault are few because they wait: that must not go unnoticed.
+            if name == NEIGHBOURS and before >= LATENCIES_MIN > fault and any(called == "fault" for called, *_ in self.phases):
+                raise Failure(f"{name}: {before} requests ended before the fault, and {fault} with it")
+            if min(before, fault) >= LATENCIES_MIN:
                 found[name] = [[times[int(len(times) * share)] * 1000 for share in (0.5, 0.99)] for times in phases]
         return found
 
