@@ -30,5 +30,5 @@ pub use faulty::FaultyDevice;
 pub use file::{Blocking, FileDevice, FileOptions};
 pub use hdd::HddDevice;
 pub use ram::RamDevice;
-pub use runtime::{CompioClock, Reactor, ReactorThread, spawn_local, spawn_thread};
+pub use runtime::{CompioClock, Reactor, ReactorThread, lower_priority, spawn_local, spawn_thread};
 pub use slice::SliceDevice;

@@ -36,6 +36,9 @@ const POOL_THREADS_MAX: usize = 1024;
 /// runs of 100,000 sequential requests waited forever for a read of a file, without any other event that would have
 /// woken it.
 const HEARTBEAT: Duration = Duration::from_secs(1);
+/// What [`lower_priority`] adds to a thread's nice value: where processors are short, such a thread gets about a tenth of
+/// the time of another.
+const BACKGROUND_NICE: i32 = 10;
 /// The time for which a dropped reactor waits for abandoned requests, and the interval of its checks.
 const REQUESTS_WAIT: Duration = Duration::from_secs(5);
 const REQUESTS_TURN: Duration = Duration::from_micros(200);
@@ -258,6 +261,14 @@ where
         Ok(Some(error)) => Err(error),
         // If the thread panicked before the message, `join` returns the panic.
         Ok(None) | Err(_) => Ok(ReactorThread { handle }),
+    }
+}
+
+/// Lowers the priority of the calling thread by [`BACKGROUND_NICE`], for work for which no client waits: the threads
+/// that serve clients then get the processor first. The system's refusal changes nothing but speed.
+pub fn lower_priority() {
+    if let Err(error) = rustix::process::nice(BACKGROUND_NICE) {
+        tracing::debug!(%error, "the thread keeps its priority");
     }
 }
 

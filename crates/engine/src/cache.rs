@@ -38,6 +38,7 @@ use nitro_cache::ram::{Ahead, RamCache};
 use nitro_cache::weu::layout::SECTOR_BYTES;
 use nitro_cache::{CacheManager, Location};
 use nitro_port::codec::FingerprintHash;
+use nitro_port::latch::Latch;
 use nitro_port::yielding::yield_now;
 use nitro_port::{Clock, Device};
 use nitro_units::{ExtentIndex, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
@@ -61,6 +62,8 @@ pub struct Cache<F, C> {
     pub(crate) manager: Mutex<CacheManager>,
     pub(crate) resident: Resident,
     pub(crate) queue: InsertQueue,
+    /// No clean content will be inserted any more.
+    pub(crate) clean_ended: Latch,
     /// Held while an extent is appended to an open WEU, or room is made.
     pub(crate) lanes: futures_util::lock::Mutex<Lanes>,
     pub(crate) ram: Mutex<RamCache<Bytes>>,

@@ -7,6 +7,7 @@
 pub mod buf;
 pub mod codec;
 mod device;
+pub mod latch;
 pub mod range_lock;
 pub mod slice;
 pub mod yielding;

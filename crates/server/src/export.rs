@@ -3,7 +3,7 @@
 use crate::config::{Emulation, VolumeConfig};
 use crate::origins::Guard;
 use crate::record::{Arrival, VolumeRecorder};
-use crate::serve::{CacheDevice, CacheEntry, Count, Latch, OriginDevice, Served, VolumeDetector};
+use crate::serve::{CacheDevice, CacheEntry, Count, OriginDevice, Served, VolumeDetector};
 use bytes::Bytes;
 use event_listener::Event;
 use futures_util::FutureExt;
@@ -18,6 +18,7 @@ use nitro_frontend::{
     Caller, Disk, DiskError, DiskInfo, DiskName, Disks, Opened, Pieces, Requester, Run, StatusOf, ZeroFlags,
 };
 use nitro_iscsi::AllowList;
+use nitro_port::latch::Latch;
 use nitro_port::{Allocation, Device};
 use nitro_trace::Op;
 use nitro_units::ClassId;

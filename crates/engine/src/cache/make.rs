@@ -20,6 +20,7 @@ use crate::writeback::{Commits, Ledger, Shares};
 use event_listener::Event;
 use nitro_cache::CacheManager;
 use nitro_cache::ram::{Ahead, RamCache};
+use nitro_port::latch::Latch;
 use nitro_port::{Clock, Device, DeviceError, ErrorKind, Operation};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
@@ -148,6 +149,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             manager: Mutex::new(manager),
             resident: Resident::default(),
             queue: InsertQueue::new(settings.insert_queue_bytes, settings.staging_bytes),
+            clean_ended: Latch::default(),
             lanes: futures_util::lock::Mutex::default(),
             ram: Mutex::new(RamCache::new(settings.ram_cache_bytes)),
             ahead: Mutex::new(Ahead::new(settings.readahead_ram_bytes)),

@@ -67,8 +67,21 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// As [`insertion_worker`](Self::insertion_worker); clean contents that the manager's index in RAM does not know are
     /// looked for in `index` before they count as new.
     pub async fn insertion_worker_with(&self, index: &impl FingerprintIndex) {
+        join(self.clean_insertion_worker(index), self.dirty_insertion_worker()).await;
+    }
+
+    /// The part of [`insertion_worker_with`](Self::insertion_worker_with) for clean extents. No client waits for it: it
+    /// may have a thread of its own, of low priority.
+    pub async fn clean_insertion_worker(&self, index: &impl FingerprintIndex) {
+        self.insert_clean(index).await;
+        self.clean_ended.set();
+    }
+
+    /// The part of [`insertion_worker`](Self::insertion_worker) for dirty extents and commits. It ends after
+    /// [`clean_insertion_worker`](Self::clean_insertion_worker).
+    pub async fn dirty_insertion_worker(&self) {
         let inserting = async {
-            join(self.clean_worker(index), self.dirty_worker()).await;
+            join(self.insert_dirty_extents(), self.clean_ended.wait()).await;
             // The last commit; where it fails, the committer has said so.
             let _ = self.commit().await;
             self.end_log().await;
@@ -77,7 +90,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         join(inserting, self.committer()).await;
     }
 
-    async fn clean_worker(&self, index: &impl FingerprintIndex) {
+    async fn insert_clean(&self, index: &impl FingerprintIndex) {
         let compressor = Compressor::new(self.live.compression());
         let mut worker = Worker { cache: self, compressor, writes: FuturesUnordered::new(), noted: Noted::default() };
         let mut looking = Looking { cache: self, index, jobs: FuturesOrdered::new(), is_last: false };

@@ -71,7 +71,7 @@ enum Put {
 
 impl<F: Device, C: Clock> Cache<F, C> {
     /// Inserts dirty extents until the cache is closed and none is left.
-    pub(crate) async fn dirty_worker(&self) {
+    pub(crate) async fn insert_dirty_extents(&self) {
         let mut inserting = Inserting { compressor: Compressor::new(self.live.compression()), may_insert: 0 };
         let mut jobs = 0;
         while let Some(job) = self.dirty_queue.take().await {

@@ -4,7 +4,7 @@
 use nitro_device::RamDevice;
 use nitro_engine::manager::Settings;
 use nitro_engine::manager::pattern::StreamSettings;
-use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
+use nitro_engine::{Cache, EngineSettings, NoIndex, Volume, VolumeOptions, WriteMode};
 use nitro_port::Clock;
 use nitro_port::buf::BufMut;
 use nitro_testkit::Rng;
@@ -125,7 +125,8 @@ fn threads_never_see_what_was_overwritten() {
     let (versions, stop) = (Versions { begun: new(), done: new() }, AtomicBool::new(false));
     let seconds = if std::env::var("NITRO_SEEDS").is_ok() { 60 } else { 4 };
     std::thread::scope(|scope| {
-        scope.spawn(|| block_on(cache.insertion_worker()));
+        scope.spawn(|| block_on(cache.clean_insertion_worker(&NoIndex)));
+        scope.spawn(|| block_on(cache.dirty_insertion_worker()));
         let clients: Vec<_> = (0..THREADS)
             .map(|t| {
                 scope.spawn({

@@ -1,7 +1,6 @@
 //! The clients: their number and limits, and the course of one connection.
 
 use super::Served;
-use super::latch::Latch;
 use crate::config::{Protocol, ServerConfig};
 use crate::export::ExportList;
 use bytes::Bytes;
@@ -14,6 +13,7 @@ use nitro_device::net::{Accepted, Peer, StreamReader, StreamWriter};
 use nitro_frontend::transport::{ReadHalf, WriteHalf};
 use nitro_port::Clock;
 use nitro_port::buf::BufMut;
+use nitro_port::latch::Latch;
 use nitro_port::yielding::attempt_at;
 use parking_lot::Mutex;
 use std::cmp::Reverse;

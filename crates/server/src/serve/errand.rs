@@ -1,7 +1,7 @@
 //! A command for whose run time a server serves (`--run`).
 
-use super::latch::Latch;
 use nitro_console::error::Error;
+use nitro_port::latch::Latch;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;

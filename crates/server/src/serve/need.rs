@@ -17,8 +17,8 @@ const THREAD_BYTES: u64 = 2 << 20;
 /// A thread that makes blocking calls for a device.
 const BLOCKING_THREAD_BYTES: u64 = 256 << 10;
 const BLOCKING_THREADS: u64 = 4;
-/// Threads besides those that serve clients: the main one, insertion, indexes on flash, destage, recording.
-const OTHER_THREADS: u64 = 5;
+/// Threads besides those that serve clients: the main one, insertion, commits, indexes on flash, destage, recording.
+const OTHER_THREADS: u64 = 6;
 /// A connection: its task, the headers of replies, TLS.
 const CONNECTION_BYTES: u64 = 96 << 10;
 /// A request holds the extents that it touches, and the same amount again while they are read, decoded or merged.

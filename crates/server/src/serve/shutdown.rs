@@ -2,7 +2,6 @@
 //! caches.
 
 use super::connections::{DRAIN_MAX, Drain, sleep};
-use super::latch::Latch;
 use super::reactors::Reactors;
 use super::{Served, notify};
 use crate::export::VolumeExport;
@@ -12,6 +11,7 @@ use nitro_console::error::Error;
 use nitro_console::progress::eta;
 use nitro_console::size::Size;
 use nitro_engine::WriteMode;
+use nitro_port::latch::Latch;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! The background threads: one for insertion and journals, one for indexes on flash, one for destage and read-ahead.
+//! The background threads: one each for the insertion of clean extents, for dirty extents and journals, for indexes on
+//! flash, and for destage and read-ahead.
 
 use super::caches::CacheEntry;
 use super::connections::sleep;
@@ -11,7 +12,8 @@ use futures_channel::oneshot;
 use futures_util::StreamExt;
 use futures_util::future::{Either, join, join_all, join3, select};
 use nitro_console::error::Error;
-use nitro_device::{ReactorThread, spawn_local, spawn_thread};
+use nitro_device::{ReactorThread, lower_priority, spawn_local, spawn_thread};
+use nitro_engine::NoIndex;
 use parking_lot::Mutex;
 use std::pin::pin;
 use std::sync::Arc;
@@ -32,7 +34,8 @@ const FINISH_LOOK: Duration = Duration::from_millis(2);
 /// Insertion and journals of all caches.
 pub(super) struct CacheWorkers {
     caches: Vec<Arc<CacheEntry>>,
-    thread: ReactorThread<()>,
+    clean: ReactorThread<()>,
+    dirty: ReactorThread<()>,
     indexes: Option<IndexWorker>,
 }
 
@@ -65,44 +68,52 @@ impl CacheWorkers {
     pub(super) fn start(caches: &Caches) -> Result<Self, Error> {
         let caches: Vec<_> = caches.values().cloned().collect();
         let theirs = caches.clone();
-        let thread = started(spawn_thread("nitro-insert", move || async move {
-            join_all(theirs.iter().map(work)).await;
+        let clean = started(spawn_thread("nitro-insert", move || async move {
+            lower_priority();
+            join_all(theirs.iter().map(insert_clean)).await;
+        }))?;
+        let theirs = caches.clone();
+        let dirty = started(spawn_thread("nitro-commit", move || async move {
+            join_all(theirs.iter().map(commit)).await;
         }))?;
         let indexes = IndexWorker::start(&caches)?;
-        Ok(Self { caches, thread, indexes })
+        Ok(Self { caches, clean, dirty, indexes })
     }
 
     /// Lets the workers finish their queues and make the data durable.
     pub(super) fn finish(self) -> Result<(), Error> {
         self.caches.iter().for_each(|entry| entry.cache.close());
         let begun = Instant::now();
-        while !self.thread.is_finished() {
+        while !self.dirty.is_finished() {
             if begun.elapsed() > FINISH_MAX {
                 let why = "insertion does not end; writes that were not flushed may be lost";
                 return Err(Error::new("caches", why).or("check the cache devices"));
             }
             std::thread::sleep(FINISH_LOOK);
         }
-        ended(self.thread)?;
+        ended(self.clean)?;
+        ended(self.dirty)?;
         let Some(IndexWorker { thread, inserting }) = self.indexes else { return Ok(()) };
         drop(inserting);
         ended(thread)
     }
 }
 
-/// Works until the cache is closed, with or without a journal.
-async fn work(entry: &Arc<CacheEntry>) {
-    let keeping = async { join(entry.cache.journal_worker(), witness::take_back(entry)).await.0 };
-    let inserting = async {
-        match &entry.flash_index {
-            Some(index) => {
-                entry.cache.insertion_worker_with(index).await;
-                index.settled().await;
-            }
-            None => entry.cache.insertion_worker().await,
+/// Inserts clean extents until the cache is closed.
+async fn insert_clean(entry: &Arc<CacheEntry>) {
+    match &entry.flash_index {
+        Some(index) => {
+            entry.cache.clean_insertion_worker(index).await;
+            index.settled().await;
         }
-    };
-    let (inserting, keeping) = (pin!(inserting), pin!(keeping));
+        None => entry.cache.clean_insertion_worker(&NoIndex).await,
+    }
+}
+
+/// Inserts dirty extents and keeps the journal until the cache is closed, with or without a journal.
+async fn commit(entry: &Arc<CacheEntry>) {
+    let keeping = async { join(entry.cache.journal_worker(), witness::take_back(entry)).await.0 };
+    let (inserting, keeping) = (pin!(entry.cache.dirty_insertion_worker()), pin!(keeping));
     if let Either::Right(((), inserting)) = select(inserting, keeping).await {
         inserting.await;
     }

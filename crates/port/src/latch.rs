@@ -1,9 +1,10 @@
 //! A signal that stays set and wakes all waiters on all threads.
 
+use crate::yielding::attempt_at;
 use event_listener::Event;
-use nitro_port::yielding::attempt_at;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// The signal.
 #[derive(Debug, Default)]
 pub struct Latch {
     set: AtomicBool,
@@ -11,6 +12,7 @@ pub struct Latch {
 }
 
 impl Latch {
+    /// Sets the signal.
     pub fn set(&self) {
         self.set.store(true, Ordering::SeqCst);
         self.event.notify(usize::MAX);
@@ -21,10 +23,12 @@ impl Latch {
         self.set.store(false, Ordering::SeqCst);
     }
 
+    /// Whether the signal is set.
     pub fn is_set(&self) -> bool {
         self.set.load(Ordering::SeqCst)
     }
 
+    /// Waits until the signal is set.
     pub async fn wait(&self) {
         attempt_at(&self.event, || self.is_set().then_some(())).await;
     }
