@@ -67,6 +67,8 @@ pub struct Cache<F, C> {
     /// Held while an extent is appended to an open WEU, or room is made.
     pub(crate) lanes: futures_util::lock::Mutex<Lanes>,
     pub(crate) ram: Mutex<RamCache<Bytes>>,
+    /// Classes have different priorities.
+    pub(crate) has_bands: AtomicBool,
     pub(crate) ahead: Mutex<Ahead<Kept>>,
     pub(crate) device_health: DeviceHealth,
     /// How often the cache has been started, including this start.
@@ -213,7 +215,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
 
     /// Sets the policies of classes of I/O.
     pub fn set_classes(&self, classes: Classes) {
-        self.manager.lock().set_classes(classes);
+        let mut manager = self.manager.lock();
+        manager.set_classes(classes);
+        self.has_bands.store(manager.has_bands(), Ordering::Relaxed);
     }
 
     /// Ends the insertion workers after they have processed their queues, and refuses further work.

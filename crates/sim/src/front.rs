@@ -68,9 +68,10 @@ impl Front {
     }
 
     /// Keeps extents that a request read from the SSD in the RAM cache.
-    pub(crate) fn keep(&mut self, found: &[ExtentKey]) {
+    pub(crate) fn keep(&mut self, found: &[ExtentKey], model: &dyn Model) {
         if self.ram.is_used() {
-            found.iter().for_each(|key| self.ram.keep(*key, (), held_bytes(self.extent_bytes as usize)));
+            let held = held_bytes(self.extent_bytes as usize);
+            found.iter().for_each(|key| self.ram.keep(*key, (), held, model.band_of(*key)));
         }
     }
 

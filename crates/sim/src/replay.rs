@@ -303,7 +303,7 @@ impl<'a> Run<'a> {
         let Some(front) = &mut self.front else {
             return self.misses.iter().try_for_each(|piece| self.model.insert(piece).map(drop));
         };
-        front.keep(&self.found);
+        front.keep(&self.found, &*self.model);
         self.again.iter().try_for_each(|piece| self.model.insert(piece).map(drop))?;
         if access.sequential {
             self.counts.bypassed_extents += self.misses.len() as u64;

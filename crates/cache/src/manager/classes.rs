@@ -22,6 +22,19 @@ impl CacheManager {
         self.settings.classes.of(class).priority.merged(self.rules.bands())
     }
 
+    /// The band of a cached extent; of another extent, the default.
+    #[must_use]
+    pub fn band_of(&self, key: ExtentKey) -> Band {
+        let location = self.peek(key);
+        self.band(location.map_or(ClassId::UNCLASSIFIED, |at| self.weus.class_of(at.weu, at.entry)))
+    }
+
+    /// Whether classes have different priorities.
+    #[must_use]
+    pub fn has_bands(&self) -> bool {
+        self.rules.bands() > 1
+    }
+
     /// Sets the policies of classes. Units that are already full stay in the band that they were filled for.
     pub fn set_classes(&mut self, classes: Classes) {
         let extents = u64::from(self.weus.len()) * u64::from(self.settings.weu_bytes / self.settings.extent_bytes);

@@ -42,6 +42,7 @@ use destage::Destage;
 pub(crate) use destage::{ROUNDS_MAX as DESTAGE_ROUNDS_MAX, round_bytes as destage_round_bytes};
 use nitro_cache::CacheManager;
 use nitro_cache::admission::WritePolicy;
+use nitro_cache::class::Band;
 use nitro_cache::pattern::StreamDetector;
 pub use nitro_port::buf::Pieces;
 use nitro_port::buf::held_bytes;
@@ -361,11 +362,15 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             return;
         }
         let data = if is_alone { data.clone() } else { Bytes::copy_from_slice(data) };
+        let band = match self.cache.has_bands.load(Ordering::Relaxed) {
+            true => self.cache.manager.lock().band_of(self.key(index)),
+            false => Band::default(),
+        };
         let mut ram = self.cache.ram.lock();
         // A writer raises the epoch before it removes the extent from RAM, so one of the two is seen here.
         if self.write_epoch(index).load(Ordering::SeqCst) == epoch {
             let held = held_bytes(data.len());
-            ram.keep(self.key(index), data, held);
+            ram.keep(self.key(index), data, held, band);
         }
     }
 

@@ -16,6 +16,7 @@ pub(crate) use sets::check as check_ways;
 use crate::Error;
 use crate::settings::{Settings, Variant};
 use crate::workload::Piece;
+use nitro_cache::class::Band;
 use nitro_cache::destage::{DirtyUse, Watermarks};
 use nitro_cache::{CacheManager, Missed, Stats};
 use nitro_model::{Counters, Nanos};
@@ -67,6 +68,11 @@ pub(crate) trait Model {
     /// Whether an extent is cached, for caches on an SSD. Changes nothing.
     fn has(&self, _key: ExtentKey) -> bool {
         false
+    }
+
+    /// The priority of an extent in the RAM in front of the cache.
+    fn band_of(&self, _key: ExtentKey) -> Band {
+        Band::default()
     }
 
     /// Counts an extent that was missed by a read, by the reason why it is not cached, if this is known.

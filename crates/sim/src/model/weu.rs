@@ -8,6 +8,7 @@ use crate::Error;
 use crate::settings::{Settings, Variant};
 use crate::workload::Piece;
 use nitro_cache::admission::{Provenance, Shelf};
+use nitro_cache::class::Band;
 use nitro_cache::destage::{DirtyUse, Watermarks};
 use nitro_cache::forward::{Leaving, Survivor};
 use nitro_cache::weu::Stored;
@@ -260,6 +261,10 @@ impl Model for Weus {
 
     fn has(&self, key: ExtentKey) -> bool {
         self.staged.has(key) || self.manager.peek(key).is_some()
+    }
+
+    fn band_of(&self, key: ExtentKey) -> Band {
+        self.manager.band_of(key)
     }
 
     fn note_missed(&self, piece: &Piece, in_stream: bool, missed: &mut Missed) {

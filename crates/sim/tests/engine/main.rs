@@ -222,8 +222,8 @@ fn by_place(requests: Vec<Request>, volume_bytes: u64) -> Vec<Request> {
     Classified::new(kept, rules, Precedence::Trace).requests().map(Result::unwrap).collect()
 }
 
-#[test]
-fn with_policies_of_classes() {
+/// A cache with a class of the highest priority, one that is admitted at its second access, and one that is not admitted.
+fn with_classes() -> Settings {
     let mut settings = Settings { cache_bytes: 72 * (512 << 10), ..small(false, false, 4096) };
     let usual = ClassPolicy::default();
     let highest = ClassPolicy { priority: Band::ALL[3], max_percent: 40, ..usual };
@@ -232,16 +232,34 @@ fn with_policies_of_classes() {
     for (class, policy) in [(20, highest), (21, twice), (22, never)] {
         settings.classes.set(ClassId::new(class).unwrap(), policy);
     }
-    let classed = by_place(requests(random_reads(96 << 20).reader().unwrap(), &settings, 40_000), 96 << 20);
-    let hits = |real: &[Counted], class: u8| -> u64 {
+    settings
+}
+
+/// Hits by request of a class, counted by `count`, with and without the policies of classes.
+fn hits_with_and_without(settings: &Settings, class: u8, count: impl Fn(&Counted) -> u64) -> (u64, u64) {
+    let classed = by_place(requests(random_reads(96 << 20).reader().unwrap(), settings, 40_000), 96 << 20);
+    let hits = |settings: &Settings| -> u64 {
+        let real = compared(both_of(classed.clone(), settings));
         let of_class = real.iter().zip(&classed).filter(|(_, request)| request.class.number() == class);
-        of_class.map(|(counted, _)| counted.read_hits).sum()
+        of_class.map(|(counted, _)| count(counted)).sum()
     };
-    let real = compared(both_of(classed.clone(), &settings));
-    let [first, never] = [hits(&real, 20), hits(&real, 22)];
-    settings.classes = Default::default();
-    let without = hits(&compared(both_of(classed.clone(), &settings)), 20);
-    assert!(never == 0 && first > without, "{first} hits of the highest class, {without} where all deserve the same");
+    (hits(settings), hits(&Settings { classes: Default::default(), ..*settings }))
+}
+
+#[test]
+fn with_policies_of_classes() {
+    let (with, without) = hits_with_and_without(&with_classes(), 20, |c| c.read_hits);
+    assert!(with > without, "{with} hits of the highest class, {without} where all deserve the same");
+    assert_eq!(hits_with_and_without(&with_classes(), 22, |c| c.read_hits).0, 0);
+}
+
+#[test]
+fn with_policies_of_classes_behind_a_ram_cache() {
+    let (with, without) = hits_with_and_without(&behind_ram(with_classes()), 20, |c| c.ram_hits);
+    assert!(
+        with > without + without / 2,
+        "{with} hits in RAM of the highest class, {without} where all deserve the same"
+    );
 }
 
 /// The same cache in write-back; the age of what is dirty plays no part.
