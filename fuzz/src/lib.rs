@@ -1,7 +1,8 @@
-//! What the fuzz targets share: an NBD server in memory, messages of a client, what holds of traces, and a gauge for memory.
+//! What the fuzz targets share: an NBD server in memory, the control connection of a vhost-user-blk device, messages of a client, what holds of traces, and a gauge for memory.
 
 pub mod gauge;
 pub mod iscsi;
 pub mod nbd;
 pub mod trace;
+pub mod vhost;
 pub mod wire;

@@ -102,6 +102,12 @@ impl OneExport {
     }
 }
 
+impl OneExport {
+    pub(crate) fn disk(&self) -> Arc<MemoryExport> {
+        Arc::clone(&self.0)
+    }
+}
+
 impl Disks for OneExport {
     type Disk = MemoryExport;
 
