@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// What a terminal shows, as far as the programs under test control it (ECMA-48).
@@ -105,6 +106,7 @@ impl Screen {
 struct Terminal {
     master: File,
     screen: Arc<Mutex<Screen>>,
+    reader: JoinHandle<()>,
     child: Child,
 }
 
@@ -129,14 +131,14 @@ impl Terminal {
         let child = command.spawn().unwrap();
         let screen = Arc::new(Mutex::new(Screen::new(columns, rows)));
         let (mut output, shown) = (File::from(master.try_clone().unwrap()), Arc::clone(&screen));
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             let mut buf = [0; 4096];
             // Reading fails once the program has ended.
             while let Ok(len @ 1..) = output.read(&mut buf) {
                 shown.lock().unwrap().take(&buf[..len]);
             }
         });
-        Self { master: File::from(master), screen, child }
+        Self { master: File::from(master), screen, reader, child }
     }
 
     fn text(&self) -> String {
@@ -166,9 +168,11 @@ impl Terminal {
         self.master.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits for the end of the program.
+    /// Waits for the end of the program, and of its output.
     fn end(mut self) -> (ExitStatus, Arc<Mutex<Screen>>) {
-        (wait(&mut self.child), Arc::clone(&self.screen))
+        let ended = wait(&mut self.child);
+        self.reader.join().unwrap();
+        (ended, self.screen)
     }
 }
 
@@ -240,10 +244,6 @@ fn iostat_is_as_wide_as_its_terminal() {
     for (columns, there, left_out) in [(60, "hit_%", "dirty_MB"), (80, "rd_p99", "drops/s"), (200, "drops/s", "-")] {
         let terminal = Terminal::run(&place, "iostat 0.05 3", columns, 24);
         let (ended, screen) = terminal.end();
-        let begun = Instant::now();
-        while screen.lock().unwrap().text().matches("\nvm ").count() < 3 && begun.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(20));
-        }
         let screen = screen.lock().unwrap();
         let text = screen.text();
         assert!(ended.success() && screen.beyond.is_empty(), "{columns}: {text}");
