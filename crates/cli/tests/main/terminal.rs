@@ -1,6 +1,7 @@
 //! Commands on a terminal: a pseudo-terminal of a given size, whose screen is looked at.
 
 use crate::support::{PATIENCE, Place, wait};
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use std::collections::BTreeSet;
@@ -235,6 +236,19 @@ fn top_ends_with_control_c_and_outlives_the_server() {
     terminal.type_in("\u{3}");
     let (ended, screen) = terminal.end();
     assert!(ended.success() && !screen.lock().unwrap().alternate);
+}
+
+#[test]
+fn top_restores_the_terminal_when_it_is_killed() {
+    let place = Place::new();
+    let _server = place.usual();
+    for signal in [Signal::TERM, Signal::HUP] {
+        let terminal = Terminal::run(&place, "top --interval 60", 80, 24);
+        terminal.until(&["vm"]);
+        kill_process(Pid::from_child(&terminal.child), signal).unwrap();
+        let (ended, screen) = terminal.end();
+        assert!(ended.success() && !screen.lock().unwrap().alternate, "{signal:?}: {ended}");
+    }
 }
 
 #[test]
