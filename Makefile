@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all set-up themselves, or name what they need.
 CARGO ?= cargo
-.PHONY: demo test test-long install deb rootfs package bench bench-index bench-cos bench-policies build setup lint unit clients readme page cos reproduction faults clean help
+.PHONY: demo test test-long install deb rootfs docs bench bench-index bench-cos bench-policies build setup lint unit clients readme page cos reproduction faults clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -12,7 +12,7 @@ demo: ## a slow volume with and without Nitro, side by side, in about two minute
 
 test: ## format, lints, all tests, other people's NBD clients, faults, the README's commands, a deduplicating store, the paper's evaluation scaled down
 	@scripts/setup test
-	@$(MAKE) --no-print-directory lint unit clients faults readme page cos reproduction
+	@$(MAKE) --no-print-directory lint unit docs clients faults readme page cos reproduction
 
 lint:
 	$(CARGO) fmt --all --check
@@ -31,6 +31,9 @@ clients: build
 
 faults: build
 	scripts/test-faults
+
+docs: ## the pages of docs/ as a site in target/book
+	scripts/build-docs || [ $$? = 77 ]
 
 readme: build
 	scripts/test-readme

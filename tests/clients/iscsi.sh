@@ -38,7 +38,7 @@ classes=$(status 'sorted((c["id"], c["write_bytes"]) for c in s["volumes"][0]["c
 [[ $classes == "[(1, 65536), (2, 65536), (3, 65536), (4, 65536), (5, 65536)]" ]] || { echo "$classes"; exit 1; }
 python3 "$folder/iscsi.py" "$port" hostile
 
-# The suite, once; what it skips is told in docs/guide.md.
+# The suite, once; what it skips is told in docs/guide/iscsi.md.
 if [[ $ORIGIN == file && $MODE == write-back && $CACHE != *K || -n $LONG ]]; then
   suites=(Inquiry Mandatory ModeSense6 PrinReadKeys PrinReportCapabilities PrinServiceactionRange ProutClear ProutPreempt ProutRegister Read6 Read10
     Read12 Read16 ReadCapacity10 ReadCapacity16 ReportSupportedOpcodes TestUnitReady Unmap Verify10 Verify16 Write10 Write12 Write16 WriteSame10

@@ -1,16 +1,13 @@
 //! `nitro iostat`: the I/O of each volume, interval by interval.
 
 use crate::args::IostatArgs;
+use crate::screen;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Listening, Table};
 use nitro_server::control::protocol::Status;
 use nitro_server::control::rates::{Row, rows, total};
-use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::Duration;
-
-/// The number of columns and rows that is assumed if the size of the terminal is not known.
-const SCREEN: (u16, u16) = (80, 24);
 
 /// Prints rates: since the start of the server, or over each interval.
 pub(crate) fn run(args: &IostatArgs) -> Result<(), Error> {
@@ -29,24 +26,12 @@ pub(crate) fn run(args: &IostatArgs) -> Result<(), Error> {
         }
         let now = client.status()?;
         let (rows, total) = (rows(&before, &now), total(&before, &now));
-        if output::print(&paper.render(&rows, &total, screen())?)? == Listening::No || args.interval.is_none() {
+        if output::print(&paper.render(&rows, &total, screen::size())?)? == Listening::No || args.interval.is_none() {
             return Ok(());
         }
         before = now;
     }
     Ok(())
-}
-
-/// Columns and rows of the terminal; without a terminal, `COLUMNS` and `LINES` of the environment.
-fn screen() -> (u16, u16) {
-    if io::stdout().is_terminal()
-        && let Ok((columns, rows)) = ratatui::crossterm::terminal::size()
-        && columns > 0
-    {
-        return (columns, rows);
-    }
-    let given = |name, usual| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
-    (given("COLUMNS", SCREEN.0), given("LINES", SCREEN.1))
 }
 
 /// A column: its name in CSV and JSON, its header in tables, its rank, and its cell. If there is no room for all
@@ -178,6 +163,7 @@ fn line(columns: &[Column], name: usize, text: impl Fn(&Column) -> String) -> St
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::screen::USUAL;
     use nitro_server::control::rates::TOTAL;
 
     fn row(volume: &str) -> Row {
@@ -187,9 +173,9 @@ mod tests {
     #[test]
     fn the_head_of_a_csv_is_printed_once() {
         let mut paper = Paper { format: Format::Csv, all: false, printed: None };
-        let csv = paper.render(&[row("vm")], &row(TOTAL), SCREEN).unwrap();
+        let csv = paper.render(&[row("vm")], &row(TOTAL), USUAL).unwrap();
         assert!(csv.starts_with("volume,time,seconds,reads_per_second") && csv.lines().count() == 2);
-        assert_eq!(paper.render(&[row("vm")], &row(TOTAL), SCREEN).unwrap().lines().count(), 1);
+        assert_eq!(paper.render(&[row("vm")], &row(TOTAL), USUAL).unwrap().lines().count(), 1);
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod index;
 mod iostat;
 mod pins;
 mod reproduce;
+mod screen;
 mod shares;
 mod sim;
 mod status;

@@ -19,7 +19,7 @@ pub enum Error {
     #[error("there is no store: {0}")]
     NotAStore(String),
     /// The format of the store is newer than this program.
-    #[error("the store's format is version {0}; this program knows version {known}", known = crate::format::VERSION)]
+    #[error("made by a later nitro: format version {0}; this program knows versions up to {known}", known = crate::format::VERSION)]
     Version(u32),
     /// A setting is not valid.
     #[error("{what} cannot be {given}: {why}")]

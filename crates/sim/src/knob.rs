@@ -98,7 +98,7 @@ const NAMES: [(&str, Knob); 30] = [
     ("warmup", Knob::Warmup),
     ("period", Knob::Period),
     ("load", Knob::Load),
-    ("origin", Knob::Origin),
+    ("origin-kind", Knob::Origin),
     ("disks", Knob::Disks),
     ("nvram", Knob::Nvram),
     ("seed", Knob::Seed),

@@ -137,7 +137,7 @@ struct CacheArgs {
     #[arg(long, value_name = "SIZE", requires = "cache")]
     weu_size: Option<Size>,
     /// Store equal extents once [default: on]
-    #[arg(long, value_enum, requires = "cache")]
+    #[arg(long, value_enum, requires = "cache", hide_possible_values = true, value_name = "on|off")]
     dedup: Option<Switch>,
     /// Compression of extents [default: lz4]
     #[arg(long, value_enum, requires = "cache")]

@@ -143,9 +143,9 @@ pub(crate) struct CacheSettings {
     /// (none) [default: allocate]
     #[arg(long, value_name = "POLICY")]
     write_policy: Option<String>,
-    /// write-through, or write-back, in which written data stay dirty in the cache until destage [default:
-    /// write-through]
-    #[arg(long, value_name = "MODE")]
+    /// When a write is acknowledged: when it is in the origin (write-through) or in the cache (write-back), where it
+    /// stays dirty until destage [default: write-through]
+    #[arg(long, value_name = "write-through|write-back")]
     mode: Option<String>,
     /// Write-back: percentage of the cache that may be dirty before destage starts regardless of the age of the data
     /// [default: 20]
@@ -205,7 +205,7 @@ pub(crate) struct DeviceSettings {
     load: Option<String>,
     /// Kind of the origin: tps (plain storage) or cos (deduplicating storage)
     #[arg(long, value_name = "KIND")]
-    origin: Option<String>,
+    origin_kind: Option<String>,
     /// The origin's disks: RPM[:SPINDLES[:raid0|raid5|raid6]] [default: 7200:11:raid5]
     #[arg(long, value_name = "DISKS")]
     disks: Option<String>,
@@ -246,7 +246,7 @@ impl SimArgs {
             (Knob::Period, &cache.period),
             (Knob::Seed, &cache.seed),
             (Knob::Load, &devices.load),
-            (Knob::Origin, &devices.origin),
+            (Knob::Origin, &devices.origin_kind),
             (Knob::Disks, &devices.disks),
             (Knob::Nvram, &devices.nvram),
         ];
@@ -261,4 +261,49 @@ impl SimArgs {
 
 fn percentage(text: &str) -> Result<f64, String> {
     super::between(text, 0.0001, 100.0, "percent")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::ServeArgs;
+    use clap::{Arg, Command};
+    use std::collections::BTreeMap;
+
+    /// The options of a command: long name, and names of its values.
+    fn options<A: Args>() -> BTreeMap<String, Vec<String>> {
+        let command = A::augment_args(Command::new("it"));
+        let values =
+            |option: &Arg| option.get_value_names().unwrap_or_default().iter().map(ToString::to_string).collect();
+        command.get_opts().map(|option| (option.get_long().unwrap().to_owned(), values(option))).collect()
+    }
+
+    #[test]
+    fn options_that_serve_has_too_take_the_same_values() {
+        let (serve, sim) = (options::<ServeArgs>(), options::<SimArgs>());
+        let mut shared: Vec<_> = serve.keys().filter(|name| sim.contains_key(*name)).map(String::as_str).collect();
+        shared.iter().for_each(|name| assert_eq!(serve[*name], sim[*name], "{name}"));
+        // A name that is added here must mean the same in both.
+        shared.retain(|name| *name != "threads");
+        let expected = [
+            "admission",
+            "cache-size",
+            "classes",
+            "dedup",
+            "destage",
+            "dirty-age",
+            "dirty-max",
+            "dirty-start",
+            "eviction",
+            "extent-size",
+            "fingerprint-index-ratio",
+            "mode",
+            "ram",
+            "sequential-threshold",
+            "staging",
+            "weu-size",
+            "write-policy",
+        ];
+        assert_eq!(shared, expected);
+    }
 }

@@ -63,8 +63,8 @@ pub(crate) enum TraceCommand {
 #[command(next_help_heading = "Reading")]
 pub(crate) struct ReadArgs {
     /// Format of the trace [default: recognised by its content]
-    #[arg(id = "trace_format", long = "format", value_name = "FORMAT", value_parser = format, conflicts_with = "columns")]
-    pub(crate) format: Option<Format>,
+    #[arg(long, value_name = "FORMAT", value_parser = format, conflicts_with = "columns")]
+    pub(crate) trace_format: Option<Format>,
     /// The columns of a table: ROLE=NUMBER[:UNIT],... with the roles time, op, offset, len, object, fingerprint,
     /// compressed
     ///

@@ -123,7 +123,7 @@ pub(crate) fn keep_size(
     let setting = setting.ok_or_else(|| Error::new("size", "it is not a setting"))?;
     let path = KeyPath { scope: Scope::Cache, name: cache.to_owned(), setting };
     if persist {
-        file::change(&file, &path, &size.0.to_string())?;
+        file::change(&file, &path, &short(size))?;
         done.message += &format!("; kept in {}", file.display());
     } else if let Some(said) = file::size_of_cache(&file, cache).filter(|said| *said != size) {
         done.message += &format!(
@@ -132,4 +132,11 @@ pub(crate) fn keep_size(
         );
     }
     volume::print(&done, output)
+}
+
+/// A size as people write it: `76M`.
+fn short(size: Size) -> String {
+    let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+    let unit = units.into_iter().find(|(shift, _)| size.0 > 0 && size.0.trailing_zeros() >= *shift);
+    unit.map_or_else(|| size.0.to_string(), |(shift, name)| format!("{}{name}", size.0 >> shift))
 }

@@ -5,6 +5,7 @@ mod table;
 pub(crate) use table::block;
 
 use crate::args::ServerArgs;
+use crate::screen;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_server::control::protocol::{Cache, Status};
@@ -14,7 +15,7 @@ use serde_json::Value;
 pub(crate) fn run(server: &ServerArgs) -> Result<(), Error> {
     let status = server.connect()?.status()?;
     let text = match server.output.format {
-        Format::Table => table::render(&status),
+        Format::Table => screen::fitted(&table::render(&status), table::INDENT),
         Format::Json => output::json_pretty(&status)?,
         Format::Csv => flat(&status)?.csv(true),
     };

@@ -1,5 +1,6 @@
 //! The state of a server as text.
 
+use crate::screen::duration;
 use crate::shares::{missed, percent};
 use nitro_cache::weu::Space;
 use nitro_console::output::Table;
@@ -9,10 +10,11 @@ use nitro_server::control::protocol::{
     Cache, ClassOfContents, Detection, Endurance, KnownVolume, Latency, Ram, Recording, Recovered, Scan, Server,
     Status, Volume,
 };
-use std::time::Duration;
 
 /// Parts of the RAM that are smaller than this are shown as one sum; `-o json` has all parts.
 const RAM_PART_MIN: u64 = 1 << 20;
+/// Column at which the texts of a block begin.
+pub(super) const INDENT: usize = 16;
 
 pub(super) fn render(status: &Status) -> String {
     let mut out = server(&status.server);
@@ -48,14 +50,13 @@ const fn word(severity: Severity) -> &'static str {
 pub(crate) fn block(heading: &str, lines: &[(&str, String)]) -> String {
     let mut out = format!("{heading}\n");
     for (label, text) in lines {
-        out += &format!("  {label:<14}{text}\n");
+        out += &format!("  {label:<width$}{text}\n", width = INDENT - 2);
     }
     out
 }
 
 fn server(server: &Server) -> String {
-    let uptime = Duration::from_secs(server.uptime_seconds as u64);
-    let heading = format!("nitro {}, process {}, up {uptime:?}", server.version, server.pid);
+    let heading = format!("nitro {}, process {}, up {}", server.version, server.pid, duration(server.uptime_seconds));
     let clients = format!("{} now, {} since the start", server.connections, server.connections_total);
     let mut lines = vec![("clients", clients)];
     lines.extend(server.uris.iter().map(|uri| ("serves", uri.clone())));

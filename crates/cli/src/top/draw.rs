@@ -1,6 +1,7 @@
 //! The screen: a line for the server, faults, totals with their history, caches, volumes.
 
 use super::Shown;
+use crate::screen::duration;
 use nitro_console::size::Size;
 use nitro_server::control::faults::Severity;
 use nitro_server::control::protocol::{Cache, Volume};
@@ -10,7 +11,6 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Sparkline, Table};
-use std::time::Duration;
 
 /// Maximum number of faults that are shown.
 const FAULTS_MAX: usize = 3;
@@ -46,11 +46,10 @@ fn bold(text: impl Into<String>) -> Span<'static> {
 
 fn heading(shown: &Shown) -> Line<'static> {
     let server = &shown.status.server;
-    let uptime = Duration::from_secs(server.uptime_seconds as u64);
     let ram = Size(shown.status.ram.resident_bytes);
     Line::from(vec![
         bold(format!("nitro {}", server.version)),
-        Span::raw(format!("  up {uptime:?}, {} clients, RAM {ram}", server.connections)),
+        Span::raw(format!("  up {}, {} clients, RAM {ram}", duration(server.uptime_seconds), server.connections)),
     ])
 }
 
@@ -114,18 +113,15 @@ fn lines_of_past(frame: &mut Frame<'_>, shown: &Shown, area: Rect) {
 /// Two lines for a cache: its state, and a bar for the parts of its space.
 fn cache(cache: &Cache, width: u16) -> [Line<'static>; 2] {
     let shrinks = cache.dedup_ratio * cache.compression_ratio;
-    let reduction = format!("{:.2} : 1 ({:.2} × {:.2})", shrinks, cache.dedup_ratio, cache.compression_ratio);
-    let about = Line::from(vec![
-        bold(format!("cache {}", cache.name)),
-        Span::raw(format!(
-            " {}: {} on {}, {reduction}, written {}",
-            cache.health,
-            Size(cache.cached_bytes),
-            Size(cache.capacity_bytes),
-            Size(cache.ssd_written_bytes())
-        )),
-    ]);
-    [about, bar(cache, width)]
+    let (cached, capacity) = (Size(cache.cached_bytes), Size(cache.capacity_bytes));
+    let told = |reduction: String| {
+        format!(" {}: {cached} on {capacity}, {reduction}, written {}", cache.health, Size(cache.ssd_written_bytes()))
+    };
+    let name = format!("cache {}", cache.name);
+    let whole = told(format!("{shrinks:.2} : 1 ({:.2} × {:.2})", cache.dedup_ratio, cache.compression_ratio));
+    let fits = name.chars().count() + whole.chars().count() <= usize::from(width);
+    let text = if fits { whole } else { told(format!("{shrinks:.2} : 1")) };
+    [Line::from(vec![bold(name), Span::raw(text)]), bar(cache, width)]
 }
 
 fn bar(cache: &Cache, width: u16) -> Line<'static> {

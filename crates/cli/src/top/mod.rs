@@ -9,10 +9,16 @@ use nitro_server::control::faults::{Fault, faults};
 use nitro_server::control::protocol::Status;
 use nitro_server::control::rates::{Row, rows, total};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+/// Interval at which signals that end the program are noticed, so that the terminal is restored.
+const SIGNALS_EVERY: Duration = Duration::from_millis(200);
 /// Number of samples that are kept for the history lines.
 const PAST_MAX: usize = 512;
 
@@ -67,13 +73,18 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Error> {
     let mut shown = Shown::default();
     shown.take(client.status()?);
     let failed = |e: io::Error| Error::new("terminal", e);
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        flag::register(signal, Arc::clone(&ended)).map_err(failed)?;
+    }
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let interval = Duration::from_secs_f64(args.interval);
     let watched = (|| {
         let mut looked = Instant::now();
         loop {
             terminal.draw(|frame| draw::all(frame, &shown))?;
-            if event::poll(interval.saturating_sub(looked.elapsed()))? && handle(&event::read()?, &mut shown) {
+            let left = interval.saturating_sub(looked.elapsed()).min(SIGNALS_EVERY);
+            if event::poll(left)? && handle(&event::read()?, &mut shown) || ended.load(Ordering::Relaxed) {
                 return Ok(());
             }
             if looked.elapsed() >= interval {

@@ -103,7 +103,7 @@ impl ReadArgs {
     /// The options in the form of crate `trace`.
     fn options(&self, position: &Position) -> Options {
         Options {
-            format: self.format,
+            format: self.trace_format,
             columns: self.columns.clone(),
             bad_records: match self.bad_records {
                 BadRecordsName::Fail => BadRecords::Fatal,

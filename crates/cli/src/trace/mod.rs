@@ -25,8 +25,10 @@ pub(crate) fn run(command: &TraceCommand) -> Result<(), Error> {
 pub(crate) fn refused(error: &TraceError) -> Error {
     let way_out = match error.kind {
         ErrorKind::Io => "check the path, its permissions, and whether the file is complete",
-        ErrorKind::UnknownFormat => "name the format with --format, or describe the table's columns with --columns",
-        ErrorKind::BadRecord => "--bad-records skip leaves such records out; is it the right --format?",
+        ErrorKind::UnknownFormat => {
+            "name the format with --trace-format, or describe the table's columns with --columns"
+        }
+        ErrorKind::BadRecord => "--bad-records skip leaves such records out; is it the right --trace-format?",
         ErrorKind::Parquet => {
             "check whether the file is complete, and was written by `nitro trace` or `nitro serve --record`"
         }

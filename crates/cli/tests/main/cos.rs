@@ -224,3 +224,17 @@ fn a_server_takes_snapshots_and_collects_while_it_serves() {
     assert!(fs::read(place.path("out.img")).unwrap() == image);
     assert!(place.stdout("cos scrub st").contains("all well"));
 }
+
+#[test]
+fn tables_for_programs_have_numbers_without_units() {
+    let (place, _) = place();
+    let csv = place.stdout("cos stats st -o csv");
+    let stats: serde_json::Value = serde_json::from_str(&place.stdout("cos stats st -o json")).unwrap();
+    assert!(csv.starts_with("metric,value\n") && csv.lines().count() > 10, "{csv}");
+    for (name, value) in csv.lines().skip(1).filter_map(|line| line.split_once(',')) {
+        assert!(value.is_empty() || value.parse::<f64>().is_ok(), "{name}: {value}");
+    }
+    assert!(csv.contains(&format!("stored_bytes,{}\n", stats["stored_bytes"])), "{csv}");
+    let list = place.stdout("cos list st -o csv");
+    assert!(!list.contains("iB") && list.contains(&(EXTENTS * EXTENT).to_string()), "{list}");
+}

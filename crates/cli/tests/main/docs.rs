@@ -15,7 +15,7 @@ fn pages() -> BTreeMap<PathBuf, String> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            if path.is_dir() && path != root().join("book") {
+            if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "md") {
                 pages.insert(path.strip_prefix(root()).unwrap().to_owned(), fs::read_to_string(&path).unwrap());
@@ -129,4 +129,57 @@ fn links_and_anchors_are_found_in_prose_only() {
     assert_eq!(anchors(page).into_iter().collect::<Vec<_>>(), ["_e_-f", "a-b-c", "a-b-c-1"]);
     assert_eq!(resolve(Path::new("decisions/a.md"), "../b.md"), Some(PathBuf::from("b.md")));
     assert_eq!(resolve(Path::new("a.md"), "../b.md"), None);
+}
+
+/// The texts of all source files below a folder, with the lines of each string literal joined.
+fn sources(folder: &Path) -> String {
+    let mut all = String::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            all += &sources(&path);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            let mut joined = false;
+            for line in text.lines() {
+                let line = if joined { line.trim_start() } else { line };
+                joined = line.ends_with('\\');
+                all += line.trim_end_matches('\\');
+                all.push_str(if joined { "" } else { "\n" });
+            }
+        }
+    }
+    all
+}
+
+/// The cells of the tables under the headings `chapters` of a page.
+fn cells(page: &str, chapters: &[&str]) -> Vec<Vec<String>> {
+    let sections = page.split("\n## ").filter(|section| chapters.iter().any(|title| section.starts_with(title)));
+    let rows = sections.flat_map(|section| section.lines().filter(|line| line.starts_with('|')).skip(2));
+    rows.map(|row| row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()).collect()
+}
+
+#[test]
+fn the_error_messages_of_the_reference_are_those_of_the_program() {
+    let page = fs::read_to_string(root().join("ERRORS.md")).unwrap();
+    let crates = root().join("../crates");
+    let code: String = ["server", "cli", "console", "engine", "device", "log"]
+        .map(|name| sources(&crates.join(name).join("src")))
+        .concat();
+    let rows = cells(&page, &["At the start", "Commands", "While it serves"]);
+    assert!(rows.len() > 35, "{} rows", rows.len());
+    for row in &rows {
+        for words in row[0].split('`').skip(1).step_by(2) {
+            assert!(code.contains(words), "no message has the words {words:?}");
+        }
+    }
+}
+
+#[test]
+fn every_alert_is_in_the_reference() {
+    let page = fs::read_to_string(root().join("ERRORS.md")).unwrap();
+    let rules = fs::read_to_string(root().join("../packaging/prometheus/nitro.rules.yml")).unwrap();
+    let named: BTreeSet<&str> = page.split('`').skip(1).step_by(2).filter(|word| word.starts_with("Nitro")).collect();
+    let alerts: BTreeSet<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert_eq!(named, alerts);
 }

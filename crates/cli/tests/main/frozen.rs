@@ -16,10 +16,15 @@ fn unpack(name: &str) -> Place {
     place
 }
 
-/// What the volume held when the fixture was made: 1 MiB, read through the cache, of which 128 KiB were written over in write-back.
-fn content() -> Vec<u8> {
+/// What the volume held before it was written to: 1 MiB.
+fn first_content() -> Vec<u8> {
     let block = |seed: usize| (0..4096).map(move |i: usize| (seed * 31 + i * 7 + (i >> 5)) as u8);
-    let mut content: Vec<u8> = (0..256).flat_map(|n| block(n / 2)).collect();
+    (0..256).flat_map(|n| block(n / 2)).collect()
+}
+
+/// What the volume held when the fixture was made: read through the cache, and 128 KiB of it written over.
+fn content() -> Vec<u8> {
+    let mut content = first_content();
     content[64 << 10..][..128 << 10].fill(0x5a);
     content
 }
@@ -36,6 +41,57 @@ fn a_cache_of_version_1_opens_with_what_it_holds() {
     assert_eq!(volume["dirty_bytes"], 128 << 10, "{status}");
     assert!(server.stop().0.success());
     assert!(fs::read(place.path("vm.img")).unwrap() == content());
+}
+
+#[test]
+fn a_cache_of_version_2_opens_with_what_its_write_log_has() {
+    let place = unpack("cache-v2.tar.gz");
+    assert!(fs::read(place.path("vm.img")).unwrap() != content(), "some of it is in the write log alone");
+    assert!(place.stdout("cache upgrade cache.img").contains("has format version 2, which is current"));
+    let serve = "--origin vm.img --cache cache.img --mode write-back";
+    let said = place.failure(&format!("serve {serve}"), 1);
+    assert!(said.contains("--force-discard-dirty starts without it"), "{said}");
+    let server = place.serve(&format!("{serve} --write-log log.img"));
+    assert!(place.client().read(0, 1 << 20) == content());
+    assert!(server.stop().0.success());
+    assert!(fs::read(place.path("vm.img")).unwrap() == content());
+}
+
+#[test]
+fn a_store_of_version_1_opens_with_all_its_objects() {
+    let place = unpack("store-v1.tar.gz");
+    place.stdout("cos fsck store");
+    place.stdout("cos scrub store");
+    for (object, expected) in [("vm", content()), ("vm@then", first_content()), ("stream", first_content())] {
+        place.stdout(&format!("cos export store {object} {object}.out"));
+        assert!(fs::read(place.path(&format!("{object}.out"))).unwrap() == expected, "{object}");
+    }
+    assert!(place.stdout("cos ssd status store").contains("fast.ssd"));
+    // It can be written to.
+    let server = place.serve("--origin cos:store#vm --cache none --name vm");
+    assert_eq!(place.client().write(0, &[1; 4096]), 0);
+    assert_eq!(place.client().flush(), 0);
+    assert!(server.stop().0.success());
+    place.stdout("cos delete store stream");
+    place.stdout("cos gc store");
+    place.stdout("cos scrub store");
+}
+
+#[test]
+fn a_store_of_a_later_version_is_refused_by_name() {
+    let place = unpack("store-v1.tar.gz");
+    let path = place.path("store/store.nitro");
+    let mut store = fs::read(&path).unwrap();
+    let copies: Vec<usize> =
+        (0..store.len()).step_by(4096).filter(|at| store[*at..].starts_with(b"NITROCOS")).collect();
+    assert_eq!(copies.len(), 2);
+    copies.iter().for_each(|at| store[at + 8..at + 12].copy_from_slice(&9u32.to_le_bytes()));
+    fs::write(&path, &store).unwrap();
+    for command in ["cos list store", "cos fsck store", "serve --origin cos:store#vm --cache none"] {
+        let said = place.failure(command, 1);
+        assert!(said.contains("made by a later nitro: format version 9"), "{command}: {said}");
+    }
+    assert!(fs::read(&path).unwrap() == store, "nothing was changed");
 }
 
 /// The offsets of both copies of the superblock.

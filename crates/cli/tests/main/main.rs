@@ -31,6 +31,7 @@ mod simulating_classes;
 mod status;
 mod support;
 mod tenants;
+mod terminal;
 mod traces;
 mod virtual_machines;
 mod warming;

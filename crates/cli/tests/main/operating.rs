@@ -143,6 +143,7 @@ fn names_that_serve_has_mean_the_same_in_sim() {
         ("--compression 2", "unexpected argument"),
         ("--fingerprint-index 50", "--fingerprint-index-ratio"),
         ("--sequential 1M", "--sequential-threshold"),
+        ("--origin cos", "--origin-kind"),
     ] {
         let said = place.failure(&format!("sim table.csv {COLUMNS} --cache-size 16M {option}"), 2);
         assert!(said.contains(instead), "{said}");

@@ -46,7 +46,8 @@ fn scripts_find_what_they_rely_on() {
     let timed = json(&place, "reads.parquet --cache-size 16M --load closed:8 --disks 7200:2");
     assert!(timed["pace"]["iops"].as_f64() > Some(100.0), "{timed}");
     assert_eq!(timed["read_hits"], told["read_hits"]);
-    let table = place.stdout("sim reads.parquet --cache-size 16M --warmup 5s --period 5s --load open:1 --origin cos");
+    let table =
+        place.stdout("sim reads.parquet --cache-size 16M --warmup 5s --period 5s --load open:1 --origin-kind cos");
     assert!(table.contains("read hits") && table.contains("reads took") && table.contains("begin_s"), "{table}");
     for policy in ["slru", "mru", "fifo", "clock", "arc", "s3-fifo", "belady"] {
         let told = json(&place, &format!("reads.parquet --policy {policy} --objects 1000"));

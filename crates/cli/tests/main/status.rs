@@ -45,7 +45,8 @@ fn status_tells_what_a_larger_cache_would_hit() {
     }
     let what_if = place.status()["caches"][0]["what_if"].clone();
     let hits: Vec<_> = [0, 1, 2, 3].map(|at| what_if[at]["hit_ratio"].as_f64().unwrap()).into();
-    assert!(hits[1] < 0.1 && hits[2] < 0.1 && hits[3] > 0.9, "{what_if}");
+    // Reads of the first round may hit what was written last.
+    assert!(hits[1] < 0.1 && hits[2] < 0.2 && hits[3] > 0.9, "{what_if}");
     assert_eq!(what_if[3]["capacity_bytes"], 4 * place.status()["caches"][0]["capacity_bytes"].as_u64().unwrap());
     assert!(place.stdout("status").contains("LRU would hit"), "{}", place.stdout("status"));
     drop(client);

@@ -198,6 +198,10 @@ fn of_volume(volume: &Volume) -> Vec<Fault> {
         let what = format!("the origin did not answer {} requests in time", volume.origin_timeouts);
         add(Warning, what, "Check the origin and the connection to it.");
     }
+    if volume.errors > 0 {
+        let what = format!("{} requests of clients have failed since the start", volume.errors);
+        add(Warning, what, "The log has the reason, usually an error of the origin. Check the origin and its disks.");
+    }
     if !volume.attached {
         add(
             Notice,

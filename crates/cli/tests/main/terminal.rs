@@ -1,0 +1,293 @@
+//! Commands on a terminal: a pseudo-terminal of a given size, whose screen is looked at.
+
+use crate::support::{PATIENCE, Place, wait};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What a terminal shows, as far as the programs under test control it (ECMA-48).
+struct Screen {
+    columns: usize,
+    rows: Vec<Vec<char>>,
+    /// Row and column of the cursor.
+    at: (usize, usize),
+    /// Whether the alternate screen is in use.
+    alternate: bool,
+    /// Bytes of an escape sequence or a character that is not complete yet.
+    rest: Vec<u8>,
+    /// The lines that are longer than the screen is wide.
+    beyond: BTreeSet<String>,
+}
+
+impl Screen {
+    fn new(columns: u16, rows: u16) -> Self {
+        let (columns, rows) = (usize::from(columns), usize::from(rows));
+        let rows = vec![vec![' '; columns]; rows];
+        Self { columns, rows, at: (0, 0), alternate: false, rest: Vec::new(), beyond: BTreeSet::new() }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        self.rest.extend(bytes);
+        let rest = std::mem::take(&mut self.rest);
+        let complete = match std::str::from_utf8(&rest) {
+            Ok(_) => rest.len(),
+            Err(error) => error.valid_up_to(),
+        };
+        let text = std::str::from_utf8(&rest[..complete]).unwrap();
+        let mut left = text;
+        while let Some(first) = left.chars().next() {
+            if first != '\u{1b}' {
+                self.put(first);
+                left = &left[first.len_utf8()..];
+                continue;
+            }
+            let Some(end) = left.find(|c: char| c.is_ascii_alphabetic()) else { break };
+            self.control(&left[1..=end]);
+            left = &left[end + 1..];
+        }
+        self.rest = [left.as_bytes(), &rest[complete..]].concat();
+    }
+
+    fn put(&mut self, character: char) {
+        match character {
+            '\r' => self.at.1 = 0,
+            '\n' => self.feed(),
+            _ if self.at.1 < self.columns => {
+                self.rows[self.at.0][self.at.1] = character;
+                self.at.1 += 1;
+            }
+            _ => {
+                self.beyond.insert(self.rows[self.at.0].iter().collect());
+            }
+        }
+    }
+
+    fn feed(&mut self) {
+        self.at.0 += 1;
+        if self.at.0 == self.rows.len() {
+            self.rows.remove(0);
+            self.rows.push(vec![' '; self.columns]);
+            self.at.0 -= 1;
+        }
+    }
+
+    /// Carries out a control sequence, such as `[2;5H`.
+    fn control(&mut self, sequence: &str) {
+        let (parameters, last) = sequence.split_at(sequence.len() - 1);
+        let parameters = parameters.trim_start_matches('[');
+        match last {
+            "H" => {
+                let mut numbers = parameters.split(';').map(|number| number.parse().unwrap_or(1usize));
+                let mut next = || numbers.next().unwrap_or(1) - 1;
+                self.at = (next(), next());
+            }
+            "J" => self.rows.iter_mut().for_each(|row| row.fill(' ')),
+            "h" | "l" if parameters == "?1049" => self.alternate = last == "h",
+            // Colours, and the visibility of the cursor.
+            "m" | "h" | "l" => {}
+            _ => panic!("control sequence {sequence:?}"),
+        }
+    }
+
+    fn text(&self) -> String {
+        self.rows.iter().map(|row| row.iter().collect::<String>() + "\n").collect()
+    }
+}
+
+/// A program on a terminal.
+struct Terminal {
+    master: File,
+    screen: Arc<Mutex<Screen>>,
+    reader: JoinHandle<()>,
+    child: Child,
+}
+
+impl Terminal {
+    /// Runs the program with `arguments` on a terminal of its own.
+    fn run(place: &Place, arguments: &str, columns: u16, rows: u16) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        resize(&master, columns, rows);
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let path = std::path::Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()));
+        let slave = File::options().read(true).write(true).open(path).unwrap();
+        let program = place.command(arguments);
+        // The terminal becomes that of a session of its own, so that the program does not find the one of this test.
+        let mut command = Command::new("setsid");
+        command.arg("--ctty").arg(program.get_program()).args(program.get_args());
+        command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.env("TERM", "xterm-256color").env_remove("NO_COLOR").env_remove("NITRO_CONTROL");
+        command.current_dir(place.path("."));
+        command.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
+        let child = command.spawn().unwrap();
+        let screen = Arc::new(Mutex::new(Screen::new(columns, rows)));
+        let (mut output, shown) = (File::from(master.try_clone().unwrap()), Arc::clone(&screen));
+        let reader = std::thread::spawn(move || {
+            let mut buf = [0; 4096];
+            // Reading fails once the program has ended.
+            while let Ok(len @ 1..) = output.read(&mut buf) {
+                shown.lock().unwrap().take(&buf[..len]);
+            }
+        });
+        Self { master: File::from(master), screen, reader, child }
+    }
+
+    fn text(&self) -> String {
+        self.screen.lock().unwrap().text()
+    }
+
+    /// Waits until the screen has all `words`.
+    fn until(&self, words: &[&str]) -> String {
+        let begun = Instant::now();
+        loop {
+            let text = self.text();
+            if words.iter().all(|word| text.contains(word)) {
+                return text;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{words:?} are not on the screen:\n{text}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Changes the size of the terminal, which is empty then.
+    fn resize(&self, columns: u16, rows: u16) {
+        *self.screen.lock().unwrap() = Screen::new(columns, rows);
+        resize(&self.master, columns, rows);
+    }
+
+    fn type_in(&mut self, keys: &str) {
+        self.master.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits for the end of the program, and of its output.
+    fn end(mut self) -> (ExitStatus, Arc<Mutex<Screen>>) {
+        let ended = wait(&mut self.child);
+        self.reader.join().unwrap();
+        (ended, self.screen)
+    }
+}
+
+fn resize(terminal: impl std::os::fd::AsFd, columns: u16, rows: u16) {
+    let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(terminal, size).unwrap();
+}
+
+/// Reads and writes on the volume `vm`.
+fn use_volume(place: &Place) {
+    let mut client = place.client();
+    assert_eq!(client.write(0, &[7; 1 << 16]), 0);
+    (0..8).for_each(|_| drop(client.read(0, 1 << 16)));
+}
+
+#[test]
+fn top_fits_a_terminal_of_80_columns_and_24_rows() {
+    let place = Place::new();
+    let _server = place.usual();
+    let mut terminal = Terminal::run(&place, "top --interval 0.1", 80, 24);
+    terminal.until(&["nitro 0", "measuring"]);
+    use_volume(&place);
+    let text = terminal.until(&["nitro 0", "requests/s", "hits, %", "cache cache caching", "open", "q quit"]);
+    let cache = text.lines().find(|line| line.starts_with("cache cache")).unwrap();
+    assert!(cache.trim_end().ends_with("iB"), "the end is cut off: {cache}");
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[0].starts_with("nitro ") && lines[23].starts_with("q quit"), "{text}");
+    let head = lines.iter().position(|line| line.starts_with("volume")).unwrap();
+    for column in ["hits", "reads/s", "p99 ms", "writes/s", "dirty MB", "state"] {
+        assert!(lines[head].contains(column), "{column}: {text}");
+    }
+    assert!(lines[head + 1].starts_with("vm") && lines[head + 1].contains("ok"), "{text}");
+    // A fault appears, in words.
+    place.stdout("cache detach cache vm");
+    terminal.until(&["volume vm: it is detached from its cache", "detached"]);
+    // The program adapts to other sizes.
+    for (columns, rows) in [(40, 12), (132, 50), (80, 24)] {
+        terminal.resize(columns, rows);
+        let text = terminal.until(&["nitro 0", "q quit"]);
+        assert!(text.lines().last().unwrap().starts_with("q quit"), "{columns}x{rows}:\n{text}");
+        assert_eq!(text.contains("write-through"), columns == 132, "{columns}x{rows}:\n{text}");
+    }
+    terminal.type_in("q");
+    let (ended, screen) = terminal.end();
+    let screen = screen.lock().unwrap();
+    assert!(ended.success() && !screen.alternate, "the terminal is as before");
+    assert!(screen.beyond.is_empty(), "{:?}", screen.beyond);
+}
+
+#[test]
+fn top_ends_with_control_c_and_outlives_the_server() {
+    let place = Place::new();
+    let server = place.usual();
+    let mut terminal = Terminal::run(&place, "top --interval 0.1", 80, 24);
+    terminal.until(&["vm"]);
+    server.kill();
+    terminal.until(&["none is running"]);
+    let _server = place.serve("--origin vm.img --cache cache.img");
+    terminal.until(&["vm", "ok"]);
+    terminal.type_in("\u{3}");
+    let (ended, screen) = terminal.end();
+    assert!(ended.success() && !screen.lock().unwrap().alternate);
+}
+
+#[test]
+fn top_restores_the_terminal_when_it_is_killed() {
+    let place = Place::new();
+    let _server = place.usual();
+    for signal in [Signal::TERM, Signal::HUP] {
+        let terminal = Terminal::run(&place, "top --interval 60", 80, 24);
+        terminal.until(&["vm"]);
+        kill_process(Pid::from_child(&terminal.child), signal).unwrap();
+        let (ended, screen) = terminal.end();
+        assert!(ended.success() && !screen.lock().unwrap().alternate, "{signal:?}: {ended}");
+    }
+}
+
+#[test]
+fn iostat_is_as_wide_as_its_terminal() {
+    let place = Place::new();
+    let _server = place.usual();
+    for (columns, there, left_out) in [(60, "hit_%", "dirty_MB"), (80, "rd_p99", "drops/s"), (200, "drops/s", "-")] {
+        let terminal = Terminal::run(&place, "iostat 0.05 3", columns, 24);
+        let (ended, screen) = terminal.end();
+        let screen = screen.lock().unwrap();
+        let text = screen.text();
+        assert!(ended.success() && screen.beyond.is_empty(), "{columns}: {text}");
+        assert!(text.contains(there) && !text.contains(left_out), "{columns}: {text}");
+    }
+}
+
+#[test]
+fn iostat_ends_with_control_c() {
+    let place = Place::new();
+    let _server = place.usual();
+    let mut terminal = Terminal::run(&place, "iostat 0.1", 80, 24);
+    terminal.until(&["volume", "vm"]);
+    terminal.type_in("\u{3}");
+    let (ended, _) = terminal.end();
+    assert_eq!(ended.signal(), Some(2), "{ended}");
+}
+
+#[test]
+fn status_is_as_wide_as_its_terminal() {
+    let place = Place::new();
+    let _server = place.usual();
+    use_volume(&place);
+    place.stdout("cache detach cache vm");
+    let terminal = Terminal::run(&place, "status", 80, 200);
+    terminal.until(&["Needs attention", "latenc"]);
+    let (ended, screen) = terminal.end();
+    let screen = screen.lock().unwrap();
+    // A URI has no blank at which it could be broken.
+    let is_uri = |line: &String| line.starts_with("  serves");
+    assert!(ended.success() && screen.beyond.iter().all(is_uri), "{:?}:\n{}", screen.beyond, screen.text());
+    assert!(screen.text().contains("nitro cache attach attaches it again"), "{}", screen.text());
+}
