@@ -1,5 +1,5 @@
-//! Destage: writes dirty data to the origin in offset order, with neighbours merged, one run at a time, so that reads
-//! do not queue behind it (paper §3).
+//! Destage: writes dirty data to the origin in offset order, with neighbours merged. Only a few writes run at a time
+//! while clients read from the origin, unless there is no room for further dirty data (paper §3).
 
 use super::{EXTENTS_PER_LOCK, Volume};
 use crate::error::Error;
@@ -8,8 +8,8 @@ use crate::writeback::Room;
 use bytes::Bytes;
 use event_listener::Event;
 use futures_util::future::{join_all, select};
-use futures_util::stream::{self, StreamExt};
-use nitro_cache::destage::{ROUND_EXTENTS, TICK, run_extents_max, writes_at_once};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use nitro_cache::destage::{Contention, ROUND_EXTENTS, TICK, WRITES_AT_ONCE_MAX, run_extents_max};
 use nitro_cache::{CacheManager, DirtyExtent};
 use nitro_port::buf::{BufMut, held_bytes};
 use nitro_port::yielding::{attempt_at, yield_now};
@@ -35,7 +35,7 @@ pub(crate) const ROUNDS_MAX: u32 = 2;
 
 /// The maximum RAM of one round of destage, in bytes: the contents, and the runs made from them.
 pub(crate) fn round_bytes(extent_bytes: usize) -> u64 {
-    let extents = (writes_at_once(false) * run_extents_max(extent_bytes)).min(ROUND_EXTENTS) as u64;
+    let extents = (WRITES_AT_ONCE_MAX * run_extents_max(extent_bytes)).min(ROUND_EXTENTS) as u64;
     extents * (held_bytes(extent_bytes) + extent_bytes as u64)
 }
 
@@ -45,6 +45,8 @@ pub(super) struct Destage {
     wanted: Event,
     /// Number of callers that need everything destaged, and of writers that wait for room.
     drainers: AtomicU32,
+    /// Number of writers that wait for room.
+    starved: AtomicU32,
     /// The origin refused a write in this pass over all dirty extents.
     refused: AtomicBool,
     took: AtomicBool,
@@ -57,8 +59,9 @@ pub(super) struct Destage {
 
 impl Destage {
     /// Notes that a writer waits for room: everything is destaged while the result exists.
-    pub(super) fn starved(&self) -> Drainer<'_> {
-        Drainer::new(self)
+    pub(super) fn starved(&self) -> Starved<'_> {
+        self.starved.fetch_add(1, Ordering::SeqCst);
+        Starved(Drainer::new(self))
     }
 
     /// Waits until fewer than [`ROUNDS_MAX`] rounds are in progress, and begins one.
@@ -100,7 +103,7 @@ struct Destaged {
 }
 
 /// A caller that needs everything destaged; it is counted while this exists.
-pub(super) struct Drainer<'a>(&'a Destage);
+struct Drainer<'a>(&'a Destage);
 
 impl<'a> Drainer<'a> {
     fn new(destage: &'a Destage) -> Self {
@@ -113,6 +116,15 @@ impl<'a> Drainer<'a> {
 impl Drop for Drainer<'_> {
     fn drop(&mut self) {
         self.0.drainers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A writer that waits for room; it is counted while this exists.
+pub(super) struct Starved<'a>(Drainer<'a>);
+
+impl Drop for Starved<'_> {
+    fn drop(&mut self) {
+        self.0.0.starved.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -382,16 +394,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let run_max = run_extents_max(self.extent_bytes() as usize);
         let runs = batch.chunk_by(|a, b| a.key.index().0 + 1 == b.key.index().0).flat_map(|run| run.chunks(run_max));
         let writes: Vec<_> = runs.map(|run| self.destage_run(run)).collect();
-        let mut writes = stream::iter(writes).buffered(writes_at_once(self.destage_disturbs_reads()));
-        let (mut done, mut failed) = (Vec::new(), None);
-        // To the end, also after a failure: a write left under way could arrive over a later one.
-        while let Some(written) = writes.next().await {
-            match written {
-                Ok(extents) => done.extend(extents),
-                Err(error) => failed = Some(error),
-            }
-        }
-        drop(writes);
+        let (done, failed) = self.run_writes(writes).await;
         if let Some(error) = &failed {
             self.destage_failed(error);
         }
@@ -407,10 +410,33 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         Ok(Destaged { done: done.len(), failed })
     }
 
-    /// Whether clients read from an origin that seeks for each write. An origin that knows contents by fingerprint
-    /// writes them sequentially, but may have to look each one up.
-    fn destage_disturbs_reads(&self) -> bool {
-        self.origin_reading.load(Ordering::Relaxed) > 0 && self.origin.recipe_extent_bytes().is_none()
+    /// Runs writes of the origin, as many at a time as its clients allow when a write begins. Returns the extents that
+    /// were written, and the last error.
+    async fn run_writes(
+        &self,
+        writes: Vec<impl Future<Output = Result<Vec<DirtyExtent>, Error>>>,
+    ) -> (Vec<DirtyExtent>, Option<Error>) {
+        let (mut waiting, mut under_way) = (writes.into_iter(), FuturesUnordered::new());
+        let (mut done, mut failed) = (Vec::new(), None);
+        loop {
+            let free = self.contention().writes_at_once().saturating_sub(under_way.len());
+            under_way.extend(waiting.by_ref().take(free));
+            match under_way.next().await {
+                Some(Ok(extents)) => done.extend(extents),
+                // The others go on: a write left under way could arrive over a later one.
+                Some(Err(error)) => failed = Some(error),
+                None => return (done, failed),
+            }
+        }
+    }
+
+    /// The clients of the origin and of the cache, for the number of concurrent writes.
+    fn contention(&self) -> Contention {
+        // An origin that knows contents by fingerprint writes them sequentially, but may have to look each one up.
+        let disturbs_reads =
+            self.origin_reading.load(Ordering::Relaxed) > 0 && self.origin.recipe_extent_bytes().is_none();
+        let lacks_room = || self.destage.starved.load(Ordering::SeqCst) > 0 || self.cache.lacks_dirty_room();
+        Contention { disturbs_reads, lacks_room: disturbs_reads && lacks_room() }
     }
 
     /// Writes neighbours to the origin, with one write if all can be read.

@@ -206,6 +206,17 @@ impl<F: Device, C: Clock> Cache<F, C> {
         insert(&mut manager, start.min(u32::try_from(admitted_max).unwrap_or(u32::MAX)))
     }
 
+    /// Whether no volume could admit another dirty extent.
+    pub(crate) fn lacks_dirty_room(&self) -> bool {
+        let takers = self.shares.0.lock();
+        self.is_out_of_room(&self.manager.lock(), &takers)
+    }
+
+    fn is_out_of_room(&self, manager: &CacheManager, takers: &BTreeMap<ObjectId, Taker>) -> bool {
+        let after = admitted_by_all(takers) + 1;
+        manager.pinned_after(after) > self.weus_dirty_max() || manager.dirty_count() + after > self.extents_dirty_max()
+    }
+
     /// Whether a volume's destage should run, independent of the age of its dirty data. Dirty data of volumes whose
     /// destage fails do not count, because this volume cannot reduce them, unless there is no room at all.
     pub(crate) fn wants_destage_of(&self, object: ObjectId) -> bool {
@@ -222,10 +233,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             return true;
         }
         let manager = self.manager.lock();
-        let after = admitted_by_all(&takers) + 1;
-        if manager.pinned_after(after) > self.weus_dirty_max()
-            || manager.dirty_count() + after > self.extents_dirty_max()
-        {
+        if self.is_out_of_room(&manager, &takers) {
             return true;
         }
         let (weus, extents) = failing.iter().fold((0, 0), |(weus, extents), other| {

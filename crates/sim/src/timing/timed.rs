@@ -12,7 +12,7 @@ use crate::settings::Settings;
 use crate::workload::{Piece, Pieces, runs};
 use crate::write_back::Leaving;
 use hashbrown::HashMap;
-use nitro_cache::destage::{TICK, writes_at_once};
+use nitro_cache::destage::{Contention, TICK};
 use nitro_model::Nanos;
 use nitro_trace::Op;
 use std::cmp::Reverse;
@@ -110,7 +110,6 @@ struct Destage {
     /// Writes that have not been started.
     waiting: VecDeque<Vec<Leaving>>,
     under_way: usize,
-    at_once: usize,
     has_tick: bool,
 }
 
@@ -318,21 +317,29 @@ impl Timed<'_> {
         self.run.write_back.as_ref().is_some_and(|write_back| write_back.is_full(model))
     }
 
+    /// What destage competes with, as in the server.
+    fn contention(&mut self) -> Contention {
+        // Reads are not disturbed by writes to an origin that writes sequentially.
+        let disturbs_reads = !self.reading.is_empty() && matches!(self.timing.origin, Kind::Tps);
+        let lacks_room = disturbs_reads && (!self.blocked.is_empty() || self.is_full_of_dirty());
+        Contention { disturbs_reads, lacks_room }
+    }
+
+    /// Begins a round of destage if one is due and none is in progress.
+    fn begin_round(&mut self) {
+        let seconds = self.seconds();
+        let Some(write_back) = self.run.write_back.as_mut().filter(|_| self.destage.round.is_empty()) else { return };
+        self.destage.round = write_back.round(&mut *self.run.model, seconds);
+        self.destage.waiting = write_back.runs(&self.destage.round).into();
+        self.run.counts.destaged_extents += self.destage.round.len() as u64;
+        self.run.counts.destage_writes += self.destage.waiting.len() as u64;
+    }
+
     /// Starts the destage writes that are due, with lower priority than reads unless writers wait for destage.
     fn destage(&mut self) {
-        let seconds = self.seconds();
-        let Some(write_back) = &mut self.run.write_back else { return };
-        let model = &mut *self.run.model;
-        if self.destage.round.is_empty() {
-            self.destage.round = write_back.round(model, seconds);
-            self.destage.waiting = write_back.runs(&self.destage.round).into();
-            // As in the server, reads are not disturbed by writes to an origin that writes sequentially.
-            let disturbs = !self.reading.is_empty() && matches!(self.timing.origin, Kind::Tps);
-            self.destage.at_once = writes_at_once(disturbs);
-            self.run.counts.destaged_extents += self.destage.round.len() as u64;
-            self.run.counts.destage_writes += self.destage.waiting.len() as u64;
-        }
-        while self.destage.under_way < self.destage.at_once
+        self.begin_round();
+        while !self.destage.waiting.is_empty()
+            && self.destage.under_way < self.contention().writes_at_once()
             && let Some(run) = self.destage.waiting.pop_front()
         {
             let pieces: Vec<_> = run.iter().map(|leaving| leaving.piece).collect();
