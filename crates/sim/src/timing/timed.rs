@@ -64,6 +64,7 @@ pub(crate) struct Told {
     written: Vec<(Piece, bool)>,
     fetched: Vec<Piece>,
     ahead: Vec<Piece>,
+    drained: Vec<Vec<Leaving>>,
 }
 
 impl Told {
@@ -74,6 +75,7 @@ impl Told {
         self.written.clear();
         self.fetched.clear();
         self.ahead.clear();
+        self.drained.clear();
     }
 }
 
@@ -100,6 +102,10 @@ impl Watch for Told {
 
     fn read_ahead(&mut self, piece: &Piece) {
         self.ahead.push(*piece);
+    }
+
+    fn drained(&mut self, run: &[Leaving]) {
+        self.drained.push(run.to_vec());
     }
 }
 
@@ -148,7 +154,7 @@ pub(crate) fn simulate(
 ) -> Result<Outcome, Error> {
     let mut timed = Timed {
         timing: *timing,
-        run: Run::new(settings, model),
+        run: Run::new(settings, model, pieces.has_flushes()),
         origin: Origin::new(timing, settings.extent_bytes),
         told: Told::default(),
         now: Duration::ZERO,
@@ -215,7 +221,11 @@ impl Timed<'_> {
         self.run.seconds = self.seconds();
         self.run.request(pieces, &mut self.told)?;
         let op = pieces[0].op();
-        if op == Op::Trim {
+        if !matches!(op, Op::Read | Op::Write) {
+            for run in std::mem::take(&mut self.told.drained) {
+                self.write_dirty(&run, false, Awaited::default());
+            }
+            self.take_disk_events();
             return Ok(());
         }
         let id = self.next_request;
@@ -342,14 +352,19 @@ impl Timed<'_> {
             && self.destage.under_way < self.contention().writes_at_once()
             && let Some(run) = self.destage.waiting.pop_front()
         {
-            let pieces: Vec<_> = run.iter().map(|leaving| leaving.piece).collect();
-            let known = run.iter().filter(|leaving| leaving.known).count();
-            let operation = self.origin.write(self.now, &pieces, known, self.blocked.is_empty());
-            self.awaited.insert(operation, Awaited { destages: true, ..Awaited::default() });
+            self.write_dirty(&run, self.blocked.is_empty(), Awaited { destages: true, ..Awaited::default() });
             self.destage.under_way += 1;
         }
         self.set_tick();
         self.take_disk_events();
+    }
+
+    /// Writes neighbouring dirty extents to the origin.
+    fn write_dirty(&mut self, run: &[Leaving], background: bool, awaited: Awaited) {
+        let pieces: Vec<_> = run.iter().map(|leaving| leaving.piece).collect();
+        let known = run.iter().filter(|leaving| leaving.known).count();
+        let operation = self.origin.write(self.now, &pieces, known, background);
+        self.awaited.insert(operation, awaited);
     }
 
     /// Schedules a check of dirty data, unless destage is in progress.
