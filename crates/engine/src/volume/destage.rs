@@ -14,7 +14,7 @@ use nitro_cache::{CacheManager, DirtyExtent};
 use nitro_port::buf::{BufMut, held_bytes};
 use nitro_port::yielding::{attempt_at, yield_now};
 use nitro_port::{Clock, Device, Origin, Recipe};
-use nitro_units::{ExtentIndex, Fingerprint};
+use nitro_units::{ExtentIndex, ExtentRange, Fingerprint};
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -134,14 +134,14 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     pub fn lost_ranges(&self) -> Vec<Range<u64>> {
         let (extent_bytes, object) = (self.extent_bytes(), self.options.object);
         let mut ranges: Vec<Range<u64>> = Vec::new();
-        let mut from = 0;
+        let mut from = ExtentIndex(0);
         loop {
             let count = EXTENTS_PER_LOCK as usize;
-            let batch = self.cache.manager.lock().dirty_from(object, ExtentIndex(from), u32::MAX, count);
+            let batch = self.cache.manager.lock().dirty_from(object, from, u32::MAX, count);
             let Some(last) = batch.last() else { return ranges };
-            from = last.key.index().0 + 1;
+            from = last.key.index().next();
             for extent in batch.iter().filter(|extent| extent.unreadable) {
-                let start = extent.key.index().0 * extent_bytes;
+                let start = extent.key.index().offset(extent_bytes);
                 let end = (start + extent_bytes).min(self.size_bytes());
                 match ranges.last_mut() {
                     Some(range) if range.end == start => range.end = end,
@@ -154,7 +154,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Dirty extents, including lost ones and those that wait for insertion.
     pub fn dirty_extents(&self) -> u64 {
         let mut count = self.cache.manager.lock().dirty_count_of(self.options.object);
-        for pending in self.flights.dirty(&(0..u64::MAX)).chunks(EXTENTS_PER_LOCK as usize) {
+        for pending in self.flights.dirty(ExtentRange::ALL).chunks(EXTENTS_PER_LOCK as usize) {
             let manager = self.cache.manager.lock();
             count += pending.iter().filter(|index| !manager.is_dirty(self.key(**index))).count() as u64;
         }
@@ -240,12 +240,12 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.cache.dirty_queue.caught_up().await;
         let before = self.cache.seconds();
         loop {
-            let (mut from, mut skipped, mut failed, mut refusals) = (0, 0, None, 0);
+            let (mut from, mut skipped, mut failed, mut refusals) = (ExtentIndex(0), 0, None, 0);
             loop {
                 let object = self.options.object;
-                let batch = self.cache.manager.lock().dirty_from(object, ExtentIndex(from), before, ROUND_EXTENTS);
+                let batch = self.cache.manager.lock().dirty_from(object, from, before, ROUND_EXTENTS);
                 let Some(last) = batch.last() else { break };
-                from = last.key.index().0 + 1;
+                from = last.key.index().next();
                 let step = self.destage_batch(batch).await?;
                 skipped += step.skipped;
                 match (step.destaged.done, step.destaged.failed) {
@@ -331,9 +331,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let mut guards = Vec::new();
         let mut taken = Vec::new();
         for extent in batch {
-            let index = extent.key.index().0;
             // Where a client is writing to the origin, it has seen to it itself.
-            if let Some(guard) = self.flights.try_begin_destage(index..index + 1) {
+            if let Some(guard) = self.flights.try_begin_destage(ExtentRange::one(extent.key.index())) {
                 guards.push(guard);
                 taken.push(extent);
             }
@@ -344,12 +343,12 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// Destages the dirty extents of a range from which the caller excludes all other writes.
-    pub(super) async fn drain(&self, extents: &Range<u64>) -> Result<(), Error> {
+    pub(super) async fn drain(&self, extents: ExtentRange) -> Result<(), Error> {
         // Boxed, as the rest of `heal`: it is large, and each write has such a future.
         if self.may_be_dirty() { Box::pin(self.drain_dirty(extents)).await } else { Ok(()) }
     }
 
-    async fn drain_dirty(&self, extents: &Range<u64>) -> Result<(), Error> {
+    async fn drain_dirty(&self, extents: ExtentRange) -> Result<(), Error> {
         loop {
             // Before the pass: what settles during it may be missed.
             let pending = self.flights.has_dirty(extents);
@@ -366,14 +365,14 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    async fn drain_once(&self, extents: &Range<u64>) -> Result<(), Error> {
+    async fn drain_once(&self, extents: ExtentRange) -> Result<(), Error> {
         let mut from = extents.start;
         loop {
             let object = self.options.object;
-            let mut batch = self.cache.manager.lock().dirty_from(object, ExtentIndex(from), u32::MAX, ROUND_EXTENTS);
-            batch.retain(|extent| extent.key.index().0 < extents.end);
+            let mut batch = self.cache.manager.lock().dirty_from(object, from, u32::MAX, ROUND_EXTENTS);
+            batch.retain(|extent| extent.key.index() < extents.end);
             let Some(last) = batch.last() else { return Ok(()) };
-            from = last.key.index().0 + 1;
+            from = last.key.index().next();
             if let Some(error) = self.destage_extents(batch).await?.failed {
                 return Err(error);
             }
@@ -392,7 +391,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         // What the origin gets must be in the journal first: were it lost there, an older entry would come back.
         self.cache.commit().await?;
         let run_max = run_extents_max(self.extent_bytes() as usize);
-        let runs = batch.chunk_by(|a, b| a.key.index().0 + 1 == b.key.index().0).flat_map(|run| run.chunks(run_max));
+        let runs = batch.chunk_by(|a, b| a.key.index().next() == b.key.index()).flat_map(|run| run.chunks(run_max));
         let writes: Vec<_> = runs.map(|run| self.destage_run(run)).collect();
         let (done, failed) = self.run_writes(writes).await;
         if let Some(error) = &failed {
@@ -450,7 +449,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
         for readable in both.chunk_by(|a, b| a.1.is_some() == b.1.is_some()) {
             let [(first, Some(bytes)), rest @ ..] = readable else { continue };
-            let offset = first.key.index().0 * self.extent_bytes();
+            let offset = first.key.index().offset(self.extent_bytes());
             let len = (self.size_bytes() - offset).min(readable.len() as u64 * self.extent_bytes()) as usize;
             let data = if rest.is_empty() {
                 bytes.slice(..len)
@@ -475,7 +474,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     fn dirty_fingerprint(&self, extent: &DirtyExtent) -> Option<Fingerprint> {
-        self.flights.dirty_contents.get(extent.key.index().0, extent.version)
+        self.flights.dirty_contents.get(extent.key.index(), extent.version)
     }
 
     async fn dirty_content(&self, extent: &DirtyExtent) -> Option<Bytes> {
@@ -485,21 +484,21 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// Removes the lost state of extents whose whole content is in the origin after the write of `len` bytes at
     /// `offset`.
-    pub(super) async fn heal(&self, extents: Range<u64>, offset: u64, len: u64) -> Result<(), Error> {
+    pub(super) async fn heal(&self, extents: ExtentRange, offset: u64, len: u64) -> Result<(), Error> {
         if self.may_be_dirty() { Box::pin(self.heal_lost(extents, offset, len)).await } else { Ok(()) }
     }
 
-    async fn heal_lost(&self, extents: Range<u64>, offset: u64, len: u64) -> Result<(), Error> {
+    async fn heal_lost(&self, extents: ExtentRange, offset: u64, len: u64) -> Result<(), Error> {
         let (object, extent_bytes, mut from) = (self.options.object, self.extent_bytes(), extents.start);
         loop {
             let count = EXTENTS_PER_LOCK as usize;
-            let mut lost = self.cache.manager.lock().dirty_from(object, ExtentIndex(from), u32::MAX, count);
-            lost.retain(|extent| extent.key.index().0 < extents.end);
+            let mut lost = self.cache.manager.lock().dirty_from(object, from, u32::MAX, count);
+            lost.retain(|extent| extent.key.index() < extents.end);
             let Some(last) = lost.last() else { return Ok(()) };
-            from = last.key.index().0 + 1;
+            from = last.key.index().next();
             for extent in lost {
-                let index = extent.key.index().0;
-                let start = index * extent_bytes;
+                let index = extent.key.index();
+                let start = index.offset(extent_bytes);
                 let end = (start + extent_bytes).min(self.size_bytes());
                 if start < offset || end > offset + len {
                     return Err(self.lost(index));
@@ -507,7 +506,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 self.flush_origin().await?;
                 self.clean(&[extent]).await?;
                 // It could not be forgotten while it was dirty.
-                self.forget_cached(index..index + 1, |_, _| {}).await;
+                self.forget_cached(ExtentRange::one(index), |_, _| {}).await;
             }
         }
     }
@@ -530,7 +529,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         for DirtyExtent { key, version, .. } in extents {
             manager.cleaned(*key, *version);
             if self.has_recipes {
-                self.flights.dirty_contents.forget(key.index().0, *version);
+                self.flights.dirty_contents.forget(key.index(), *version);
             }
         }
         Ok(())
