@@ -12,11 +12,10 @@
 //! (`volume/regions.rs`).
 
 use crate::format::superblock::{IDENTITY_BYTES, Superblock};
-use nitro_units::{ExtentIndex, ExtentKey, ObjectId};
+use nitro_units::{ExtentKey, ExtentRange, ObjectId};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Memory that survives the program, but not necessarily a restart of the machine: shared memory, or a mapped file.
@@ -91,13 +90,13 @@ impl Tables {
         (&table[(bit / 64) as usize], 1 << (bit % 64))
     }
 
-    fn enter(&self, number: usize, object: ObjectId, extents: &Range<u64>) {
-        if extents.end - extents.start > EXTENTS_MAX {
+    fn enter(&self, number: usize, object: ObjectId, extents: ExtentRange) {
+        if extents.count() > EXTENTS_MAX {
             self.words[ALL_WORDS[number]].store(1, Ordering::SeqCst);
             return;
         }
-        for index in extents.clone() {
-            let (word, bit) = self.place(number, ExtentKey::new(object, ExtentIndex(index)));
+        for index in extents.iter() {
+            let (word, bit) = self.place(number, ExtentKey::new(object, index));
             if word.load(Ordering::SeqCst) & bit == 0 {
                 word.fetch_or(bit, Ordering::SeqCst);
             }
@@ -152,7 +151,7 @@ struct State {
     /// Extents were entered, or a write has ended, since the tables were switched.
     news: bool,
     next: u64,
-    under_way: BTreeMap<u64, (ObjectId, Range<u64>)>,
+    under_way: BTreeMap<u64, (ObjectId, ExtentRange)>,
 }
 
 /// The doubts of a cache; without [`CrashMemory`], none are kept.
@@ -208,14 +207,14 @@ impl Doubts {
     }
 
     /// Notes that some extents are about to change at the origin. They are doubtful until [`leave`](Self::leave).
-    pub(crate) fn enter(&self, object: ObjectId, extents: &Range<u64>) -> Option<DoubtId> {
+    pub(crate) fn enter(&self, object: ObjectId, extents: ExtentRange) -> Option<DoubtId> {
         let tables = self.tables?;
         let (id, current) = {
             let mut state = self.state.lock();
             state.next += 1;
             state.news = true;
             let id = state.next;
-            state.under_way.insert(id, (object, extents.clone()));
+            state.under_way.insert(id, (object, extents));
             (id, state.current)
         };
         // Should the tables change places just now, this is repeated in the other one.
@@ -244,10 +243,10 @@ impl Doubts {
             }
             state.current = 1 - state.current;
             (state.other_holds, state.news) = (true, false);
-            (state.current, state.under_way.values().cloned().collect::<Vec<_>>())
+            (state.current, state.under_way.values().copied().collect::<Vec<_>>())
         };
         for (object, extents) in under_way {
-            tables.enter(current, object, &extents);
+            tables.enter(current, object, extents);
         }
         Some(1 - current)
     }
@@ -271,6 +270,7 @@ impl Doubts {
 mod tests {
     use super::*;
     use crate::journal::Area;
+    use nitro_units::ExtentIndex;
 
     #[test]
     fn what_a_start_finds_doubtful_depends_on_what_became_of_the_one_before() {
@@ -296,7 +296,7 @@ mod tests {
         // A new cache that is killed before anything was settled has only its own doubts.
         let doubts = Doubts::new(memory);
         doubts.begin(&superblock, Before::Nothing);
-        assert!(doubts.enter(ObjectId(1), &(5..6)).is_some());
+        assert!(doubts.enter(ObjectId(1), ExtentRange::one(ExtentIndex(5))).is_some());
         assert!(Doubts::outlived(memory, &superblock) && !Doubts::outlived(memory, &later));
         let doubts = Doubts::new(memory);
         doubts.begin(&later, Before::Outlived);

@@ -199,8 +199,8 @@ counters! {
 pub(crate) struct ClassesMetrics([ClassMetrics; ClassId::COUNT]);
 
 impl ClassesMetrics {
-    /// Counts a read of so many bytes, with the extents that were found and all of them.
-    pub(crate) fn read(&self, class: ClassId, bytes: u64, (hits, extents): (u64, u64)) {
+    /// Counts a read of so many bytes, and of `extents`, of which `hits` were found.
+    pub(crate) fn read(&self, class: ClassId, bytes: u64, hits: u64, extents: u64) {
         let metrics = &self.0[class.index()];
         metrics.reads.add(1);
         metrics.read_bytes.add(bytes);

@@ -15,6 +15,7 @@ pub(crate) struct Counts {
     pub(crate) read_hits: u64,
     pub(crate) writes: u64,
     pub(crate) trims: u64,
+    pub(crate) flushes: u64,
     pub(crate) extents: u64,
     pub(crate) read_extents: u64,
     pub(crate) read_extent_hits: u64,
@@ -84,6 +85,9 @@ pub struct Measures {
     pub writes: u64,
     /// The number of trim requests.
     pub trims: u64,
+    /// The number of flush requests.
+    #[serde(default)]
+    pub flushes: u64,
     /// The number of extents that requests touched.
     pub extents: u64,
     /// The number of extents read.
@@ -174,7 +178,7 @@ pub struct Outcome {
     pub usable_bytes: u64,
     /// The number of requests during the warm-up.
     pub warmup_requests: u64,
-    /// The number of requests that are empty, or neither reads, writes nor trims.
+    /// The number of requests that are empty, or neither reads, writes, trims nor flushes.
     pub ignored_requests: u64,
     /// The number of bad records that were skipped.
     pub bad_records: u64,
@@ -226,6 +230,7 @@ impl Measures {
             read_hit_ratio: ratio(read_hits, reads, 0.0),
             writes: c.writes - b.writes,
             trims: c.trims - b.trims,
+            flushes: c.flushes - b.flushes,
             extents: c.extents - b.extents,
             read_extents,
             read_extent_hits,

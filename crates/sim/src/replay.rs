@@ -9,7 +9,8 @@ use crate::policies::belady_hits;
 use crate::settings::{PartialWrites, Settings, Variant, Warmup};
 use crate::timing;
 use crate::workload::{Piece, Pieces, Stored};
-use crate::write_back::WriteBack;
+use crate::write_back::{Leaving, WriteBack};
+use nitro_cache::destage::ROUND_EXTENTS;
 use nitro_cache::pattern::Access;
 use nitro_model::Nanos;
 use nitro_trace::Op;
@@ -60,7 +61,7 @@ fn run(
     if let Some(timing) = &settings.timing {
         return timing::simulate(pieces, settings, timing, model, progress);
     }
-    let mut run = Run::new(settings, model);
+    let mut run = Run::new(settings, model, pieces.has_flushes());
     let mut batch = Vec::new();
     let mut done = 0;
     while pieces.next_batch(&mut batch)? {
@@ -92,6 +93,9 @@ pub(crate) trait Watch {
 
     /// An extent is read ahead from the origin.
     fn read_ahead(&mut self, _piece: &Piece) {}
+
+    /// Neighbouring dirty extents are written to the origin before they are trimmed.
+    fn drained(&mut self, _run: &[Leaving]) {}
 }
 
 /// Ignores all calls.
@@ -189,21 +193,28 @@ pub(crate) struct Run<'a> {
     found: Vec<ExtentKey>,
     /// The extents of sequential streams that it read a second time.
     again: Vec<Piece>,
+    /// The number of requests after which extents are inserted.
+    lag: u32,
+    /// The number of requests since extents were inserted.
+    lagging: u32,
     last_ns: u64,
     /// The current second, for the age of dirty extents.
     pub(crate) seconds: u32,
 }
 
 impl<'a> Run<'a> {
-    pub(crate) fn new(settings: &'a Settings, model: Box<dyn Model>) -> Self {
+    /// `has_flushes`: whether the trace has flushes.
+    pub(crate) fn new(settings: &'a Settings, model: Box<dyn Model>, has_flushes: bool) -> Self {
+        let write_back = settings.write_back.filter(|_| settings.variant != Variant::None);
+        let write_back = write_back.map(|marks| WriteBack::new(settings, marks, has_flushes));
+        let may_wait = write_back.as_ref().is_some_and(|write_back| !write_back.is_durable_at_once());
         Self {
             settings,
             model,
             windows: Windows::new(settings),
-            write_back: settings
-                .write_back
-                .filter(|_| settings.variant != Variant::None)
-                .map(|marks| WriteBack::new(settings, marks)),
+            lag: if may_wait { settings.insertion_lag } else { 0 },
+            lagging: 0,
+            write_back,
             front: Front::new(settings),
             counts: Counts::default(),
             by_class: ByClass::default(),
@@ -223,7 +234,10 @@ impl<'a> Run<'a> {
             self.seconds = u32::try_from(request[0].time_ns / 1_000_000_000).unwrap_or(u32::MAX);
         }
         self.request(request, &mut ())?;
-        self.destage();
+        // Destage waits for the next second, at which nothing waits for insertion.
+        if self.lagging == 0 {
+            self.destage();
+        }
         Ok(())
     }
 
@@ -269,26 +283,99 @@ impl<'a> Run<'a> {
     pub(crate) fn request(&mut self, request: &[Piece], watch: &mut impl Watch) -> Result<(), Error> {
         let first = &request[0];
         self.last_ns = first.time_ns;
+        if first.op() == Op::Flush {
+            return self.flush(watch);
+        }
         self.counts.requests += 1;
         self.counts.extents += request.len() as u64;
+        self.lagging += 1;
         match first.op() {
             Op::Read => self.read(request, watch)?,
             Op::Write => self.write(request, watch)?,
-            _ => self.trim(request)?,
+            _ => self.trim(request, watch)?,
         }
-        self.model.request_inserted()?;
+        self.model.request_arrived();
         if let Some(front) = self.front.as_mut().filter(|_| first.op() != Op::Read) {
             front.forget(request);
+        }
+        let inserts = match first.op() {
+            Op::Read => !self.misses.is_empty(),
+            Op::Trim => true,
+            _ => false,
+        };
+        if inserts || self.lagging >= self.lag { self.insert_waiting(watch) } else { Ok(()) }
+    }
+
+    /// Inserts the extents of all requests so far, clean ones first.
+    fn insert_waiting(&mut self, watch: &mut impl Watch) -> Result<(), Error> {
+        self.lagging = 0;
+        self.model.request_inserted()?;
+        self.insert_written(watch)
+    }
+
+    /// Inserts the written extents of all requests so far.
+    fn insert_written(&mut self, watch: &mut impl Watch) -> Result<(), Error> {
+        let Some(write_back) = &mut self.write_back else { return Ok(()) };
+        while let Some((piece, known)) = write_back.insert_next(&mut *self.model, self.seconds)? {
+            if let Some(duplicate) = known {
+                watch.written(&piece, duplicate);
+            }
         }
         Ok(())
     }
 
-    fn trim(&mut self, request: &[Piece]) -> Result<(), Error> {
+    /// Makes the writes so far durable: in write-back, those in the cache. Otherwise the origin has them.
+    fn flush(&mut self, watch: &mut impl Watch) -> Result<(), Error> {
+        self.counts.flushes += 1;
+        self.insert_waiting(watch)?;
+        self.commit();
+        Ok(())
+    }
+
+    fn commit(&mut self) {
+        if let Some(write_back) = &self.write_back {
+            write_back.commit(&mut *self.model);
+        }
+    }
+
+    fn trim(&mut self, request: &[Piece], watch: &mut impl Watch) -> Result<(), Error> {
         self.counts.trims += 1;
-        let model = &mut *self.model;
-        match &mut self.write_back {
-            Some(write_back) => request.iter().try_for_each(|piece| write_back.forget(model, piece)),
-            None => request.iter().try_for_each(|piece| model.forget(piece).map(drop)),
+        request.iter().for_each(|piece| self.model.drop_staged(piece.key));
+        self.drain(request, watch)?;
+        for piece in request {
+            if let Some(write_back) = &mut self.write_back {
+                write_back.forget(piece.key);
+            }
+            self.model.forget(piece)?;
+        }
+        Ok(())
+    }
+
+    /// Destages the dirty extents of a trim, as the server does before it changes the origin. Each commit inserts what
+    /// waits; an extent that was dirty already, and is written to again, is destaged twice.
+    fn drain(&mut self, request: &[Piece], watch: &mut impl Watch) -> Result<(), Error> {
+        let Some(write_back) = &self.write_back else { return Ok(()) };
+        let is_waiting = request.iter().any(|piece| write_back.waits(piece.key));
+        let dirty = write_back.dirty_among(&mut *self.model, request);
+        self.insert_waiting(watch)?;
+        self.commit();
+        self.drained(&dirty, watch);
+        if let Some(write_back) = self.write_back.as_ref().filter(|_| is_waiting) {
+            let dirty = write_back.dirty_among(&mut *self.model, request);
+            self.drained(&dirty, watch);
+        }
+        Ok(())
+    }
+
+    /// Notes that dirty extents were written to the origin, outside of rounds.
+    fn drained(&mut self, dirty: &[Leaving], watch: &mut impl Watch) {
+        let Some(write_back) = &mut self.write_back else { return };
+        for round in dirty.chunks(ROUND_EXTENTS) {
+            let runs = write_back.runs(round);
+            self.counts.destaged_extents += round.len() as u64;
+            self.counts.destage_writes += runs.len() as u64;
+            runs.iter().for_each(|run| watch.drained(run));
+            write_back.done(&mut *self.model, round);
         }
     }
 
@@ -324,9 +411,13 @@ impl<'a> Run<'a> {
         self.misses.clear();
         self.found.clear();
         self.again.clear();
-        let mut misses = 0;
         for piece in request {
             self.counts.read_bytes += u64::from(piece.len);
+            if self.is_waiting(piece.key) {
+                self.model.note_read_in_front();
+                watch.hit(piece, Hit { done: Nanos::ZERO, compressed: false, staged: true });
+                continue;
+            }
             if let Some(in_ram) = self.front.as_mut().and_then(|front| front.read(piece)) {
                 self.note_in_ram(piece, in_ram, watch);
                 continue;
@@ -338,22 +429,37 @@ impl<'a> Run<'a> {
                 }
                 continue;
             }
+            self.misses.push(*piece);
+        }
+        self.look_up_contents(sequential, watch)
+    }
+
+    /// Looks up the extents of a request that are not cached under their keys by their contents, if the origin knows
+    /// them. Returns the number of those that are not found.
+    fn look_up_contents(&mut self, sequential: bool, watch: &mut impl Watch) -> Result<u64, Error> {
+        let mut misses = 0;
+        for piece in &self.misses {
             if self.settings.recipes
-                && let Some(hit) = self.model.read_by_content(piece, !sequential)?
+                && let Some(hit) = self.model.read_by_content(piece)?
             {
                 self.counts.content_hits += 1;
                 watch.content_hit(piece, hit);
-                if sequential {
-                    self.misses.push(*piece);
-                }
                 continue;
             }
             watch.missed(piece);
             self.model.note_missed(piece, sequential, &mut self.counts.missed);
-            self.misses.push(*piece);
             misses += 1;
         }
         Ok(misses)
+    }
+
+    /// Whether an extent waits for insertion. As in the server, one that was read is looked for before the indexes are
+    /// only while others wait that were written.
+    fn is_waiting(&mut self, key: ExtentKey) -> bool {
+        let Some(write_back) = self.write_back.as_ref().filter(|write_back| write_back.is_waiting()) else {
+            return false;
+        };
+        write_back.waits(key) || self.model.use_staged(key)
     }
 
     fn note_in_ram(&mut self, piece: &Piece, in_ram: InRam, watch: &mut impl Watch) {
@@ -438,12 +544,16 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        for piece in request {
-            if let Some(duplicate) = write_back.write(model, piece, self.seconds)? {
-                watch.written(piece, duplicate);
-            }
+        request.iter().for_each(|piece| write_back.enqueue(model, piece));
+        let is_flushed = write_back.is_flushed();
+        match self.lag < 2 {
+            true => self.insert_written(watch)?,
+            false if is_flushed => self.insert_waiting(watch)?,
+            false => {}
         }
-        write_back.request_written(model);
+        if is_flushed {
+            self.commit();
+        }
         Ok(())
     }
 

@@ -200,11 +200,18 @@ pub struct Settings {
     /// Write-back: written data stay dirty in the cache and are destaged by these watermarks. `None`: write-through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_back: Option<Watermarks>,
-    /// Write-back: the number of writes between two flushes of a client. A flush fills whole blocks of the SSD, so
-    /// compressed extents fill units sooner. Units of replaced content are kept until the next flush or destage. 0:
-    /// each write is durable at once, and takes only its own bytes.
+    /// Write-back: the number of writes after which a client flushes, besides the flushes of the trace. A flush fills
+    /// whole blocks of the SSD, so compressed extents fill units sooner. Units of replaced content are kept until the
+    /// next flush or destage. 0: only the flushes of the trace; if it has none, each write is durable at once, and
+    /// takes only its own bytes.
     #[serde(default)]
     pub flush_every: u32,
+    /// Write-back without timing: the number of requests that arrive before written extents are inserted, in a server
+    /// whose insertion lags behind. Extents that wait are served from RAM, and those that are overwritten are not
+    /// inserted. A read that misses, a flush or a trim ends the wait. 0 or 1, or if each write is durable at once: no
+    /// extent waits.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub insertion_lag: u32,
     /// The policy of destage, in write-back.
     #[serde(default)]
     pub destage: DestageKind,
@@ -257,6 +264,7 @@ impl Settings {
             write_policy: WritePolicy::default(),
             write_back: None,
             flush_every: 0,
+            insertion_lag: 0,
             destage: DestageKind::default(),
             classes: Classes::default(),
             ram_bytes: 0,
@@ -360,6 +368,9 @@ impl Settings {
     }
 
     fn check_write_back(&self) -> Result<(), Error> {
+        if self.insertion_lag > 1 && (self.write_back.is_none() || self.timing.is_some()) {
+            return Err(Error::setting("insertion lags behind in write-back without timing only"));
+        }
         let Some(Watermarks { start_percent, max_percent, .. }) = self.write_back else { return Ok(()) };
         if !(1..=90).contains(&max_percent) || start_percent >= max_percent {
             return Err(Error::setting(

@@ -8,6 +8,7 @@ use crate::workload::Piece;
 use hashbrown::HashMap;
 use nitro_cache::destage::{Backlog, DirtyUse, ROUND_EXTENTS, Watermarks, run_extents_max};
 use nitro_units::{ExtentKey, ObjectId};
+use std::collections::VecDeque;
 
 /// An extent that is being destaged.
 #[derive(Debug, Clone, Copy)]
@@ -26,51 +27,102 @@ struct Newest {
     known: bool,
 }
 
+/// Written extents that wait for insertion, in the order of their writes.
+#[derive(Default)]
+struct Queue {
+    /// An extent that was written several times is there as often; it is inserted the first time.
+    keys: VecDeque<ExtentKey>,
+    newest: HashMap<ExtentKey, Piece>,
+}
+
 /// The dirty extents, and the choice of those to destage next.
 pub(crate) struct WriteBack {
     marks: Watermarks,
+    queue: Queue,
     /// The dirty extents of caches without write-evict units; the others have their own list.
     backlog: Backlog,
     newest: HashMap<ExtentKey, Newest>,
     /// The object that was destaged last; objects take turns.
     last: ObjectId,
     extent_bytes: u32,
-    /// The number of writes between two flushes of a client; 0: see [`Settings::flush_every`].
+    /// The number of writes after which a client flushes; 0: see [`Settings::flush_every`].
     flush_every: u32,
+    /// Each write is durable at once.
+    is_durable_at_once: bool,
     writes: u32,
 }
 
 impl WriteBack {
-    pub(crate) fn new(settings: &Settings, marks: Watermarks) -> Self {
+    /// `has_flushes`: whether the trace has flushes.
+    pub(crate) fn new(settings: &Settings, marks: Watermarks, has_flushes: bool) -> Self {
         Self {
             marks,
+            queue: Queue::default(),
             backlog: Backlog::new(settings.destage),
             newest: HashMap::new(),
             last: ObjectId(0),
             extent_bytes: settings.extent_bytes,
             flush_every: settings.flush_every,
+            is_durable_at_once: settings.flush_every == 0 && !has_flushes,
             writes: 0,
         }
     }
 
-    /// Whether the cache holds an extent that is about to be written; if it has no units, the extent is dropped.
-    pub(crate) fn knows(&mut self, model: &mut dyn Model, piece: &Piece) -> Result<bool, Error> {
-        if model.dirty_units().is_some() { Ok(model.has(piece.key)) } else { model.forget(piece) }
+    /// Whether each write is durable at once, so that no extent waits for insertion.
+    pub(crate) const fn is_durable_at_once(&self) -> bool {
+        self.is_durable_at_once
     }
 
-    /// Writes an extent at second `now`. Returns whether the cache knew the content; `None` if it has no room.
-    pub(crate) fn write(&mut self, model: &mut dyn Model, piece: &Piece, now: u32) -> Result<Option<bool>, Error> {
+    /// Whether any written extent waits for insertion.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.queue.keys.is_empty()
+    }
+
+    /// Whether a written extent waits for insertion.
+    pub(crate) fn waits(&self, key: ExtentKey) -> bool {
+        self.queue.newest.contains_key(&key)
+    }
+
+    /// Whether the cache holds an extent that is about to be written; if it has no units, the extent is dropped.
+    pub(crate) fn knows(&mut self, model: &mut dyn Model, piece: &Piece) -> Result<bool, Error> {
+        let known = if model.dirty_units().is_some() { model.has(piece.key) } else { model.forget(piece)? };
+        Ok(known || self.waits(piece.key))
+    }
+
+    /// Adds a written extent to those that wait for insertion.
+    pub(crate) fn enqueue(&mut self, model: &mut dyn Model, piece: &Piece) {
+        // The staged content is overwritten.
+        model.drop_staged(piece.key);
+        self.queue.keys.push_back(piece.key);
+        self.queue.newest.insert(piece.key, *piece);
+    }
+
+    /// Inserts, at second `now`, the next extent that waits. Returns it, and whether the cache knew the content, or
+    /// `None` if the cache has no room. An extent that was inserted with an earlier write is skipped.
+    pub(crate) fn insert_next(
+        &mut self,
+        model: &mut dyn Model,
+        now: u32,
+    ) -> Result<Option<(Piece, Option<bool>)>, Error> {
+        loop {
+            let waiting = self.queue.keys.len() as u64;
+            let Some(key) = self.queue.keys.pop_front() else { return Ok(None) };
+            if let Some(piece) = self.queue.newest.remove(&key) {
+                return Ok(Some((piece, self.insert(model, &piece, now, waiting)?)));
+            }
+        }
+    }
+
+    /// Inserts a written extent, of `waiting` that are to be inserted.
+    fn insert(&mut self, model: &mut dyn Model, piece: &Piece, now: u32, waiting: u64) -> Result<Option<bool>, Error> {
         let marks = self.marks;
         let known = match model.dirty_units() {
-            Some(units) => units.insert_dirty(piece, now, &marks)?,
+            Some(units) => units.insert_dirty(piece, now, &marks, waiting)?,
             None => {
                 self.backlog.dirtied(piece.key, now);
                 Some(model.insert(piece)?)
             }
         };
-        if self.flush_every == 0 {
-            self.commit(model);
-        }
         if let Some(known) = known {
             let mut piece = *piece;
             (piece.offset, piece.len) = (0, self.extent_bytes);
@@ -79,30 +131,40 @@ impl WriteBack {
         Ok(known)
     }
 
-    /// The end of a write request: the client may flush.
-    pub(crate) fn request_written(&mut self, model: &mut dyn Model) {
+    /// Notes a write request. Returns whether what it wrote has to be durable: the client flushes, or each write is
+    /// durable at once.
+    pub(crate) fn is_flushed(&mut self) -> bool {
         self.writes += 1;
-        if self.writes == self.flush_every {
+        let flushes = self.writes == self.flush_every;
+        if flushes {
             self.writes = 0;
-            self.commit(model);
         }
+        flushes || self.is_durable_at_once
     }
 
     /// Commits to the journal, without timing: units of replaced dirty content may be evicted.
-    fn commit(&self, model: &mut dyn Model) {
+    pub(crate) fn commit(&self, model: &mut dyn Model) {
         if let Some(units) = model.dirty_units() {
-            units.commit(self.flush_every > 0);
+            units.commit(!self.is_durable_at_once);
         }
     }
 
-    /// Drops an extent that is trimmed.
-    pub(crate) fn forget(&mut self, model: &mut dyn Model, piece: &Piece) -> Result<(), Error> {
-        self.newest.remove(&piece.key);
-        self.backlog.forget(piece.key);
-        if let Some(units) = model.dirty_units() {
-            units.manager().discard_dirty(piece.key);
-        }
-        model.forget(piece).map(drop)
+    /// The dirty extents among those of a request, in order of offset.
+    pub(crate) fn dirty_among(&self, model: &mut dyn Model, request: &[Piece]) -> Vec<Leaving> {
+        let keys = request.iter().map(|piece| piece.key);
+        keys.filter_map(|key| self.leaving(key, self.dirty_version(model, key)?)).collect()
+    }
+
+    fn dirty_version(&self, model: &mut dyn Model, key: ExtentKey) -> Option<u64> {
+        let Some(units) = model.dirty_units() else { return self.backlog.version(key) };
+        let found = units.manager().dirty_from(key.object(), key.index(), u32::MAX, 1);
+        found.first().filter(|extent| extent.key == key).map(|extent| extent.version)
+    }
+
+    /// Notes that an extent that is not dirty was trimmed.
+    pub(crate) fn forget(&mut self, key: ExtentKey) {
+        self.newest.remove(&key);
+        self.backlog.forget(key);
     }
 
     /// Whether writers wait for destage.
@@ -161,10 +223,12 @@ impl WriteBack {
             }
             None => self.backlog.destage_next(object, before, ROUND_EXTENTS),
         };
-        let leaving = |(key, version)| {
-            self.newest.get(&key).map(|newest| Leaving { piece: newest.piece, known: newest.known, version })
-        };
-        chosen.into_iter().filter_map(leaving).collect()
+        chosen.into_iter().filter_map(|(key, version)| self.leaving(key, version)).collect()
+    }
+
+    fn leaving(&self, key: ExtentKey, version: u64) -> Option<Leaving> {
+        let Newest { piece, known } = *self.newest.get(&key)?;
+        Some(Leaving { piece, known, version })
     }
 
     /// Ends a round: the origin has its extents.

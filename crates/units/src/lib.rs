@@ -2,6 +2,10 @@
 //! No I/O.
 #![forbid(unsafe_code)]
 
+mod extents;
+
+pub use extents::ExtentRange;
+
 use std::fmt;
 
 /// The number of a cached object (a volume, file or snapshot), assigned by the cache.
@@ -62,6 +66,18 @@ pub struct ExtentIndex(pub u64);
 impl ExtentIndex {
     /// The largest extent number: 48 bits, which is 2⁶⁰ bytes of an object with the smallest extents (4 KiB).
     pub const MAX: Self = Self((1 << 48) - 1);
+
+    /// The next extent.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// The offset of its first byte in the object.
+    #[must_use]
+    pub const fn offset(self, extent_bytes: u64) -> u64 {
+        self.0 * extent_bytes
+    }
 }
 
 /// The key of an extent: `(object, index)`, packed into 64 bits.

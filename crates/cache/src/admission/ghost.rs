@@ -56,6 +56,15 @@ impl Tag {
     }
 }
 
+/// What an extent deserves that is inserted again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Deserved {
+    /// A main unit.
+    pub(super) is_main: bool,
+    /// The heat that it had.
+    pub(super) heat: u8,
+}
+
 /// The dropped extents. One of about 2000 extents that were not dropped is wrongly found.
 #[derive(Debug)]
 pub(super) struct Ghost {
@@ -103,8 +112,8 @@ impl Ghost {
         }
     }
 
-    /// Remembers an extent: whether it goes to a main unit next time, and its heat.
-    pub(super) fn put(&mut self, key: ExtentKey, (is_main, heat): (bool, u8)) {
+    /// Remembers what an extent deserves.
+    pub(super) fn put(&mut self, key: ExtentKey, Deserved { is_main, heat }: Deserved) {
         let (places, hash) = self.find(key);
         self.take_from(places, hash);
         let age = |place: usize, way: usize| {
@@ -120,20 +129,21 @@ impl Ghost {
     }
 
     /// Removes the tag of a recently dropped extent and returns it.
-    pub(super) fn take(&mut self, key: ExtentKey) -> Option<(bool, u8)> {
+    pub(super) fn take(&mut self, key: ExtentKey) -> Option<Deserved> {
         let (places, hash) = self.find(key);
         self.take_from(places, hash)
     }
 
     /// As [`take`](Self::take), with known sets and hash; removes expired tags there.
-    fn take_from(&mut self, places: [usize; 2], hash: u32) -> Option<(bool, u8)> {
+    fn take_from(&mut self, places: [usize; 2], hash: u32) -> Option<Deserved> {
         let (now, reach) = (self.now, self.reach);
         let mut found = None;
         for place in places {
             for tag in self.places[place].iter_mut().filter(|tag| !tag.is_none()) {
                 let (is_old, is_it) = (tag.age(now) >= reach, tag.hash() == hash);
                 if is_it && !is_old {
-                    found = Some((tag.bits() & MAIN_BIT != 0, (tag.bits() & HEAT_BITS) as u8));
+                    let (is_main, heat) = (tag.bits() & MAIN_BIT != 0, (tag.bits() & HEAT_BITS) as u8);
+                    found = Some(Deserved { is_main, heat });
                 }
                 if is_it || is_old {
                     *tag = Tag::default();
@@ -160,6 +170,10 @@ mod tests {
         ExtentKey::new(ObjectId(1), ExtentIndex(number))
     }
 
+    fn deserved(is_main: bool, heat: u8) -> Deserved {
+        Deserved { is_main, heat }
+    }
+
     fn found_in_a_circle(ghost: &mut Ghost, len: u64) -> u64 {
         (0..10 * len).filter(|number| take_and_drop(ghost, number % len)).count() as u64
     }
@@ -167,7 +181,7 @@ mod tests {
     fn take_and_drop(ghost: &mut Ghost, number: u64) -> bool {
         let found = ghost.take(key(number)).is_some();
         ghost.pass();
-        ghost.put(key(number), (false, 0));
+        ghost.put(key(number), deserved(false, 0));
         found
     }
 
@@ -184,11 +198,11 @@ mod tests {
     #[test]
     fn what_was_dropped_keeps_what_it_deserves_and_is_given_once() {
         let mut ghost = Ghost::new(1000, 1);
-        ghost.put(key(1), (true, 3));
-        ghost.put(key(2), (false, 1));
-        ghost.put(key(2), (false, 2));
-        assert_eq!((ghost.take(key(1)), ghost.take(key(1))), (Some((true, 3)), None));
-        assert_eq!((ghost.take(key(2)), ghost.take(key(3))), (Some((false, 2)), None));
+        ghost.put(key(1), deserved(true, 3));
+        ghost.put(key(2), deserved(false, 1));
+        ghost.put(key(2), deserved(false, 2));
+        assert_eq!((ghost.take(key(1)), ghost.take(key(1))), (Some(deserved(true, 3)), None));
+        assert_eq!((ghost.take(key(2)), ghost.take(key(3))), (Some(deserved(false, 2)), None));
     }
 
     #[test]
@@ -202,7 +216,7 @@ mod tests {
     #[test]
     fn the_smallest_cache_has_one() {
         let mut ghost = Ghost::new(0, 1);
-        ghost.put(key(1), (true, 0));
-        assert_eq!((ghost.take(key(1)), ghost.take(key(2))), (Some((true, 0)), None));
+        ghost.put(key(1), deserved(true, 0));
+        assert_eq!((ghost.take(key(1)), ghost.take(key(2))), (Some(deserved(true, 0)), None));
     }
 }

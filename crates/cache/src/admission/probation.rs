@@ -1,7 +1,7 @@
 //! New content is on probation, in separate units. Content that is inserted again soon after it was dropped goes to
 //! main units (the ghosts of S3-FIFO and ARC).
 
-use super::ghost::Ghost;
+use super::ghost::{Deserved, Ghost};
 use super::{Admission, Admitted, Lane, Provenance};
 use nitro_units::ExtentKey;
 
@@ -25,10 +25,14 @@ impl Probation {
     }
 }
 
+fn deserved(again: Admitted) -> Deserved {
+    Deserved { is_main: again.lane == Lane::Main, heat: again.heat }
+}
+
 impl Admission for Probation {
     fn admit(&mut self, key: ExtentKey, _from: Provenance) -> Option<Admitted> {
         match self.dropped.take(key) {
-            Some((is_main, heat)) => {
+            Some(Deserved { is_main, heat }) => {
                 let lane = if is_main { Lane::Main } else { Lane::Side };
                 Some(Admitted { lane, heat, ..Admitted::MAIN })
             }
@@ -38,11 +42,11 @@ impl Admission for Probation {
 
     fn dropped(&mut self, key: ExtentKey, again: Admitted) {
         self.dropped.pass();
-        self.dropped.put(key, (again.lane == Lane::Main, again.heat));
+        self.dropped.put(key, deserved(again));
     }
 
     fn overwritten(&mut self, key: ExtentKey, again: Admitted) {
-        self.dropped.put(key, (again.lane == Lane::Main, again.heat));
+        self.dropped.put(key, deserved(again));
     }
 
     fn ram_bytes(&self) -> usize {

@@ -45,6 +45,12 @@ impl Backlog {
         keys.filter_map(|key| self.dirty.get(key).map(|held| (key, held.version))).collect()
     }
 
+    /// The newest version of an extent; `None`: it is not dirty.
+    #[must_use]
+    pub fn version(&self, key: ExtentKey) -> Option<u64> {
+        self.dirty.get(key).map(|held| held.version)
+    }
+
     /// Notes that the origin has this version of an extent. `false`: the extent was written to since, and stays dirty.
     pub fn cleaned(&mut self, key: ExtentKey, version: u64) -> bool {
         if self.dirty.get(key).is_some_and(|held| held.version != version) {

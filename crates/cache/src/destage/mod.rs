@@ -1,10 +1,12 @@
 //! Destage: which dirty extents are written to the origin next (write-back, Nitro §3), and when.
 
 mod backlog;
+mod contention;
 mod elevator;
 mod oldest;
 
 pub use backlog::Backlog;
+pub use contention::{Contention, WRITES_AT_ONCE_MAX};
 pub use elevator::Elevator;
 pub use oldest::Oldest;
 
@@ -27,12 +29,6 @@ pub const fn run_extents_max(extent_bytes: usize) -> usize {
         0 => 1,
         extents => extents,
     }
-}
-
-/// Concurrent writes of the origin: many while no client waits for the origin, as a hard disk can order them.
-#[must_use]
-pub const fn writes_at_once(beside_reads: bool) -> usize {
-    if beside_reads { 2 } else { 32 }
 }
 
 /// The dirty extents of one object that are not known to be unreadable.

@@ -250,7 +250,9 @@ impl CacheManager {
         &mut self,
         key: ExtentKey,
         fingerprint: &Fingerprint,
-        (weu, generation, entry): (WeuId, Generation, u16),
+        weu: WeuId,
+        generation: Generation,
+        entry: u16,
     ) -> Option<Location> {
         let location = self.location(weu, generation, entry).filter(|_| !self.pins.has(key))?;
         self.note_fingerprint(fingerprint, Target::new(weu, entry, generation));

@@ -157,8 +157,9 @@ pub(crate) struct CacheSettings {
     /// Write-back: age at which dirty data are destaged [default: 30s]
     #[arg(long, value_name = "TIME")]
     dirty_age: Option<String>,
-    /// Write-back: clients flush after every N writes; flushed data take whole blocks of the SSD, 4 KiB each [default:
-    /// 0: each write is durable at once, and takes only its own space]
+    /// Write-back: clients flush after every N writes, besides the flushes of the trace; flushed data take whole blocks
+    /// of the SSD, 4 KiB each [default: 0: only the flushes of the trace; if it has none, each write is durable at once,
+    /// and takes only its own space]
     #[arg(long, value_name = "N")]
     flush_every: Option<String>,
     /// Write-back: which dirty data is destaged next: elevator (by offset) or oldest (by age) [default: elevator]

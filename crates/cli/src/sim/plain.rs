@@ -82,7 +82,8 @@ pub(super) fn curve(source: &Traces<'_>, args: &SimArgs, settings: &Settings) ->
     let mut pieces = workload::without_contents(source.open_shown()?, settings.extent_bytes).map_err(failed)?;
     let mut batch = Vec::new();
     while pieces.next_batch(&mut batch).map_err(failed)? {
-        batch.iter().filter(|piece| piece.op() != Op::Trim).for_each(|piece| shards.access(piece.key.raw()));
+        let accesses = batch.iter().filter(|piece| matches!(piece.op(), Op::Read | Op::Write));
+        accesses.for_each(|piece| shards.access(piece.key.raw()));
     }
     let curve = shards.curve();
     let bytes = |objects: u64| objects * u64::from(settings.extent_bytes);

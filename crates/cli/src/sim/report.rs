@@ -132,7 +132,8 @@ fn people(outcome: &Outcome, known: Known<'_>) -> String {
     if outcome.warmup_requests > 0 {
         line("warm-up", format!("{} requests, not counted below", outcome.warmup_requests));
     }
-    line("requests", format!("{}: {} reads, {} writes, {} trims", m.requests, m.reads, m.writes, m.trims));
+    let flushes = if m.flushes == 0 { String::new() } else { format!("; {} flushes", m.flushes) };
+    line("requests", format!("{}: {} reads, {} writes, {} trims{flushes}", m.requests, m.reads, m.writes, m.trims));
     line(
         "read hits",
         format!("{} of requests, {} of extents", of_all(m.read_hit_ratio), of_all(m.read_extent_hit_ratio)),
@@ -235,7 +236,7 @@ fn paces(pace: Option<&Pace>) -> Vec<(&'static str, String)> {
 /// The records of the trace that were not simulated.
 fn left_out(outcome: &Outcome) -> impl Iterator<Item = (&'static str, String)> {
     let all = [
-        (outcome.ignored_requests, "requests that neither read, write nor trim"),
+        (outcome.ignored_requests, "requests that neither read, write, trim nor flush"),
         (outcome.bad_records, "bad records"),
     ];
     all.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| ("left out", format!("{count} {what}")))

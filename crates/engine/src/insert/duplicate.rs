@@ -103,9 +103,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
             Some(Compared::Different) => return Inserted::Collides,
             Some(Compared::New) => return Inserted::No,
             Some(Compared::Same(location)) => {
-                let found = (location.weu, location.generation, location.entry);
+                let Location { weu, generation, entry, .. } = location;
                 // Evicted since, it is stored again.
-                return match manager.insert_known_duplicate(job.key, within, found) {
+                return match manager.insert_known_duplicate(job.key, within, weu, generation, entry) {
                     Some(_) => Inserted::Yes,
                     None => Inserted::No,
                 };
@@ -113,8 +113,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             None if manager.insert_duplicate(job.key, within).is_some() => return Inserted::Yes,
             None => place,
         };
-        let on_flash =
-            |p: ContentPlace| manager.insert_known_duplicate(job.key, within, (p.weu, p.generation, p.entry));
+        let on_flash = |p: ContentPlace| manager.insert_known_duplicate(job.key, within, p.weu, p.generation, p.entry);
         match place.and_then(on_flash) {
             Some(_) => {
                 self.metrics.flash_index_duplicates.add(1);

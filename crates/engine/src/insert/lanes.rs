@@ -132,7 +132,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
                     // The version stays: a newer one would outrank what the journal says of writes since.
                     let Entry { key, fingerprint, class, version, .. } = *entry;
                     let entering = Entering { key, fingerprint, class, version };
-                    open.put(&self.place(&location), entering, stored, (encoding, &payload));
+                    open.put(&self.place(&location), entering, stored, encoding, &payload);
                     return true;
                 }
                 Some(Append::Full) => {

@@ -81,7 +81,8 @@ impl OpenWeu {
         place: &Place,
         entering: Entering,
         stored: Stored,
-        (encoding, payload): (Encoding, &[u8]),
+        encoding: Encoding,
+        payload: &[u8],
     ) -> &Entry {
         let (stored_bytes, checksum) = match stored {
             Stored::Zero => (0, 0),

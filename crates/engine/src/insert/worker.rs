@@ -101,7 +101,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 job.from = known.from;
                 worker.insert(&job, known, index).await;
             }
-            job.flights.settle(job.key.index().0, &job.token);
+            job.flights.settle(job.key.index(), &job.token);
             self.queue.done();
             jobs += 1;
             if jobs % JOBS_PER_TURN == 0 {
@@ -324,7 +324,7 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
                 .await;
             if let Some(Append::At(location)) = appended {
                 let entering = Entering { key: job.key, fingerprint: names.plain, class: job.from.class, version };
-                open.put(&cache.place(&location), entering, stored, (encoding, &payload));
+                open.put(&cache.place(&location), entering, stored, encoding, &payload);
                 return Some(location);
             }
             cache.resident.pop(open.weu);

@@ -6,7 +6,7 @@ use crate::format::journal::LogPosition;
 use crate::write_log::{newest, read_label, read_row};
 use bytes::Bytes;
 use nitro_port::Device;
-use nitro_units::{ExtentIndex, ExtentKey};
+use nitro_units::ExtentKey;
 use std::collections::BTreeMap;
 
 /// The contents of a volume in the write log.
@@ -83,9 +83,8 @@ pub async fn log_contents<L: Device>(log: &L, position: LogPosition) -> Result<L
     let label = read_label(log).await?.filter(|label| label.uuid == position.uuid);
     let label = label.ok_or(Error::LogMissing { uuid: position.uuid, another: true })?;
     let row = read_row(log, &label, position).await?;
-    let newest = newest(&row).into_iter();
     Ok(LogContents {
-        newest: newest.map(|((object, index), bytes)| (ExtentKey::new(object, ExtentIndex(index)), bytes)).collect(),
+        newest: newest(&row).into_iter().collect(),
         batches: row.batches.len(),
         end: LogPosition { sequence: row.next_sequence, offset: row.end, ..position },
         damaged: row.damaged,

@@ -50,6 +50,16 @@ pub(super) struct Verifier<'a, F> {
     lost: RefCell<Vec<(ExtentKey, &'static str)>>,
 }
 
+/// What is known of an entry before its content is read.
+struct Expected<'a> {
+    /// A start does not use it.
+    void: bool,
+    /// A crash explains that it may be damaged.
+    torn: bool,
+    /// The keys of dirty extents with this content.
+    dirty: &'a [ExtentKey],
+}
+
 /// The bytes of a WEU that its entries lie in.
 struct Parts {
     front: Bytes,
@@ -171,7 +181,7 @@ impl<'a, F: Device> Verifier<'a, F> {
             let keys = dirty.get(&number).map_or(&[][..], Vec::as_slice);
             findings.counts.void_extents += u64::from(void);
             let torn = self.may_be_torn(head);
-            self.judge(&filling, entry, (void, torn), keys, content, findings);
+            self.judge(&filling, entry, Expected { void, torn, dirty: keys }, content, findings);
         }
         let beyond = dirty.range(entries.len() as u16..).flat_map(|(_, keys)| keys);
         self.lost.borrow_mut().extend(beyond.map(|key| (*key, NO_ENTRY)));
@@ -194,7 +204,8 @@ impl<'a, F: Device> Verifier<'a, F> {
                         let filling = Filling { weu, generation: *generation, start: known.start };
                         let entry = sealed(known);
                         let content = view.slots.content(&filling, &entry).await;
-                        self.judge(&filling, &entry, (false, false), keys, content, findings);
+                        let expected = Expected { void: false, torn: false, dirty: keys };
+                        self.judge(&filling, &entry, expected, content, findings);
                     }
                     None => self.lost.borrow_mut().extend(keys.iter().map(|key| (*key, NO_ENTRY))),
                 }
@@ -207,11 +218,11 @@ impl<'a, F: Device> Verifier<'a, F> {
         &self,
         filling: &Filling,
         entry: &Entry,
-        (void, torn): (bool, bool),
-        dirty: &[ExtentKey],
+        expected: Expected<'_>,
         content: Result<Bytes, Damage>,
         findings: &mut Findings,
     ) {
+        let Expected { void, torn, dirty } = expected;
         let counts = &mut findings.counts;
         counts.extents += 1;
         counts.stored_bytes += u64::from(entry.stored_bytes);

@@ -8,10 +8,9 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{Either, LocalBoxFuture, select};
 use nitro_port::{Clock, Device, DeviceError, ErrorKind, Operation, Origin};
-use nitro_units::ClassId;
+use nitro_units::{ClassId, ExtentRange};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -322,7 +321,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     ///
     /// # Errors
     /// [`Error::Origin`]: this takes too long.
-    pub(super) async fn settled(&self, extents: &Range<u64>) -> Result<(), Error> {
+    pub(super) async fn settled(&self, extents: ExtentRange) -> Result<(), Error> {
         let settled = pin!(self.flights.settled_writes(extents));
         let Some(timeout) = self.cache.live.origin_timeout() else {
             settled.await;
@@ -332,9 +331,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             Either::Left(_) => Ok(()),
             Either::Right(_) => {
                 self.metrics.origin_timeouts.add(1);
-                let extent_bytes = self.extent_bytes();
-                let (first, count) = (extents.start, extents.end - extents.start);
-                Err(timed_out(Operation::Read, first * extent_bytes, count * extent_bytes))
+                let bytes = extents.bytes(self.extent_bytes());
+                Err(timed_out(Operation::Read, bytes.start, bytes.end - bytes.start))
             }
         }
     }

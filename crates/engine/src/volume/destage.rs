@@ -1,5 +1,5 @@
-//! Destage: writes dirty data to the origin in offset order, with neighbours merged, one run at a time, so that reads
-//! do not queue behind it (paper §3).
+//! Destage: writes dirty data to the origin in offset order, with neighbours merged. Only a few writes run at a time
+//! while clients read from the origin, unless there is no room for further dirty data (paper §3).
 
 use super::{EXTENTS_PER_LOCK, Volume};
 use crate::error::Error;
@@ -8,13 +8,13 @@ use crate::writeback::Room;
 use bytes::Bytes;
 use event_listener::Event;
 use futures_util::future::{join_all, select};
-use futures_util::stream::{self, StreamExt};
-use nitro_cache::destage::{ROUND_EXTENTS, TICK, run_extents_max, writes_at_once};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use nitro_cache::destage::{Contention, ROUND_EXTENTS, TICK, WRITES_AT_ONCE_MAX, run_extents_max};
 use nitro_cache::{CacheManager, DirtyExtent};
 use nitro_port::buf::{BufMut, held_bytes};
 use nitro_port::yielding::{attempt_at, yield_now};
 use nitro_port::{Clock, Device, Origin, Recipe};
-use nitro_units::{ExtentIndex, Fingerprint};
+use nitro_units::{ExtentIndex, ExtentRange, Fingerprint};
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -35,7 +35,7 @@ pub(crate) const ROUNDS_MAX: u32 = 2;
 
 /// The maximum RAM of one round of destage, in bytes: the contents, and the runs made from them.
 pub(crate) fn round_bytes(extent_bytes: usize) -> u64 {
-    let extents = (writes_at_once(false) * run_extents_max(extent_bytes)).min(ROUND_EXTENTS) as u64;
+    let extents = (WRITES_AT_ONCE_MAX * run_extents_max(extent_bytes)).min(ROUND_EXTENTS) as u64;
     extents * (held_bytes(extent_bytes) + extent_bytes as u64)
 }
 
@@ -45,6 +45,8 @@ pub(super) struct Destage {
     wanted: Event,
     /// Number of callers that need everything destaged, and of writers that wait for room.
     drainers: AtomicU32,
+    /// Number of writers that wait for room.
+    starved: AtomicU32,
     /// The origin refused a write in this pass over all dirty extents.
     refused: AtomicBool,
     took: AtomicBool,
@@ -57,8 +59,9 @@ pub(super) struct Destage {
 
 impl Destage {
     /// Notes that a writer waits for room: everything is destaged while the result exists.
-    pub(super) fn starved(&self) -> Drainer<'_> {
-        Drainer::new(self)
+    pub(super) fn starved(&self) -> Starved<'_> {
+        self.starved.fetch_add(1, Ordering::SeqCst);
+        Starved(Drainer::new(self))
     }
 
     /// Waits until fewer than [`ROUNDS_MAX`] rounds are in progress, and begins one.
@@ -100,7 +103,7 @@ struct Destaged {
 }
 
 /// A caller that needs everything destaged; it is counted while this exists.
-pub(super) struct Drainer<'a>(&'a Destage);
+struct Drainer<'a>(&'a Destage);
 
 impl<'a> Drainer<'a> {
     fn new(destage: &'a Destage) -> Self {
@@ -116,20 +119,29 @@ impl Drop for Drainer<'_> {
     }
 }
 
+/// A writer that waits for room; it is counted while this exists.
+pub(super) struct Starved<'a>(Drainer<'a>);
+
+impl Drop for Starved<'_> {
+    fn drop(&mut self) {
+        self.0.0.starved.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Dirty data that could not be read back: ranges of bytes, in order. Reads of them fail until they are written
     /// again.
     pub fn lost_ranges(&self) -> Vec<Range<u64>> {
         let (extent_bytes, object) = (self.extent_bytes(), self.options.object);
         let mut ranges: Vec<Range<u64>> = Vec::new();
-        let mut from = 0;
+        let mut from = ExtentIndex(0);
         loop {
             let count = EXTENTS_PER_LOCK as usize;
-            let batch = self.cache.manager.lock().dirty_from(object, ExtentIndex(from), u32::MAX, count);
+            let batch = self.cache.manager.lock().dirty_from(object, from, u32::MAX, count);
             let Some(last) = batch.last() else { return ranges };
-            from = last.key.index().0 + 1;
+            from = last.key.index().next();
             for extent in batch.iter().filter(|extent| extent.unreadable) {
-                let start = extent.key.index().0 * extent_bytes;
+                let start = extent.key.index().offset(extent_bytes);
                 let end = (start + extent_bytes).min(self.size_bytes());
                 match ranges.last_mut() {
                     Some(range) if range.end == start => range.end = end,
@@ -142,7 +154,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Dirty extents, including lost ones and those that wait for insertion.
     pub fn dirty_extents(&self) -> u64 {
         let mut count = self.cache.manager.lock().dirty_count_of(self.options.object);
-        for pending in self.flights.dirty(&(0..u64::MAX)).chunks(EXTENTS_PER_LOCK as usize) {
+        for pending in self.flights.dirty(ExtentRange::ALL).chunks(EXTENTS_PER_LOCK as usize) {
             let manager = self.cache.manager.lock();
             count += pending.iter().filter(|index| !manager.is_dirty(self.key(**index))).count() as u64;
         }
@@ -228,12 +240,12 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.cache.dirty_queue.caught_up().await;
         let before = self.cache.seconds();
         loop {
-            let (mut from, mut skipped, mut failed, mut refusals) = (0, 0, None, 0);
+            let (mut from, mut skipped, mut failed, mut refusals) = (ExtentIndex(0), 0, None, 0);
             loop {
                 let object = self.options.object;
-                let batch = self.cache.manager.lock().dirty_from(object, ExtentIndex(from), before, ROUND_EXTENTS);
+                let batch = self.cache.manager.lock().dirty_from(object, from, before, ROUND_EXTENTS);
                 let Some(last) = batch.last() else { break };
-                from = last.key.index().0 + 1;
+                from = last.key.index().next();
                 let step = self.destage_batch(batch).await?;
                 skipped += step.skipped;
                 match (step.destaged.done, step.destaged.failed) {
@@ -319,9 +331,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let mut guards = Vec::new();
         let mut taken = Vec::new();
         for extent in batch {
-            let index = extent.key.index().0;
             // Where a client is writing to the origin, it has seen to it itself.
-            if let Some(guard) = self.flights.try_begin_destage(index..index + 1) {
+            if let Some(guard) = self.flights.try_begin_destage(ExtentRange::one(extent.key.index())) {
                 guards.push(guard);
                 taken.push(extent);
             }
@@ -332,12 +343,12 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// Destages the dirty extents of a range from which the caller excludes all other writes.
-    pub(super) async fn drain(&self, extents: &Range<u64>) -> Result<(), Error> {
+    pub(super) async fn drain(&self, extents: ExtentRange) -> Result<(), Error> {
         // Boxed, as the rest of `heal`: it is large, and each write has such a future.
         if self.may_be_dirty() { Box::pin(self.drain_dirty(extents)).await } else { Ok(()) }
     }
 
-    async fn drain_dirty(&self, extents: &Range<u64>) -> Result<(), Error> {
+    async fn drain_dirty(&self, extents: ExtentRange) -> Result<(), Error> {
         loop {
             // Before the pass: what settles during it may be missed.
             let pending = self.flights.has_dirty(extents);
@@ -354,14 +365,14 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    async fn drain_once(&self, extents: &Range<u64>) -> Result<(), Error> {
+    async fn drain_once(&self, extents: ExtentRange) -> Result<(), Error> {
         let mut from = extents.start;
         loop {
             let object = self.options.object;
-            let mut batch = self.cache.manager.lock().dirty_from(object, ExtentIndex(from), u32::MAX, ROUND_EXTENTS);
-            batch.retain(|extent| extent.key.index().0 < extents.end);
+            let mut batch = self.cache.manager.lock().dirty_from(object, from, u32::MAX, ROUND_EXTENTS);
+            batch.retain(|extent| extent.key.index() < extents.end);
             let Some(last) = batch.last() else { return Ok(()) };
-            from = last.key.index().0 + 1;
+            from = last.key.index().next();
             if let Some(error) = self.destage_extents(batch).await?.failed {
                 return Err(error);
             }
@@ -380,18 +391,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         // What the origin gets must be in the journal first: were it lost there, an older entry would come back.
         self.cache.commit().await?;
         let run_max = run_extents_max(self.extent_bytes() as usize);
-        let runs = batch.chunk_by(|a, b| a.key.index().0 + 1 == b.key.index().0).flat_map(|run| run.chunks(run_max));
+        let runs = batch.chunk_by(|a, b| a.key.index().next() == b.key.index()).flat_map(|run| run.chunks(run_max));
         let writes: Vec<_> = runs.map(|run| self.destage_run(run)).collect();
-        let mut writes = stream::iter(writes).buffered(writes_at_once(self.destage_disturbs_reads()));
-        let (mut done, mut failed) = (Vec::new(), None);
-        // To the end, also after a failure: a write left under way could arrive over a later one.
-        while let Some(written) = writes.next().await {
-            match written {
-                Ok(extents) => done.extend(extents),
-                Err(error) => failed = Some(error),
-            }
-        }
-        drop(writes);
+        let (done, failed) = self.run_writes(writes).await;
         if let Some(error) = &failed {
             self.destage_failed(error);
         }
@@ -407,10 +409,33 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         Ok(Destaged { done: done.len(), failed })
     }
 
-    /// Whether clients read from an origin that seeks for each write. An origin that knows contents by fingerprint
-    /// writes them sequentially, but may have to look each one up.
-    fn destage_disturbs_reads(&self) -> bool {
-        self.origin_reading.load(Ordering::Relaxed) > 0 && self.origin.recipe_extent_bytes().is_none()
+    /// Runs writes of the origin, as many at a time as its clients allow when a write begins. Returns the extents that
+    /// were written, and the last error.
+    async fn run_writes(
+        &self,
+        writes: Vec<impl Future<Output = Result<Vec<DirtyExtent>, Error>>>,
+    ) -> (Vec<DirtyExtent>, Option<Error>) {
+        let (mut waiting, mut under_way) = (writes.into_iter(), FuturesUnordered::new());
+        let (mut done, mut failed) = (Vec::new(), None);
+        loop {
+            let free = self.contention().writes_at_once().saturating_sub(under_way.len());
+            under_way.extend(waiting.by_ref().take(free));
+            match under_way.next().await {
+                Some(Ok(extents)) => done.extend(extents),
+                // The others go on: a write left under way could arrive over a later one.
+                Some(Err(error)) => failed = Some(error),
+                None => return (done, failed),
+            }
+        }
+    }
+
+    /// The clients of the origin and of the cache, for the number of concurrent writes.
+    fn contention(&self) -> Contention {
+        // An origin that knows contents by fingerprint writes them sequentially, but may have to look each one up.
+        let disturbs_reads =
+            self.origin_reading.load(Ordering::Relaxed) > 0 && self.origin.recipe_extent_bytes().is_none();
+        let lacks_room = || self.destage.starved.load(Ordering::SeqCst) > 0 || self.cache.lacks_dirty_room();
+        Contention { disturbs_reads, lacks_room: disturbs_reads && lacks_room() }
     }
 
     /// Writes neighbours to the origin, with one write if all can be read.
@@ -424,7 +449,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
         for readable in both.chunk_by(|a, b| a.1.is_some() == b.1.is_some()) {
             let [(first, Some(bytes)), rest @ ..] = readable else { continue };
-            let offset = first.key.index().0 * self.extent_bytes();
+            let offset = first.key.index().offset(self.extent_bytes());
             let len = (self.size_bytes() - offset).min(readable.len() as u64 * self.extent_bytes()) as usize;
             let data = if rest.is_empty() {
                 bytes.slice(..len)
@@ -449,7 +474,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     fn dirty_fingerprint(&self, extent: &DirtyExtent) -> Option<Fingerprint> {
-        self.flights.dirty_contents.get(extent.key.index().0, extent.version)
+        self.flights.dirty_contents.get(extent.key.index(), extent.version)
     }
 
     async fn dirty_content(&self, extent: &DirtyExtent) -> Option<Bytes> {
@@ -459,21 +484,21 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// Removes the lost state of extents whose whole content is in the origin after the write of `len` bytes at
     /// `offset`.
-    pub(super) async fn heal(&self, extents: Range<u64>, offset: u64, len: u64) -> Result<(), Error> {
+    pub(super) async fn heal(&self, extents: ExtentRange, offset: u64, len: u64) -> Result<(), Error> {
         if self.may_be_dirty() { Box::pin(self.heal_lost(extents, offset, len)).await } else { Ok(()) }
     }
 
-    async fn heal_lost(&self, extents: Range<u64>, offset: u64, len: u64) -> Result<(), Error> {
+    async fn heal_lost(&self, extents: ExtentRange, offset: u64, len: u64) -> Result<(), Error> {
         let (object, extent_bytes, mut from) = (self.options.object, self.extent_bytes(), extents.start);
         loop {
             let count = EXTENTS_PER_LOCK as usize;
-            let mut lost = self.cache.manager.lock().dirty_from(object, ExtentIndex(from), u32::MAX, count);
-            lost.retain(|extent| extent.key.index().0 < extents.end);
+            let mut lost = self.cache.manager.lock().dirty_from(object, from, u32::MAX, count);
+            lost.retain(|extent| extent.key.index() < extents.end);
             let Some(last) = lost.last() else { return Ok(()) };
-            from = last.key.index().0 + 1;
+            from = last.key.index().next();
             for extent in lost {
-                let index = extent.key.index().0;
-                let start = index * extent_bytes;
+                let index = extent.key.index();
+                let start = index.offset(extent_bytes);
                 let end = (start + extent_bytes).min(self.size_bytes());
                 if start < offset || end > offset + len {
                     return Err(self.lost(index));
@@ -481,7 +506,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 self.flush_origin().await?;
                 self.clean(&[extent]).await?;
                 // It could not be forgotten while it was dirty.
-                self.forget_cached(index..index + 1, |_, _| {}).await;
+                self.forget_cached(ExtentRange::one(index), |_, _| {}).await;
             }
         }
     }
@@ -504,7 +529,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         for DirtyExtent { key, version, .. } in extents {
             manager.cleaned(*key, *version);
             if self.has_recipes {
-                self.flights.dirty_contents.forget(key.index().0, *version);
+                self.flights.dirty_contents.forget(key.index(), *version);
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use super::Volume;
 use crate::metrics::{Counter, VolumeMetrics};
 use nitro_cache::{Gone, Worth};
 use nitro_port::{Clock, Device, Origin};
-use nitro_units::{ExtentIndex, WeuId};
+use nitro_units::{ExtentIndex, ExtentRange, WeuId};
 use std::ops::Range;
 
 /// What the cache knows about an extent.
@@ -41,15 +41,15 @@ pub struct StoredAt {
 
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Counts the missed extents of a read by cause; `in_stream`: they belong to a stream, which is kept off the SSD.
-    pub(super) fn note_missed(&self, missed: Range<u64>, in_stream: bool) {
-        for index in missed {
+    pub(super) fn note_missed(&self, missed: ExtentRange, in_stream: bool) {
+        for index in missed.iter() {
             let gone = self.cache.manager.lock().why_gone(self.key(index));
             counter(&self.metrics, gone, in_stream).add(1);
         }
     }
 
     /// Notes for each of some extents why it will not be cached.
-    pub(super) fn note_gone(&self, extents: impl Iterator<Item = u64>, gone: Gone) {
+    pub(super) fn note_gone(&self, extents: impl Iterator<Item = ExtentIndex>, gone: Gone) {
         for index in extents {
             self.cache.manager.lock().note_gone(self.key(index), gone);
         }
@@ -61,9 +61,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     pub fn explain(&self, offset: u64) -> Option<Explained> {
         self.check_range(offset, 1).ok()?;
         let (extent_bytes, index) = (self.extent_bytes(), ExtentIndex(offset / self.extent_bytes()));
-        let (key, start) = (self.key(index.0), index.0 * extent_bytes);
+        let (key, start) = (self.key(index), index.offset(extent_bytes));
         let in_ram = self.cache.ram.lock().peek(&key).is_some();
-        let pending = self.flights.pending(index.0).is_some();
+        let pending = self.flights.pending(index).is_some();
         let manager = self.cache.manager.lock();
         let stored = manager.peek(key).map(|location| StoredAt {
             weu: location.weu,

@@ -17,9 +17,9 @@ use crate::kept::Kept;
 use bytes::Bytes;
 use event_listener::Event;
 use guards::Waiting;
+use nitro_units::{ExtentIndex, ExtentRange};
 use parking_lot::Mutex;
 use state::{Fill, FillState, State, Waiter, Writer};
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -71,7 +71,7 @@ impl Flights {
     }
 
     /// The bytes of an extent that waits for insertion.
-    pub(super) fn pending(&self, index: u64) -> Option<Kept> {
+    pub(super) fn pending(&self, index: ExtentIndex) -> Option<Kept> {
         match &self.state.lock().fills.get(&index)?.state {
             FillState::Pending(kept) => kept.clone(),
             FillState::Reading(_) => None,
@@ -79,7 +79,7 @@ impl Flights {
     }
 
     /// As [`pending`](Self::pending), for a client that reads it.
-    pub(super) fn read_pending(&self, index: u64) -> Option<Kept> {
+    pub(super) fn read_pending(&self, index: ExtentIndex) -> Option<Kept> {
         let state = self.state.lock();
         let fill = state.fills.get(&index)?;
         let FillState::Pending(kept) = &fill.state else { return None };
@@ -89,53 +89,55 @@ impl Flights {
 
     /// Begins a miss of the extents from `extents.start` on: as many as can be treated in the same way, at most the
     /// range.
-    pub(super) fn start(self: &Arc<Self>, extents: Range<u64>) -> (Start, Range<u64>, Option<Reading>) {
+    pub(super) fn start(self: &Arc<Self>, extents: ExtentRange) -> (Start, ExtentRange, Option<Reading>) {
         let mut state = self.state.lock();
         let first = extents.start;
-        let one = first..first + 1;
+        let one = ExtentRange::one(first);
+        let rest = ExtentRange::new(first.next(), extents.end);
+        let with_first = |rest: ExtentRange| ExtentRange::new(first, rest.end);
         if let Some(fill) = state.fills.get(&first) {
             return match &fill.state {
                 FillState::Reading(miss) => {
-                    let same = |index: &u64| state.fills.get(index).is_some_and(|f| f.reads_by(miss));
-                    let end = (first..extents.end).take_while(same).last().unwrap_or(first) + 1;
-                    miss.joined_to.fetch_max(end, Ordering::Relaxed);
-                    (Start::Join(miss.clone()), first..end, None)
+                    let same = |index| state.fills.get(&index).is_some_and(|f| f.reads_by(miss));
+                    let range = with_first(rest.take_while(same));
+                    miss.joined_to.fetch_max(range.end.0, Ordering::Relaxed);
+                    (Start::Join(miss.clone()), range, None)
                 }
                 FillState::Pending(Some(kept)) => (Start::Here(kept.clone()), one, None),
                 FillState::Pending(None) => (Start::Unshared, one, None),
             };
         }
-        if state.is_unsettled(&one) {
+        if state.is_unsettled(one) {
             return (Start::Unsettled, one, None);
         }
-        let is_writer = |index: u64| state.is_written(&(index..index + 1));
+        let is_writer = |index| state.is_written(ExtentRange::one(index));
         let unshared = is_writer(first);
-        let same = |index: &u64| {
-            let settled = !state.is_unsettled(&(*index..*index + 1));
-            settled && !state.fills.contains_key(index) && is_writer(*index) == unshared
+        let same = |index| {
+            let settled = !state.is_unsettled(ExtentRange::one(index));
+            settled && !state.fills.contains_key(&index) && is_writer(index) == unshared
         };
-        let end = (first + 1..extents.end).take_while(same).last().map_or(first + 1, |last| last + 1);
+        let range = with_first(rest.take_while(same));
         if unshared {
-            return (Start::Unshared, first..end, None);
+            return (Start::Unshared, range, None);
         }
-        let miss = Arc::new(Miss::new(first..end));
-        let tokens: Vec<_> = (first..end).map(|_| Arc::new(Token::default())).collect();
-        for (index, token) in (first..end).zip(&tokens) {
+        let miss = Arc::new(Miss::new(range));
+        let tokens: Vec<_> = range.iter().map(|_| Arc::new(Token::default())).collect();
+        for (index, token) in range.iter().zip(&tokens) {
             let fill = Fill { token: token.clone(), state: FillState::Reading(miss.clone()), dirty: false };
             state.put(index, fill);
         }
         self.update(&state);
-        (Start::Own, first..end, Some(Reading { flights: self.clone(), miss, tokens }))
+        (Start::Own, range, Some(Reading { flights: self.clone(), miss, tokens }))
     }
 
     /// Whether none of the extents is being read, written or inserted.
-    pub(super) fn is_idle(&self, extents: &Range<u64>) -> bool {
+    pub(super) fn is_idle(&self, extents: ExtentRange) -> bool {
         let state = self.state.lock();
-        !state.is_written(extents) && !extents.clone().any(|index| state.fills.contains_key(&index))
+        !state.is_written(extents) && !extents.iter().any(|index| state.fills.contains_key(&index))
     }
 
     /// Notes that the insertion of an extent has ended, with any result.
-    pub(crate) fn settle(&self, index: u64, token: &Arc<Token>) {
+    pub(crate) fn settle(&self, index: ExtentIndex, token: &Arc<Token>) {
         let mut state = self.state.lock();
         if state.fills.get(&index).is_some_and(|fill| Arc::ptr_eq(&fill.token, token)) {
             let dirty = state.take(index).is_some_and(|fill| fill.dirty);
@@ -151,19 +153,19 @@ impl Flights {
     /// clean fill of them void; `found` gets the bytes of those that waited for insertion.
     pub(super) async fn begin_write(
         self: &Arc<Self>,
-        extents: Range<u64>,
+        extents: ExtentRange,
         touches: Touches,
         context: &RequestContext,
-        mut found: impl FnMut(u64, Bytes),
+        mut found: impl FnMut(ExtentIndex, Bytes),
     ) -> Writing {
         let mut waiting: Option<Waiting<'_>> = None;
         loop {
             let released = {
                 let mut state = self.state.lock();
                 let id = waiting.as_ref().map(|waiting| waiting.id);
-                if !state.excludes(&extents, touches) && !state.is_awaited(&extents, touches, id) {
+                if !state.excludes(extents, touches) && !state.is_awaited(extents, touches, id) {
                     if touches == Touches::Origin {
-                        state.void(&extents, &mut found);
+                        state.void(extents, &mut found);
                     }
                     let writing = self.enter(&mut state, extents, touches, context.clone());
                     drop(state);
@@ -172,7 +174,7 @@ impl Flights {
                 waiting.get_or_insert_with(|| {
                     state.writer_next += 1;
                     let id = state.writer_next;
-                    state.waiters.push(Waiter { id, extents: extents.clone(), touches, context: context.clone() });
+                    state.waiters.push(Waiter { id, extents, touches, context: context.clone() });
                     Waiting { flights: self, id }
                 });
                 self.released.listen()
@@ -182,9 +184,9 @@ impl Flights {
     }
 
     /// Begins a round of destage if no other write touches these extents, or is about to.
-    pub(super) fn try_begin_destage(self: &Arc<Self>, extents: Range<u64>) -> Option<Writing> {
+    pub(super) fn try_begin_destage(self: &Arc<Self>, extents: ExtentRange) -> Option<Writing> {
         let mut state = self.state.lock();
-        (!state.excludes(&extents, Touches::Destage) && !state.is_awaited_by_next(&extents))
+        (!state.excludes(extents, Touches::Destage) && !state.is_awaited_by_next(extents))
             .then(|| self.enter(&mut state, extents, Touches::Destage, RequestContext::default()))
     }
 
@@ -208,7 +210,7 @@ impl Flights {
     }
 
     /// Waits until no given-up write to these extents is left.
-    pub(super) async fn settled_writes(&self, extents: &Range<u64>) {
+    pub(super) async fn settled_writes(&self, extents: ExtentRange) {
         loop {
             let released = self.released.listen();
             if !self.state.lock().is_unsettled(extents) {
@@ -221,7 +223,7 @@ impl Flights {
     fn enter(
         self: &Arc<Self>,
         state: &mut State,
-        extents: Range<u64>,
+        extents: ExtentRange,
         touches: Touches,
         context: RequestContext,
     ) -> Writing {
@@ -233,7 +235,7 @@ impl Flights {
     }
 
     /// The dirty content of an extent that waits for insertion, if there is one.
-    pub(crate) fn newest_dirty(&self, index: u64) -> Option<(Kept, Arc<Token>)> {
+    pub(crate) fn newest_dirty(&self, index: ExtentIndex) -> Option<(Kept, Arc<Token>)> {
         let state = self.state.lock();
         match state.fills.get(&index) {
             Some(Fill { state: FillState::Pending(Some(kept)), dirty: true, token }) => {
@@ -245,7 +247,7 @@ impl Flights {
 
     /// Before requests are served: adds dirty content that a restart found and that waits for insertion. The taker of
     /// the token has to settle it.
-    pub(crate) fn restore(&self, index: u64, kept: Kept) -> Arc<Token> {
+    pub(crate) fn restore(&self, index: ExtentIndex, kept: Kept) -> Arc<Token> {
         let mut state = self.state.lock();
         let token = Arc::new(Token::default());
         let fill = Fill { token: token.clone(), state: FillState::Pending(Some(kept)), dirty: true };
@@ -256,21 +258,21 @@ impl Flights {
     }
 
     /// Whether dirty extents of the range wait for insertion.
-    pub(super) fn has_dirty(&self, extents: &Range<u64>) -> bool {
+    pub(super) fn has_dirty(&self, extents: ExtentRange) -> bool {
         let state = self.state.lock();
-        let within = |(index, fill): (&u64, &Fill)| fill.dirty && extents.contains(index);
+        let within = |(index, fill): (&ExtentIndex, &Fill)| fill.dirty && extents.contains(*index);
         state.dirty > 0 && state.fills.iter().any(within)
     }
 
     /// The dirty extents of the range that wait for insertion, in no order.
-    pub(super) fn dirty(&self, extents: &Range<u64>) -> Vec<u64> {
+    pub(super) fn dirty(&self, extents: ExtentRange) -> Vec<ExtentIndex> {
         let state = self.state.lock();
-        let within = |(index, fill): &(&u64, &Fill)| fill.dirty && extents.contains(index);
+        let within = |(index, fill): &(&ExtentIndex, &Fill)| fill.dirty && extents.contains(**index);
         state.fills.iter().filter(within).map(|(index, _)| *index).collect()
     }
 
     /// Waits until no dirty extent of the range waits for insertion.
-    pub(super) async fn dirty_settled(&self, extents: &Range<u64>) {
+    pub(super) async fn dirty_settled(&self, extents: ExtentRange) {
         loop {
             let settled = self.settled.listen();
             if !self.has_dirty(extents) {
@@ -286,7 +288,12 @@ mod tests {
     use super::*;
     use futures_util::FutureExt;
     use nitro_units::ClassId;
+    use std::ops::Range;
     use std::pin::pin;
+
+    fn range(extents: Range<u64>) -> ExtentRange {
+        ExtentRange::new(ExtentIndex(extents.start), ExtentIndex(extents.end))
+    }
 
     fn context() -> RequestContext {
         RequestContext::default()
@@ -296,7 +303,8 @@ mod tests {
     fn a_wide_write_that_waits_is_not_overtaken_and_destage_lets_it_pass() {
         let flights = Arc::new(Flights::default());
         let (narrow, wide) = (context(), context());
-        let begin = |extents, touches, context| Box::pin(flights.begin_write(extents, touches, context, |_, _| {}));
+        let begin =
+            |extents, touches, context| Box::pin(flights.begin_write(range(extents), touches, context, |_, _| {}));
         let first = begin(3..4, Touches::Buffer, &narrow).now_or_never().unwrap();
         let mut trim = begin(0..100, Touches::Origin, &wide);
         assert!(trim.as_mut().now_or_never().is_none());
@@ -304,15 +312,15 @@ mod tests {
         assert!(later.as_mut().now_or_never().is_none(), "it overtook the trim");
         assert!(begin(200..201, Touches::Buffer, &narrow).now_or_never().is_some(), "nothing waits for this one");
         // The client that the trim waits for may need room: destage goes on.
-        let destage = flights.try_begin_destage(60..61).unwrap();
+        let destage = flights.try_begin_destage(range(60..61)).unwrap();
         // What waits behind the trim waits for that client, too.
         let mut zeroes = begin(55..56, Touches::Origin, &narrow);
         assert!(zeroes.as_mut().now_or_never().is_none());
-        assert!(flights.try_begin_destage(55..56).is_some(), "nothing would ever go on");
+        assert!(flights.try_begin_destage(range(55..56)).is_some(), "nothing would ever go on");
         drop(zeroes);
         drop(first);
         assert!(trim.as_mut().now_or_never().is_none());
-        assert!(flights.try_begin_destage(70..71).is_none(), "destage keeps the trim waiting");
+        assert!(flights.try_begin_destage(range(70..71)).is_none(), "destage keeps the trim waiting");
         drop(destage);
         let trim = trim.now_or_never().unwrap();
         assert!(later.as_mut().now_or_never().is_none());
@@ -324,7 +332,8 @@ mod tests {
     fn what_goes_away_or_is_given_up_keeps_nobody_waiting() {
         let flights = Arc::new(Flights::default());
         let (narrow, wide) = (context(), RequestContext::limited(ClassId::default()));
-        let begin = |extents, touches, context| Box::pin(flights.begin_write(extents, touches, context, |_, _| {}));
+        let begin =
+            |extents, touches, context| Box::pin(flights.begin_write(range(extents), touches, context, |_, _| {}));
         let _first = begin(3..4, Touches::Origin, &narrow).now_or_never().unwrap();
         let mut gone = begin(0..100, Touches::Origin, &narrow);
         assert!(gone.as_mut().now_or_never().is_none());

@@ -48,7 +48,7 @@ pub use nitro_port::buf::Pieces;
 use nitro_port::buf::held_bytes;
 use nitro_port::yielding::yield_now;
 use nitro_port::{Allocation, Clock, Device, Origin};
-use nitro_units::{ClassId, ExtentIndex, ExtentKey, ObjectId};
+use nitro_units::{ClassId, ExtentIndex, ExtentKey, ExtentRange, ObjectId};
 use parking_lot::Mutex;
 use readahead::ReadaheadQueue;
 use std::collections::BTreeSet;
@@ -249,20 +249,21 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.check_range(offset, len)?;
         let (extent_bytes, end) = (self.extent_bytes(), offset + len);
         let mut runs: Vec<CachedRun> = Vec::new();
-        for turn in steps(self.extents(offset, len), EXTENTS_PER_TURN) {
-            for step in steps(turn.clone(), EXTENTS_PER_LOCK) {
+        for turn in self.extents(offset, len).steps(EXTENTS_PER_TURN) {
+            for step in turn.steps(EXTENTS_PER_LOCK) {
                 // First what is on its way, then what is there: an extent goes from the one to the other.
-                let coming: BTreeSet<u64> = match self.may_be_dirty() {
-                    true => self.flights.dirty(&step).into_iter().collect(),
+                let coming: BTreeSet<ExtentIndex> = match self.may_be_dirty() {
+                    true => self.flights.dirty(step).into_iter().collect(),
                     false => BTreeSet::new(),
                 };
                 let manager = self.cache.manager.lock();
-                for index in step {
+                for index in step.iter() {
                     let key = self.key(index);
                     let is_coming = coming.contains(&index);
                     let (cached, dirty) =
                         (is_coming || manager.peek(key).is_some(), is_coming || manager.is_dirty(key));
-                    let len = end.min((index + 1) * extent_bytes) - offset.max(index * extent_bytes);
+                    let (from, to) = (index.offset(extent_bytes), index.next().offset(extent_bytes));
+                    let len = end.min(to) - offset.max(from);
                     match runs.last_mut() {
                         Some(last) if (last.cached, last.dirty) == (cached, dirty) => last.len += len,
                         _ => runs.push(CachedRun { len, cached, dirty }),
@@ -292,16 +293,16 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let end = offset + runs.iter().map(|run| run.len).sum::<u64>();
         let extents = self.extents(offset, end - offset);
         // First what is on its way, then what is there: an extent goes from the one to the other.
-        let mut dirty: BTreeSet<u64> = self.flights.dirty(&extents).into_iter().collect();
+        let mut dirty: BTreeSet<ExtentIndex> = self.flights.dirty(extents).into_iter().collect();
         let mut from = extents.start;
         loop {
             let count = EXTENTS_PER_LOCK as usize;
             let object = self.options.object;
-            let batch = self.cache.manager.lock().dirty_from(object, ExtentIndex(from), u32::MAX, count);
-            let within = batch.iter().map(|extent| extent.key.index().0).filter(|index| *index < extents.end);
+            let batch = self.cache.manager.lock().dirty_from(object, from, u32::MAX, count);
+            let within = batch.iter().map(|extent| extent.key.index()).filter(|index| *index < extents.end);
             dirty.extend(within);
             match batch.last() {
-                Some(last) if last.key.index().0 < extents.end => from = last.key.index().0 + 1,
+                Some(last) if last.key.index() < extents.end => from = last.key.index().next(),
                 _ => break,
             }
             yield_now().await;
@@ -315,9 +316,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         for run in runs {
             let run_end = at + run.len;
             while run.hole && at < run_end {
-                let index = at / self.extent_bytes();
-                let next =
-                    dirty.range(index..).next().map_or(run_end, |next| (next * self.extent_bytes()).min(run_end));
+                let index = ExtentIndex(at / self.extent_bytes());
+                let next = dirty.range(index..).next();
+                let next = next.map_or(run_end, |next| next.offset(self.extent_bytes()).min(run_end));
                 push(next.saturating_sub(at), true);
                 at = at.max(next);
                 let taken = ((at / self.extent_bytes() + 1) * self.extent_bytes()).min(run_end) - at;
@@ -334,14 +335,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.cache.settings.manager.extent_bytes.into()
     }
 
-    fn key(&self, index: u64) -> ExtentKey {
-        ExtentKey::new(self.options.object, ExtentIndex(index))
+    fn key(&self, index: ExtentIndex) -> ExtentKey {
+        ExtentKey::new(self.options.object, index)
     }
 
-    /// The numbers of the extents that a range touches.
-    fn extents(&self, offset: u64, len: u64) -> std::ops::Range<u64> {
-        let extent_bytes = self.extent_bytes();
-        offset / extent_bytes..(offset + len).div_ceil(extent_bytes)
+    /// The extents that a range of bytes touches.
+    fn extents(&self, offset: u64, len: u64) -> ExtentRange {
+        ExtentRange::touched(offset, len, self.extent_bytes())
     }
 
     fn check_range(&self, offset: u64, len: u64) -> Result<(), Error> {
@@ -351,13 +351,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    fn write_epoch(&self, index: u64) -> &AtomicU32 {
-        &self.write_epochs[index as usize % WRITE_EPOCHS]
+    fn write_epoch(&self, index: ExtentIndex) -> &AtomicU32 {
+        &self.write_epochs[index.0 as usize % WRITE_EPOCHS]
     }
 
     /// Puts an extent into the RAM cache, unless it has been written to since its write epoch was `epoch`. If it is a
     /// part of a larger read, it is copied.
-    fn keep_in_ram(&self, index: u64, data: &Bytes, is_alone: bool, epoch: u32) {
+    fn keep_in_ram(&self, index: ExtentIndex, data: &Bytes, is_alone: bool, epoch: u32) {
         if self.cache.settings.ram_cache_bytes == 0 {
             return;
         }
@@ -376,10 +376,10 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// Drops the cached content of some extents from RAM and SSD, in steps that keep the manager's lock short and for
     /// which the journal has room; other tasks run in between.
-    async fn forget_cached(&self, extents: std::ops::Range<u64>, mut was: impl FnMut(u64, nitro_cache::Location)) {
+    async fn forget_cached(&self, extents: ExtentRange, mut was: impl FnMut(ExtentIndex, nitro_cache::Location)) {
         let count = self.cache.ledger.step(FORGET_BYTES, EXTENTS_PER_LOCK);
-        let len = extents.end - extents.start;
-        let forget = |manager: &mut CacheManager| self.invalidate(manager, extents.clone(), &mut was);
+        let len = extents.count();
+        let forget = |manager: &mut CacheManager| self.invalidate(manager, extents, &mut was);
         if len <= count && self.cache.telling_at_once(len as usize * FORGET_BYTES, forget).is_some() {
             self.forget_ram(extents);
         } else {
@@ -391,10 +391,10 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     fn invalidate(
         &self,
         manager: &mut CacheManager,
-        extents: std::ops::Range<u64>,
-        was: &mut impl FnMut(u64, nitro_cache::Location),
+        extents: ExtentRange,
+        was: &mut impl FnMut(ExtentIndex, nitro_cache::Location),
     ) {
-        for index in extents {
+        for index in extents.iter() {
             if let Some(location) = manager.invalidate(self.key(index)) {
                 was(index, location);
             }
@@ -404,17 +404,17 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// The rest of [`forget_cached`](Self::forget_cached): `count` extents at a time, each as soon as there is room.
     async fn forget_in_steps(
         &self,
-        extents: std::ops::Range<u64>,
+        extents: ExtentRange,
         count: u64,
-        mut was: impl FnMut(u64, nitro_cache::Location),
+        mut was: impl FnMut(ExtentIndex, nitro_cache::Location),
     ) {
-        for turn in steps(extents.clone(), EXTENTS_PER_TURN) {
-            for step in steps(turn.clone(), count) {
-                let bytes = (step.end - step.start) as usize * FORGET_BYTES;
+        for turn in extents.steps(EXTENTS_PER_TURN) {
+            for step in turn.steps(count) {
+                let bytes = step.count() as usize * FORGET_BYTES;
                 self.cache.telling(bytes, |manager| self.invalidate(manager, step, &mut was)).await;
             }
             // Only now: whoever found an extent in the index did so under an older epoch, and will not keep it in RAM.
-            self.forget_ram(turn.clone());
+            self.forget_ram(turn);
             if turn.end < extents.end {
                 yield_now().await;
             }
@@ -433,25 +433,19 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// Drops some extents from RAM that are not, or not with valid content, in the index; extents that wait for
     /// insertion are found before RAM is searched.
-    fn forget_ram(&self, extents: std::ops::Range<u64>) {
-        for index in extents.clone().take(WRITE_EPOCHS) {
+    fn forget_ram(&self, extents: ExtentRange) {
+        for index in extents.iter().take(WRITE_EPOCHS) {
             self.write_epoch(index).fetch_add(1, Ordering::SeqCst);
         }
-        for step in steps(extents, EXTENTS_PER_LOCK) {
+        for step in extents.steps(EXTENTS_PER_LOCK) {
             if self.cache.settings.ram_cache_bytes > 0 {
                 let mut ram = self.cache.ram.lock();
-                step.clone().for_each(|index| ram.forget(&self.key(index)));
+                step.iter().for_each(|index| ram.forget(&self.key(index)));
             }
             let mut ahead = self.cache.ahead.lock();
             if !ahead.is_empty() {
-                step.for_each(|index| ahead.forget(&self.key(index)));
+                step.iter().for_each(|index| ahead.forget(&self.key(index)));
             }
         }
     }
-}
-
-/// Splits a range into parts of at most `count`.
-fn steps(extents: std::ops::Range<u64>, count: u64) -> impl Iterator<Item = std::ops::Range<u64>> {
-    let end = extents.end;
-    extents.step_by(count as usize).map(move |first| first..end.min(first + count))
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::future::{Either, select};
 use nitro_port::buf::BufMut;
 use nitro_port::{Clock, Device, DeviceError, ErrorKind, Operation, Origin};
-use nitro_units::Fingerprint;
+use nitro_units::{ExtentRange, Fingerprint};
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -60,13 +60,12 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// Reads whole extents from the origin; an extent that extends beyond the volume's end is padded with zeroes.
-    pub(super) async fn read_origin_extents(&self, extents: Range<u64>) -> Result<Vec<Bytes>, Error> {
+    pub(super) async fn read_origin_extents(&self, extents: ExtentRange) -> Result<Vec<Bytes>, Error> {
         let extent_bytes = self.extent_bytes();
-        let end = (extents.end * extent_bytes).min(self.size_bytes());
-        let mut bytes = self.read_origin(extents.start * extent_bytes..end).await?;
+        let Range { start, end } = extents.bytes(extent_bytes);
+        let mut bytes = self.read_origin(start..end.min(self.size_bytes())).await?;
         let each = extent_bytes as usize;
-        let count = (extents.end - extents.start) as usize;
-        Ok((0..count)
+        Ok((0..extents.count())
             .map(|_| match bytes.len() >= each {
                 true => bytes.split_to(each),
                 false => self.padded(&bytes),

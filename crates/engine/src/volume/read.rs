@@ -3,6 +3,7 @@
 mod fill;
 mod locate;
 
+pub(super) use fill::Entrance;
 pub(super) use locate::SsdRun;
 
 use super::flights::Start;
@@ -17,7 +18,7 @@ use locate::{Source, Sources};
 use nitro_cache::pattern::Access;
 use nitro_port::yielding::yield_now;
 use nitro_port::{Clock, Device, Origin, Recipe};
-use nitro_units::ClassId;
+use nitro_units::{ClassId, ExtentIndex, ExtentRange};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::time::Duration;
@@ -68,7 +69,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 Ok(Plan::Here(pieces)) => Ok((pieces, true)),
                 Ok(Plan::Ssd(ref run, fill)) => {
                     let fetched = self.cache.fetch(&run.extents).await;
-                    match self.take_hits(span.offset / self.extent_bytes(), run, fetched) {
+                    match self.take_hits(run, fetched) {
                         Ok(extents) => Ok((self.cut(extents, span), true)),
                         Err(fetched) => Box::pin(self.read_lost(run, fetched, fill, span)).await,
                     }
@@ -106,14 +107,14 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let (extents, span) = (self.extents(offset, len), Span { offset, len });
         let mut pieces = Pieces::new();
         let mut ram = self.cache.ram.lock();
-        for index in extents.clone() {
+        for index in extents.iter() {
             let within = self.within(index, span);
             pieces.push(part(ram.read(&self.key(index))?, within));
         }
         drop(ram);
-        let count = extents.end - extents.start;
-        self.want_ahead(self.note_read(offset, len).readahead);
-        self.classes.read(class, len, (count, count));
+        let count = extents.count();
+        self.want_ahead(self.note_read(offset, len));
+        self.classes.read(class, len, count, count);
         self.cache.metrics.ram_hits.add(count);
         self.metrics.read_hit_extents.add(count);
         Some(pieces)
@@ -130,16 +131,18 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let mut index = extents.start;
         while index < extents.end {
             if self.cache.manager.lock().peek(self.key(index)).is_some() {
-                index += 1;
-                if index.is_multiple_of(EXTENTS_PER_TURN) {
+                index = index.next();
+                if index.0.is_multiple_of(EXTENTS_PER_TURN) {
                     yield_now().await;
                 }
                 continue;
             }
-            let missing = |i: &u64| self.cache.manager.lock().peek(self.key(*i)).is_none();
-            let end = (index..extents.end.min(index + run_max)).take_while(missing).last().map_or(index, |i| i) + 1;
-            self.read_through(index..end, Fill { then: Then::Wait, class: self.class() }, span).await?;
-            index = end;
+            let missing = |index| self.cache.manager.lock().peek(self.key(index)).is_none();
+            let run_end = extents.end.min(ExtentRange::from(index, run_max).end);
+            let run = ExtentRange::new(index.next(), run_end).take_while(missing);
+            let run = ExtentRange::new(index, run.end);
+            self.read_through(run, Fill { then: Then::Wait, class: self.class() }, span).await?;
+            index = run.end;
         }
         Ok(())
     }
@@ -160,16 +163,16 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let access = self.note_read(offset, len);
         let fill = Fill { then: if access.sequential { Then::HoldBack } else { Then::Insert }, class };
         let range = self.extents(offset, len);
-        let mut sources = self.locate(range.clone(), span, class);
+        let mut sources = self.locate(range, span, class);
         let missing: u64 = sources.iter().map(|(source, _)| source.missing()).sum();
-        let count = range.end - range.start;
-        self.classes.read(class, len, (count - missing, count));
+        let count = range.count();
+        self.classes.read(class, len, count - missing, count);
         if self.is_cached() {
             for (source, first) in &sources {
-                self.note_missed(*first..first + source.missing(), access.sequential);
+                self.note_missed(ExtentRange::from(*first, source.missing()), access.sequential);
             }
         }
-        self.want_ahead(access.readahead);
+        self.want_ahead(access);
         Ok(match sources.pop() {
             Some((Source::Ssd(run), _)) if sources.is_empty() => Plan::Ssd(run, fill),
             Some((Source::Here(bytes), _)) if sources.is_empty() => {
@@ -198,45 +201,51 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// The requested part of the extents.
     fn cut(&self, extents: Extents, span: Span) -> Pieces {
-        let wanted = |(index, extent): (u64, Bytes)| {
+        let wanted = |(index, extent): (ExtentIndex, Bytes)| {
             let within = self.within(index, span);
             if within.len() == extent.len() { extent } else { part(&extent, within) }
         };
-        (span.offset / self.extent_bytes()..).zip(extents).map(wanted).collect()
+        self.extents(span.offset, span.len).iter().zip(extents).map(wanted).collect()
     }
 
     /// The requested bytes of an extent.
-    fn within(&self, index: u64, span: Span) -> Range<usize> {
-        let start = index * self.extent_bytes();
+    fn within(&self, index: ExtentIndex, span: Span) -> Range<usize> {
+        let start = index.offset(self.extent_bytes());
         let from = span.offset.max(start) - start;
         let to = (span.offset + span.len).min(start + self.extent_bytes()) - start;
         from as usize..to as usize
     }
 
-    async fn obtain(&self, first: u64, source: Source, fill: Fill, span: Span) -> Result<(Extents, bool), Error> {
+    async fn obtain(
+        &self,
+        first: ExtentIndex,
+        source: Source,
+        fill: Fill,
+        span: Span,
+    ) -> Result<(Extents, bool), Error> {
         match source {
             Source::Here(bytes) => {
                 self.metrics.read_hit_extents.add(1);
                 Ok((Extents::from_iter([bytes]), true))
             }
-            Source::Ssd(run) => self.read_ssd(first, run, fill, span).await,
-            Source::Origin(count) => Ok((self.read_through(first..first + count, fill, span).await?, false)),
+            Source::Ssd(run) => self.read_ssd(run, fill, span).await,
+            Source::Origin(count) => Ok((self.read_through(ExtentRange::from(first, count), fill, span).await?, false)),
         }
     }
 
-    async fn read_ssd(&self, first: u64, run: SsdRun, fill: Fill, span: Span) -> Result<(Extents, bool), Error> {
-        match self.take_hits(first, &run, self.cache.fetch(&run.extents).await) {
+    async fn read_ssd(&self, run: SsdRun, fill: Fill, span: Span) -> Result<(Extents, bool), Error> {
+        match self.take_hits(&run, self.cache.fetch(&run.extents).await) {
             Ok(extents) => Ok((extents, true)),
-            Err(fetched) => Ok((self.make_up(first, &run, fetched, fill, span).await?, false)),
+            Err(fetched) => Ok((self.make_up(&run, fetched, fill, span).await?, false)),
         }
     }
 
     /// The extents of a run if all were fetched; otherwise returns the fetched ones.
-    fn take_hits(&self, first: u64, run: &SsdRun, fetched: Fetched) -> Result<Extents, Fetched> {
+    fn take_hits(&self, run: &SsdRun, fetched: Fetched) -> Result<Extents, Fetched> {
         if fetched.iter().any(Option::is_none) {
             return Err(fetched);
         }
-        let found = (first..).zip(&run.epochs).zip(fetched.into_iter().flatten());
+        let found = run.indexes().zip(&run.epochs).zip(fetched.into_iter().flatten());
         let extents = found.map(|((index, epoch), bytes)| {
             self.note_fetched(index, &bytes, run, *epoch);
             bytes
@@ -245,78 +254,70 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// Counts an extent of a run that was fetched, and keeps it in RAM.
-    fn note_fetched(&self, index: u64, bytes: &Bytes, run: &SsdRun, epoch: u32) {
+    fn note_fetched(&self, index: ExtentIndex, bytes: &Bytes, run: &SsdRun, epoch: u32) {
         self.metrics.read_hit_extents.add(1);
         self.keep_in_ram(index, bytes, run.extents.len() == 1, epoch);
     }
 
     /// Completes a read of a run of which some extents could not be fetched.
     async fn read_lost(&self, run: &SsdRun, fetched: Fetched, fill: Fill, span: Span) -> Result<(Pieces, bool), Error> {
-        let first = span.offset / self.extent_bytes();
-        let extents = self.make_up(first, run, fetched, fill, span).await?;
+        let extents = self.make_up(run, fetched, fill, span).await?;
         Ok((self.cut(extents, span), false))
     }
 
     /// Reads extents of a run that could not be fetched from the origin.
-    async fn make_up(
-        &self,
-        first: u64,
-        run: &SsdRun,
-        fetched: Fetched,
-        fill: Fill,
-        span: Span,
-    ) -> Result<Extents, Error> {
+    async fn make_up(&self, run: &SsdRun, fetched: Fetched, fill: Fill, span: Span) -> Result<Extents, Error> {
         let mut extents = Extents::new();
-        for ((index, epoch), extent) in (first..).zip(&run.epochs).zip(fetched) {
+        for ((index, epoch), extent) in run.indexes().zip(&run.epochs).zip(fetched) {
             match extent {
                 Some(bytes) => {
                     self.note_fetched(index, &bytes, run, *epoch);
                     extents.push(bytes);
                 }
-                None => extents.extend(self.read_through(index..index + 1, fill, span).await?),
+                None => extents.extend(self.read_through(ExtentRange::one(index), fill, span).await?),
             }
         }
         Ok(extents)
     }
 
     /// Reads extents from the origin, each only once for all concurrent requests, and inserts them.
-    async fn read_through(&self, extents: Range<u64>, fill: Fill, span: Span) -> Result<Extents, Error> {
+    async fn read_through(&self, extents: ExtentRange, fill: Fill, span: Span) -> Result<Extents, Error> {
         let mut got = Extents::new();
         let (mut next, mut limit) = (extents.start, extents.end);
         while next < extents.end {
-            let (start, range, reading) = self.flights.start(next..limit);
+            let (start, range, reading) = self.flights.start(ExtentRange::new(next, limit));
             limit = extents.end;
             match (start, reading) {
                 // A write that only the cache has came, and was inserted, since the extent was looked up; or it is lost.
-                (Start::Own | Start::Unshared, reading) if let Some(dirty) = self.first_dirty(range.clone()) => {
+                (Start::Own | Start::Unshared, reading) if let Some(dirty) = self.first_dirty(range) => {
                     drop(reading);
                     if dirty > next {
                         limit = dirty;
                     } else {
                         got.push(self.present_content(next).await?);
-                        next += 1;
+                        next = next.next();
                     }
                     continue;
                 }
                 (Start::Own, Some(reading)) => {
-                    self.metrics.read_miss_extents.add(range.end - range.start);
-                    let (result, recipe) = match self.read_missing(range.clone()).await {
+                    self.metrics.read_miss_extents.add(range.count());
+                    let (result, recipe) = match self.read_missing(range).await {
                         Ok((read, recipe)) => (Ok(read), recipe),
                         Err(error) => (Err(error), Recipe::new()),
                     };
-                    let known = |index: u64| recipe.get((index - range.start) as usize).copied().flatten();
+                    let known = |index: ExtentIndex| recipe.get((index.0 - range.start.0) as usize).copied().flatten();
                     self.keep(reading, result.clone(), known, fill, span).await;
                     got.extend(result?);
                 }
                 (Start::Join(miss), _) => {
-                    let Some(result) = miss.join(range.clone()).await else { continue };
-                    self.metrics.read_joined_extents.add(range.end - range.start);
+                    let Some(result) = miss.join(range).await else { continue };
+                    self.metrics.read_joined_extents.add(range.count());
                     // They may be a small part of what the other one reads.
-                    let pins = (miss.extents.end - miss.extents.start) * self.extent_bytes();
-                    got.extend(result?.into_iter().map(|extent| for_reply(extent, pins / (range.end - range.start))));
+                    let pins = miss.extents.count() * self.extent_bytes();
+                    got.extend(result?.into_iter().map(|extent| for_reply(extent, pins / range.count())));
                 }
                 (Start::Unsettled, _) => {
-                    self.settled(&range).await?;
+                    self.settled(range).await?;
                     continue;
                 }
                 (Start::Here(kept), _) => {
@@ -324,8 +325,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                     got.push(kept.for_reply());
                 }
                 _ => {
-                    self.metrics.read_miss_extents.add(range.end - range.start);
-                    got.extend(self.read_missing(range.clone()).await?.0);
+                    self.metrics.read_miss_extents.add(range.count());
+                    got.extend(self.read_missing(range).await?.0);
                 }
             }
             next = range.end;

@@ -7,11 +7,12 @@ use bytes::Bytes;
 use event_listener::Event;
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use nitro_cache::pattern::Access;
 use nitro_port::yielding::attempt_at;
 use nitro_port::{Clock, Device, Origin};
+use nitro_units::{ExtentIndex, ExtentRange};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -22,12 +23,12 @@ pub(crate) const AT_ONCE_MAX: usize = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct ReadaheadQueue {
-    ranges: Mutex<VecDeque<Range<u64>>>,
+    ranges: Mutex<VecDeque<ExtentRange>>,
     pushed: Event,
 }
 
 impl ReadaheadQueue {
-    pub(super) fn push(&self, extents: Range<u64>) {
+    pub(super) fn push(&self, extents: ExtentRange) {
         let mut ranges = self.ranges.lock();
         if ranges.len() == WAITING_MAX {
             ranges.pop_front();
@@ -37,7 +38,7 @@ impl ReadaheadQueue {
         self.pushed.notify(1);
     }
 
-    async fn take(&self) -> Range<u64> {
+    async fn take(&self) -> ExtentRange {
         attempt_at(&self.pushed, || self.ranges.lock().pop_front()).await
     }
 }
@@ -62,30 +63,32 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    /// Requests read-ahead of a range of bytes.
-    pub(super) fn want_ahead(&self, (from, to): (u64, u64)) {
+    /// Requests the read-ahead that follows from an access.
+    pub(super) fn want_ahead(&self, access: Access) {
+        let (from, to) = access.readahead;
         let to = to.min(self.size_bytes());
         if from < to {
             self.readahead.push(self.extents(from, to - from));
         }
     }
 
-    async fn read_ahead(&self, extents: Range<u64>) {
+    async fn read_ahead(&self, extents: ExtentRange) {
         let mut first = extents.start;
         while first < extents.end {
-            let wanted = |index: &u64| !self.is_at_hand(*index);
-            let Some(start) = (first..extents.end).find(wanted) else { return };
-            let end = (start..extents.end).take_while(wanted).last().map_or(start, |last| last + 1);
-            first = end;
-            if !self.flights.is_idle(&(start..end)) {
+            let wanted = |index| !self.is_at_hand(index);
+            let rest = ExtentRange::new(first, extents.end);
+            let Some(start) = rest.iter().find(|index| wanted(*index)) else { return };
+            let missing = ExtentRange::new(start, extents.end).take_while(wanted);
+            first = missing.end;
+            if missing.is_empty() || !self.flights.is_idle(missing) {
                 continue;
             }
-            let (_, range, Some(reading)) = self.flights.start(start..end) else { continue };
+            let (_, range, Some(reading)) = self.flights.start(missing) else { continue };
             first = range.end;
-            if self.first_dirty(range.clone()).is_some() {
+            if self.first_dirty(range).is_some() {
                 continue; // it is at hand now
             }
-            self.metrics.readahead_extents.add(range.end - range.start);
+            self.metrics.readahead_extents.add(range.count());
             let result = self.read_missing(range).await.map(|(read, _)| read);
             let miss = reading.miss.clone();
             // Copied here, where no client waits, they need not be when clients read them one by one.
@@ -100,7 +103,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// Whether an extent is in RAM or on the SSD.
-    fn is_at_hand(&self, index: u64) -> bool {
+    fn is_at_hand(&self, index: ExtentIndex) -> bool {
         let key = self.key(index);
         self.cache.ahead.lock().has(&key)
             || self.cache.ram.lock().peek(&key).is_some()
@@ -109,7 +112,12 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// Keeps extents of a sequential stream in RAM and off the SSD, except those that have been written to since. They
     /// come from one read and keep `held` bytes of memory; clients have read each extent up to the byte in `read_to`.
-    pub(super) fn hold_back(&self, extents: Vec<(u64, Kept, Arc<Token>)>, read_to: impl Fn(u64) -> u32, held: u64) {
+    pub(super) fn hold_back(
+        &self,
+        extents: Vec<(ExtentIndex, Kept, Arc<Token>)>,
+        read_to: impl Fn(ExtentIndex) -> u32,
+        held: u64,
+    ) {
         let mut ahead = self.cache.ahead.lock();
         // A writer makes the token void before it comes here to remove the extent.
         let valid = extents.iter().filter(|(_, _, token)| !token.is_void());

@@ -10,7 +10,7 @@ use futures_util::future::{join_all, try_join_all};
 use nitro_port::buf::is_zero;
 use nitro_port::codec::FingerprintHash;
 use nitro_port::{Clock, Device, Origin, Recipe};
-use nitro_units::Fingerprint;
+use nitro_units::{ExtentIndex, ExtentRange, Fingerprint};
 use std::ops::Range;
 
 /// Whether an origin and a cache use the same fingerprints.
@@ -33,18 +33,18 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             return Recipe::new();
         }
         let extent_bytes = self.extent_bytes();
-        let fingerprint = |index: u64| {
-            let from = (index * extent_bytes).checked_sub(offset)? as usize;
+        let fingerprint = |index: ExtentIndex| {
+            let from = index.offset(extent_bytes).checked_sub(offset)? as usize;
             let whole = data.get(from..from + extent_bytes as usize)?;
             (!is_zero(whole)).then(|| self.cache.hash().of(whole))
         };
-        self.extents(offset, data.len() as u64).map(fingerprint).collect()
+        self.extents(offset, data.len() as u64).iter().map(fingerprint).collect()
     }
 
     /// Reads extents that are not cached under their own key: from the cache if it has the content in the origin's
     /// recipe, otherwise from the origin. Also returns that recipe, or an empty one.
-    pub(super) async fn read_missing(&self, extents: Range<u64>) -> Result<(Vec<Bytes>, Recipe), Error> {
-        let recipe = self.known_recipe(&extents).await;
+    pub(super) async fn read_missing(&self, extents: ExtentRange) -> Result<(Vec<Bytes>, Recipe), Error> {
+        let recipe = self.known_recipe(extents).await;
         let read = match recipe.is_empty() {
             true => self.read_origin_extents(extents).await?,
             false => self.read_by_recipe(extents, &recipe).await?,
@@ -53,33 +53,35 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// What the origin says that extents hold; empty where it cannot tell.
-    async fn known_recipe(&self, extents: &Range<u64>) -> Recipe {
+    async fn known_recipe(&self, extents: ExtentRange) -> Recipe {
         // A recipe tells fingerprints, and has no bytes to compare.
         if !self.goes_by_recipes() || self.cache.settings.verify_duplicates {
             return Recipe::new();
         }
-        let offset = extents.start * self.extent_bytes();
-        let len = (extents.end * self.extent_bytes()).min(self.size_bytes()) - offset;
+        let Range { start, end } = extents.bytes(self.extent_bytes());
+        let len = end.min(self.size_bytes()) - start;
         // An origin that cannot tell may still have them.
-        let mut recipe = self.origin.recipe(offset, len).await.unwrap_or_default();
-        if recipe.len() as u64 != extents.end - extents.start {
+        let mut recipe = self.origin.recipe(start, len).await.unwrap_or_default();
+        if recipe.len() as u64 != extents.count() {
             recipe.clear();
         }
         recipe
     }
 
-    async fn read_by_recipe(&self, extents: Range<u64>, recipe: &Recipe) -> Result<Vec<Bytes>, Error> {
+    async fn read_by_recipe(&self, extents: ExtentRange, recipe: &Recipe) -> Result<Vec<Bytes>, Error> {
         let mut found = self.read_known(extents.start, recipe).await;
         let known = found.iter().flatten().count() as u64;
         self.metrics.recipe_hit_extents.add(known);
-        let missing: Vec<u64> = extents.clone().zip(&found).filter(|(_, f)| f.is_none()).map(|(i, _)| i).collect();
-        let runs = missing.chunk_by(|a, b| a + 1 == *b).filter_map(|run| Some(*run.first()?..run.last()? + 1));
+        let missing = extents.iter().zip(&found).filter(|(_, found)| found.is_none());
+        let missing: Vec<ExtentIndex> = missing.map(|(index, _)| index).collect();
+        let runs = missing.chunk_by(|a, b| a.next() == *b);
+        let runs = runs.filter_map(|run| Some(ExtentRange::from(*run.first()?, run.len() as u64)));
         let reads = runs.map(|run| async move {
-            let read = self.read_origin_extents(run.clone()).await?;
+            let read = self.read_origin_extents(run).await?;
             Ok::<_, Error>((run.start, read))
         });
         for (first, read) in try_join_all(reads).await? {
-            let at = (first - extents.start) as usize;
+            let at = (first.0 - extents.start.0) as usize;
             for (place, bytes) in found[at..].iter_mut().zip(read) {
                 *place = Some(bytes);
             }
@@ -88,12 +90,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// Reads the cached contents of a recipe; zeroes are always available.
-    async fn read_known(&self, first: u64, recipe: &[Option<Fingerprint>]) -> Vec<Option<Bytes>> {
+    async fn read_known(&self, first: ExtentIndex, recipe: &[Option<Fingerprint>]) -> Vec<Option<Bytes>> {
         let mut found: Vec<Option<Bytes>> = vec![None; recipe.len()];
         // Extents that stand near one another on the SSD are read in one go.
         let mut runs: Vec<(Vec<usize>, SsdRun)> = Vec::new();
         let domain = self.cache.domain(self.options.object);
-        for (i, fingerprint) in recipe.iter().enumerate() {
+        let extents = ExtentRange::from(first, recipe.len() as u64);
+        for ((i, fingerprint), index) in recipe.iter().enumerate().zip(extents.iter()) {
             let Some(fingerprint) = fingerprint else {
                 found[i] = Some(self.cache.zero_extent.clone());
                 continue;
@@ -101,7 +104,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             let Some(location) = self.cache.manager.lock().lookup_fingerprint(&domain.within(fingerprint)) else {
                 continue;
             };
-            let key = self.key(first + i as u64);
+            let key = self.key(index);
             match runs.last_mut().filter(|(_, run)| run.reaches(&location)) {
                 Some((numbers, run)) => {
                     numbers.push(i);

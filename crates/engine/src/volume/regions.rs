@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::format::journal::{REGION_BYTES as REGION_RECORD_BYTES, Record};
 use crate::writeback::Room;
 use nitro_port::{Clock, Device, Origin};
-use nitro_units::ObjectId;
+use nitro_units::{ExtentRange, ObjectId};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
@@ -65,7 +65,8 @@ impl Table {
     /// Opens a region, and with it up to `rested_max` of those of the volume that were closed while it was quiet.
     fn open(
         &mut self,
-        (object, region): (ObjectId, u64),
+        object: ObjectId,
+        region: u64,
         now: Duration,
         rested_max: usize,
         mut tell: impl FnMut(u64, u64),
@@ -158,7 +159,8 @@ impl Regions {
         &self,
         object: ObjectId,
         regions: Range<u64>,
-        (now, opened_max): (Duration, usize),
+        now: Duration,
+        opened_max: usize,
         tell: impl Fn(Record),
     ) -> (Range<u64>, Vec<Opened>) {
         let mut all = self.table.lock();
@@ -169,7 +171,7 @@ impl Regions {
         let mut news = Vec::new();
         for region in regions.clone() {
             if !all.open.contains_key(&(object, region)) {
-                all.open((object, region), now, rested_max, |region, opening| {
+                all.open(object, region, now, rested_max, |region, opening| {
                     tell(Record::RegionOpened { object, region });
                     news.push(Opened { region, opening });
                 });
@@ -265,13 +267,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     ///
     /// # Errors
     /// [`Error::Poisoned`]: the journal has failed, and a restart could not find out about the write.
-    pub(super) async fn intend(&self, extents: Range<u64>) -> Result<Option<Intent<'_, F, C>>, Error> {
+    pub(super) async fn intend(&self, extents: ExtentRange) -> Result<Option<Intent<'_, F, C>>, Error> {
         if !self.is_attached() || !self.cache.is_journaling() || self.cache.ledger.failed().is_some() {
             self.cache.check_outlived()?;
             return Ok(None);
         }
-        let extent_bytes = self.extent_bytes();
-        let regions = extents.start * extent_bytes / REGION_BYTES..(extents.end * extent_bytes).div_ceil(REGION_BYTES);
+        let bytes = extents.bytes(self.extent_bytes());
+        let regions = bytes.start / REGION_BYTES..bytes.end.div_ceil(REGION_BYTES);
         let object = self.options.object;
         let now = self.cache.clock.now();
         let most = self.cache.ledger.step(REGION_RECORD_BYTES, REQUEST_MAX);
@@ -282,13 +284,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             None => {
                 let bytes = (regions.end - regions.start + most) * REGION_RECORD_BYTES as u64;
                 let enter = |room: &Room<'_>| {
-                    self.cache.regions.enter(object, regions, (now, most as usize), |record| room.push(record))
+                    self.cache.regions.enter(object, regions, now, most as usize, |record| room.push(record))
                 };
                 // Boxed, as is the commit: few writes open a region.
                 Box::pin(self.cache.ledger.tell(bytes, enter)).await
             }
         };
-        let doubt = self.cache.doubts.enter(object, &extents);
+        let doubt = self.cache.doubts.enter(object, extents);
         let intent = Intent { cache: &self.cache, object, regions, doubt };
         if !news.is_empty() {
             self.cache.metrics.regions_opened.add(1);

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::writeback::{DirtyShare, ROOM_WAIT};
 use futures_util::future::select;
 use nitro_port::{Clock, Device, Origin};
-use nitro_units::{ExtentIndex, ObjectId};
+use nitro_units::{ExtentIndex, ExtentRange, ObjectId};
 use parking_lot::Mutex;
 use std::pin::pin;
 use std::sync::Arc;
@@ -162,7 +162,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Checks that destage can make room: it cannot if all dirty data of the volume are lost.
     fn check_destageable(&self) -> Result<(), Error> {
         // First what is on its way, then what is there: an extent goes from the one to the other.
-        if self.flights.has_dirty(&(0..u64::MAX)) {
+        if self.flights.has_dirty(ExtentRange::ALL) {
             return Ok(());
         }
         let (object, all) = (self.options.object, u32::MAX);
@@ -170,7 +170,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let lost = manager.dirty_from(object, ExtentIndex(0), all, 1);
         match lost.first() {
             Some(lost) if manager.destageable_from(object, ExtentIndex(0), all, 1).is_empty() => {
-                Err(self.lost(lost.key.index().0))
+                Err(self.lost(lost.key.index()))
             }
             _ => Ok(()),
         }

@@ -5,7 +5,9 @@ use super::Volume;
 use super::context::RequestContext;
 use super::flights::{Token, Touches, Writing};
 use super::mode::WriteMode;
+use super::read::Entrance;
 use super::regions::Intent;
+use super::write_back::Written;
 use crate::error::Error;
 use crate::insert::Content;
 use crate::kept::{Kept, OVERHEAD_BYTES, Room, settle};
@@ -15,7 +17,7 @@ use nitro_cache::admission::{Provenance, WritePolicy};
 use nitro_cache::{Gone, Location};
 use nitro_port::buf::BufMut;
 use nitro_port::{Clock, Device, DeviceError, ErrorKind as DeviceErrorKind, Origin};
-use nitro_units::Fingerprint;
+use nitro_units::{ExtentIndex, ExtentRange, Fingerprint};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,13 +29,13 @@ const ZERO_BYTES: u64 = 1 << 20;
 #[derive(Default)]
 struct Before {
     /// In RAM.
-    bytes: Vec<(u64, Bytes)>,
+    bytes: Vec<(ExtentIndex, Bytes)>,
     /// On the SSD.
-    locations: Vec<(u64, Location)>,
+    locations: Vec<(ExtentIndex, Location)>,
 }
 
 /// What was found last of an extent.
-fn last_of<T>(found: &[(u64, T)], index: u64) -> Option<&T> {
+fn last_of<T>(found: &[(ExtentIndex, T)], index: ExtentIndex) -> Option<&T> {
     found.iter().rev().find(|(of, _)| *of == index).map(|(_, what)| what)
 }
 
@@ -57,7 +59,7 @@ impl<F, C: Clock> OriginWrite<'_, F, C> {
     }
 
     /// See [`Writing::finish`].
-    fn finish(mut self, contents: impl Iterator<Item = (u64, Option<Kept>)>) -> Vec<(u64, Arc<Token>)> {
+    fn finish(mut self, contents: impl Iterator<Item = (ExtentIndex, Option<Kept>)>) -> Vec<(ExtentIndex, Arc<Token>)> {
         self.writing.take().map_or_else(Vec::new, |writing| writing.finish(contents))
     }
 }
@@ -217,17 +219,17 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// data, and records in the journal that they may change.
     async fn begin_origin_write(
         &self,
-        extents: Range<u64>,
+        extents: ExtentRange,
         context: &RequestContext,
-        found: impl FnMut(u64, Bytes),
+        found: impl FnMut(ExtentIndex, Bytes),
     ) -> Result<OriginWrite<'_, F, C>, Error> {
-        let writing = self.flights.begin_write(extents.clone(), Touches::Origin, context, found).await;
-        self.drain(&extents).await?;
+        let writing = self.flights.begin_write(extents, Touches::Origin, context, found).await;
+        self.drain(extents).await?;
         // What the log holds of them must not come back over what the origin is about to get.
-        self.cache.void_in_log(self.key(extents.start), extents.end - extents.start).await?;
-        let intent = self.intend(extents.clone()).await?;
-        let (offset, len) = (extents.start * self.extent_bytes(), (extents.end - extents.start) * self.extent_bytes());
-        context.check(offset, len)?;
+        self.cache.void_in_log(self.key(extents.start), extents.count()).await?;
+        let intent = self.intend(extents).await?;
+        let Range { start, end } = extents.bytes(self.extent_bytes());
+        context.check(start, end - start)?;
         Ok(OriginWrite { writing: Some(writing), intent, under_way: false })
     }
 
@@ -252,7 +254,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     async fn write_through(&self, offset: u64, data: Bytes, fua: bool, context: &RequestContext) -> Result<(), Error> {
         let extents = self.extents(offset, data.len() as u64);
         let mut before = Before::default();
-        let is_edge = |index: u64| index == extents.start || index + 1 == extents.end;
+        let is_edge = |index: ExtentIndex| index == extents.start || index.next() == extents.end;
         let policy = self.write_policy();
         let updates = policy == WritePolicy::Update;
         // The extents that are cached, wherever; needed to update them alone.
@@ -265,8 +267,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 before.bytes.push((index, bytes));
             }
         };
-        let mut begun = self.begin_origin_write(extents.clone(), context, found).await?;
-        for index in extents.clone().filter(|index| updates || is_edge(*index)) {
+        let mut begun = self.begin_origin_write(extents, context, found).await?;
+        for index in extents.iter().filter(|index| updates || is_edge(*index)) {
             if let Some(bytes) = self.cache.ram.lock().peek(&self.key(index)) {
                 if updates {
                     cached.push(index);
@@ -276,7 +278,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 }
             }
         }
-        self.forget_cached(extents.clone(), |index, location| {
+        self.forget_cached(extents, |index, location| {
             if updates {
                 cached.push(index);
             }
@@ -288,23 +290,24 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         cached.sort_unstable();
         let known = self.fingerprints(offset, &data);
         begun.during(self.write_known(offset, data.clone(), &known)).await?;
-        self.heal(extents.clone(), offset, data.len() as u64).await?;
+        self.heal(extents, offset, data.len() as u64).await?;
         if fua {
             self.flush_origin().await?;
         }
+        let written = Written { offset, data };
         let mut contents: Vec<_> = if self.is_cached() {
             let content = |(i, index)| {
                 if !policy.takes(cached.binary_search(&index).is_ok()) {
                     return None;
                 }
                 let known = known.get(i).copied().flatten();
-                Some((index, self.content(index, (offset, &data), known, &before)?))
+                Some((index, self.content(index, &written, known, &before)?))
             };
-            extents.enumerate().filter_map(content).collect()
+            extents.iter().enumerate().filter_map(content).collect()
         } else {
             Vec::new()
         };
-        drop((data, before));
+        drop((written, before));
         let from = Provenance::written(context.class);
         let Some(room) = self.admit(&mut contents) else { return Ok(()) };
         let tokens = begun.finish(contents.iter().map(|(index, content)| match content {
@@ -312,13 +315,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             Content::Merge { .. } => (*index, None),
         }));
         for ((index, token), (_, content)) in tokens.into_iter().zip(contents) {
-            self.enqueue(index, content, token, (from, &room));
+            self.enqueue(index, content, token, Entrance { from, room: &room });
         }
         Ok(())
     }
 
     /// Room for contents in the insertion queue; `None`: there is none, or there is nothing to insert.
-    fn admit(&self, contents: &mut [(u64, Content)]) -> Option<Arc<Room>> {
+    fn admit(&self, contents: &mut [(ExtentIndex, Content)]) -> Option<Arc<Room>> {
         if contents.is_empty() {
             return None;
         }
@@ -340,14 +343,14 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// cached content.
     fn content(
         &self,
-        index: u64,
-        (offset, data): (u64, &Bytes),
+        index: ExtentIndex,
+        Written { offset, data }: &Written,
         known: Option<Fingerprint>,
         before: &Before,
     ) -> Option<Content> {
         let extent_bytes = self.extent_bytes();
-        let start = index * extent_bytes;
-        let (from, to) = (offset.max(start), (offset + data.len() as u64).min(start + extent_bytes));
+        let start = index.offset(extent_bytes);
+        let (from, to) = (start.max(*offset), (offset + data.len() as u64).min(start + extent_bytes));
         let part = data.slice((from - offset) as usize..(to - offset) as usize);
         if from == start && to == (start + extent_bytes).min(self.size_bytes()) {
             let whole = part.len() as u64 == extent_bytes;
@@ -375,7 +378,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             return Ok(());
         }
         let extents = self.extents(start, end - start);
-        let mut begun = self.begin_origin_write(extents.clone(), context, |_, _| {}).await?;
+        let mut begun = self.begin_origin_write(extents, context, |_, _| {}).await?;
         self.forget_cached(extents, |_, _| {}).await;
         match begun.during(self.answered(self.origin.discard(start, end - start))).await {
             Err(error) if error.kind == DeviceErrorKind::Unsupported => return Ok(()),
@@ -399,8 +402,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             return Ok(());
         }
         let extents = self.extents(offset, len);
-        let mut begun = self.begin_origin_write(extents.clone(), context, |_, _| {}).await?;
-        self.forget_cached(extents.clone(), |_, _| {}).await;
+        let mut begun = self.begin_origin_write(extents, context, |_, _| {}).await?;
+        self.forget_cached(extents, |_, _| {}).await;
         begun.during(self.zero_origin(offset, len, may_unmap, fast)).await?;
         self.heal(extents, offset, len).await?;
         if fua { self.flush_origin().await } else { Ok(()) }

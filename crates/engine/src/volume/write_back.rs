@@ -3,6 +3,7 @@
 use super::Volume;
 use super::context::RequestContext;
 use super::flights::{Touches, Writing};
+use super::read::Entrance;
 use super::room::Admitted;
 use crate::error::Error;
 use crate::format::write_log::Entry;
@@ -14,8 +15,14 @@ use nitro_cache::Location;
 use nitro_cache::admission::Provenance;
 use nitro_port::buf::BufMut;
 use nitro_port::{Clock, Device, Origin};
-use std::ops::Range;
+use nitro_units::{ExtentIndex, ExtentRange};
 use std::sync::atomic::Ordering;
+
+/// The data of a write, and its first byte in the volume.
+pub(super) struct Written {
+    pub(super) offset: u64,
+    pub(super) data: Bytes,
+}
 
 /// Why a volume refuses writes at the end of a server.
 const CLOSED: &str = "the cache is being closed";
@@ -32,16 +39,16 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     ) -> Result<bool, Error> {
         let mut extents = self.extents(offset, data.len() as u64);
         self.may_be_dirty.store(true, Ordering::SeqCst);
-        let writing = self.flights.begin_write(extents.clone(), Touches::Buffer, context, |_, _| {}).await;
+        let writing = self.flights.begin_write(extents, Touches::Buffer, context, |_, _| {}).await;
         let mut logged = true;
         while !extents.is_empty() {
-            let Some(admitted) = self.admit_dirty(extents.end - extents.start, context).await? else {
+            let Some(admitted) = self.admit_dirty(extents.count(), context).await? else {
                 return Ok(false);
             };
-            let part = extents.start..extents.start + admitted.extents;
+            let part = ExtentRange::from(extents.start, admitted.extents);
             extents.start = part.end;
             let data = if extents.is_empty() { std::mem::take(&mut data) } else { data.clone() };
-            logged &= self.buffer(&writing, part, (offset, data), admitted, context).await?;
+            logged &= self.buffer(&writing, part, Written { offset, data }, admitted, context).await?;
         }
         drop(writing);
         if fua && !logged {
@@ -54,13 +61,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     async fn buffer(
         &self,
         writing: &Writing,
-        extents: Range<u64>,
-        (offset, data): (u64, Bytes),
+        extents: ExtentRange,
+        Written { offset, data }: Written,
         mut admitted: Admitted<'_, F, C>,
         context: &RequestContext,
     ) -> Result<bool, Error> {
         let mut contents = Vec::new();
-        for index in extents.clone() {
+        for index in extents.iter() {
             contents.push((index, self.new_content(index, offset, &data).await?));
         }
         let len = data.len() as u64;
@@ -73,7 +80,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.forget_ram(extents);
         for ((index, kept), token) in contents.iter().cloned().zip(tokens.iter().cloned()) {
             let from = Provenance::written(context.class);
-            let job = self.job(index, Content::Whole(kept, None), token, (from, &room));
+            let job = self.job(index, Content::Whole(kept, None), token, Entrance { from, room: &room });
             if let Err(job) = self.cache.dirty_queue.push(job) {
                 self.flights.settle(index, &job.token);
                 return Err(self.poison(&CLOSED));
@@ -89,9 +96,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// An extent's whole content once `data` is written.
-    async fn new_content(&self, index: u64, offset: u64, data: &Bytes) -> Result<Kept, Error> {
+    async fn new_content(&self, index: ExtentIndex, offset: u64, data: &Bytes) -> Result<Kept, Error> {
         let extent_bytes = self.extent_bytes();
-        let start = index * extent_bytes;
+        let start = index.offset(extent_bytes);
         let (from, to) = (offset.max(start), (offset + data.len() as u64).min(start + extent_bytes));
         let part = data.slice((from - offset) as usize..(to - offset) as usize);
         if part.len() as u64 == extent_bytes {
@@ -107,7 +114,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// An extent's content now, while no client writes to it.
-    pub(super) async fn present_content(&self, index: u64) -> Result<Bytes, Error> {
+    pub(super) async fn present_content(&self, index: ExtentIndex) -> Result<Bytes, Error> {
         let key = self.key(index);
         let mut tried: Option<Location> = None;
         loop {
@@ -131,16 +138,16 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 }
                 _ if dirty => return Err(self.lost(index)),
                 _ => {
-                    let extents = self.read_origin_extents(index..index + 1).await?;
+                    let extents = self.read_origin_extents(ExtentRange::one(index)).await?;
                     return Ok(extents.into_iter().next().unwrap_or_default());
                 }
             }
         }
     }
 
-    pub(super) fn lost(&self, index: u64) -> Error {
+    pub(super) fn lost(&self, index: ExtentIndex) -> Error {
         let extent_bytes = self.extent_bytes();
-        Error::Lost { offset: index * extent_bytes, len: extent_bytes }
+        Error::Lost { offset: index.offset(extent_bytes), len: extent_bytes }
     }
 
     /// Makes durable what has been acknowledged in write-back.

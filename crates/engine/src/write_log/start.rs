@@ -13,7 +13,7 @@ use nitro_cache::SettingError;
 use nitro_cache::admission::Provenance;
 use nitro_port::buf::BufMut;
 use nitro_port::{Clock, Device};
-use nitro_units::{ExtentIndex, ExtentKey, ObjectId};
+use nitro_units::{ExtentIndex, ExtentKey};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -140,19 +140,16 @@ impl<F: Device, C: Clock> Cache<F, C> {
     }
 
     /// Queues the log's contents for insertion.
-    fn replay_log(
-        &mut self,
-        newest: BTreeMap<(ObjectId, u64), Bytes>,
-    ) -> HashMap<ExtentKey, Arc<crate::volume::Token>> {
+    fn replay_log(&mut self, newest: BTreeMap<ExtentKey, Bytes>) -> HashMap<ExtentKey, Arc<crate::volume::Token>> {
         let mut tokens = HashMap::new();
-        for ((object, index), bytes) in newest {
-            let flights = self.replayed.entry(object).or_default().clone();
+        for (key, bytes) in newest {
+            let flights = self.replayed.entry(key.object()).or_default().clone();
             // A part of what one read of the log brought. All of it is in RAM for now, which is counted as what a restart needs.
             let kept = Kept::part(bytes, 2 * BATCH_BYTES_MAX as u64, &self.zero_extent);
-            let (key, token) = (ExtentKey::new(object, ExtentIndex(index)), flights.restore(index, kept.clone()));
+            let token = flights.restore(key.index(), kept.clone());
             tokens.insert(key, token.clone());
             let _room = Some(self.dirty_queue.admit_over(kept.bytes().len() as u64 + OVERHEAD_BYTES));
-            self.shares.admit_over(object, 1);
+            self.shares.admit_over(key.object(), 1);
             // Nobody has closed the queue yet.
             let _ = self.dirty_queue.push(Job {
                 key,
@@ -168,14 +165,14 @@ impl<F: Device, C: Clock> Cache<F, C> {
 }
 
 /// The newest content of each extent in the batches.
-pub(crate) fn newest(row: &Row) -> BTreeMap<(ObjectId, u64), Bytes> {
+pub(crate) fn newest(row: &Row) -> BTreeMap<ExtentKey, Bytes> {
     let mut newest = BTreeMap::new();
     for entry in row.batches.iter().flat_map(|batch| &batch.entries) {
         match entry {
-            Entry::Content { key, bytes } => drop(newest.insert((key.object(), key.index().0), bytes.clone())),
+            Entry::Content { key, bytes } => drop(newest.insert(*key, bytes.clone())),
             Entry::Void { first, count } => {
-                let (object, from) = (first.object(), first.index().0);
-                let void = newest.range((object, from)..(object, from.saturating_add(*count)));
+                let end = first.index().0.saturating_add(*count).min(ExtentIndex::MAX.0);
+                let void = newest.range(*first..ExtentKey::new(first.object(), ExtentIndex(end)));
                 let void: Vec<_> = void.map(|(key, _)| *key).collect();
                 void.iter().for_each(|key| drop(newest.remove(key)));
             }

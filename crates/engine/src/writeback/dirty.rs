@@ -90,7 +90,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// Inserts what is newest of a job's extent: what has taken the place of the job's content has a job of its own, but
     /// whoever waits for this one must find the extent durable with the next commit, as it was or newer.
     async fn insert_newest(&self, inserting: &mut Inserting, job: &Job) {
-        let index = job.key.index().0;
+        let index = job.key.index();
         while let Some((kept, token)) = job.flights.newest_dirty(index) {
             let from = self.classified(job.key, job.from, kept.bytes());
             let (content, flights) = (Content::Whole(kept, None), job.flights.clone());
@@ -204,7 +204,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             let record = Record::DirtyDup { key, version, weu, generation: location.generation, entry: location.entry };
             // While the manager is locked: whoever sees the entry sees the record.
             room.push(record);
-            job.flights.dirty_contents.note(key.index().0, version, named.plain);
+            job.flights.dirty_contents.note(key.index(), version, named.plain);
             true
         })
     }
@@ -233,12 +233,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
         };
         manager.classify(&location, job.from.class);
         if let Some(fingerprint) = names.plain {
-            job.flights.dirty_contents.note(job.key.index().0, version, fingerprint);
+            job.flights.dirty_contents.note(job.key.index(), version, fingerprint);
         }
         drop(manager);
         let (key, class) = (job.key, job.from.class);
         let entering = Entering { key, fingerprint: names.plain, class, version };
-        let entry = open.put(&self.place(&location), entering, stored, (encoding, payload));
+        let entry = open.put(&self.place(&location), entering, stored, encoding, payload);
         room.push(Record::DirtyBase {
             key: job.key,
             version,

@@ -96,6 +96,10 @@ struct Room<'a> {
     taken: &'a dyn Fn(ObjectId) -> u64,
     /// The room that all volumes take, including the request.
     all_after: u64,
+    /// What remains for volumes without dirty data, if other volumes are in write-back.
+    left: u64,
+    /// What a volume without dirty data may take of the room reserved for others.
+    first_max: u64,
 }
 
 impl Room<'_> {
@@ -109,19 +113,18 @@ impl Room<'_> {
     }
 
     /// Whether the volume may take `own_after` in total, if it has taken `own` already. The total never exceeds the
-    /// room: admitted extents find room without destage. If other volumes are in write-back, at least `left` remains
-    /// for those without dirty data, each of which may take `first` of the room reserved for others.
-    fn fits(&self, own: u64, own_after: u64, (left, first): (u64, u64)) -> bool {
+    /// room: admitted extents find room without destage.
+    fn fits(&self, own: u64, own_after: u64) -> bool {
         if self.all_after > self.max {
             return false;
         }
         let taker = self.takers.get(&self.asks).copied().unwrap_or_default();
-        if own == 0 && own_after <= first || own_after <= self.min(&taker) {
+        if own == 0 && own_after <= self.first_max || own_after <= self.min(&taker) {
             return true;
         }
         let others = || self.takers.iter().filter(|(object, _)| **object != self.asks);
         let kept: u64 = others().map(|(object, taker)| self.min(taker).saturating_sub((self.taken)(*object))).sum();
-        let left = if others().any(|(_, taker)| taker.writes_back) { left } else { 0 };
+        let left = if others().any(|(_, taker)| taker.writes_back) { self.left } else { 0 };
         own_after <= self.max * u64::from(taker.share.max_percent) / 100 && self.all_after + kept.max(left) <= self.max
     }
 }
@@ -157,6 +160,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
             max: self.extents_dirty_max(),
             taken: &dirty,
             all_after: manager.dirty_count() + all_admitted,
+            left: 0,
+            first_max: per_weu,
         };
         let pinned = |object: ObjectId| u64::from(manager.pinned_count_of(object)) + admitted(object) / per_weu;
         let in_weus = Room {
@@ -165,10 +170,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
             max: self.weus_dirty_max(),
             taken: &pinned,
             all_after: manager.pinned_after(all_admitted),
+            left: 1,
+            first_max: 1,
         };
         let own_weus = u64::from(manager.pinned_count_of(asks)) + (admitted(asks) + extents) / per_weu;
         let own = dirty(asks);
-        in_extents.fits(own, own + extents, (0, per_weu)) && in_weus.fits(own, own_weus, (1, 1))
+        in_extents.fits(own, own + extents) && in_weus.fits(own, own_weus)
     }
 
     /// Whether a volume that has nothing dirty finds no room because of others whose destage fails.
@@ -206,6 +213,17 @@ impl<F: Device, C: Clock> Cache<F, C> {
         insert(&mut manager, start.min(u32::try_from(admitted_max).unwrap_or(u32::MAX)))
     }
 
+    /// Whether no volume could admit another dirty extent.
+    pub(crate) fn lacks_dirty_room(&self) -> bool {
+        let takers = self.shares.0.lock();
+        self.is_out_of_room(&self.manager.lock(), &takers)
+    }
+
+    fn is_out_of_room(&self, manager: &CacheManager, takers: &BTreeMap<ObjectId, Taker>) -> bool {
+        let after = admitted_by_all(takers) + 1;
+        manager.pinned_after(after) > self.weus_dirty_max() || manager.dirty_count() + after > self.extents_dirty_max()
+    }
+
     /// Whether a volume's destage should run, independent of the age of its dirty data. Dirty data of volumes whose
     /// destage fails do not count, because this volume cannot reduce them, unless there is no room at all.
     pub(crate) fn wants_destage_of(&self, object: ObjectId) -> bool {
@@ -222,10 +240,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             return true;
         }
         let manager = self.manager.lock();
-        let after = admitted_by_all(&takers) + 1;
-        if manager.pinned_after(after) > self.weus_dirty_max()
-            || manager.dirty_count() + after > self.extents_dirty_max()
-        {
+        if self.is_out_of_room(&manager, &takers) {
             return true;
         }
         let (weus, extents) = failing.iter().fold((0, 0), |(weus, extents), other| {

@@ -3,6 +3,7 @@
 
 mod collisions;
 mod commits;
+mod destage;
 mod discarding;
 mod disk_model;
 mod endurance;

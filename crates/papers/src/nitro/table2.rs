@@ -303,11 +303,9 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
 
 fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
     const WHY: &str = "the gain in IOPS depends on how often the synthetic traces overwrite data, how much data may be \
-                       dirty, and what writes cost in the modelled origin, all of which are assumed. While a read of \
-                       a plain origin (TPS) is in progress, the server destages with two writes at a time, even if \
-                       clients wait for room to write: in open loop, reads never cease, so that destage limits the rate \
-                       before the disks do. Without an SSD, writes are in NVRAM until the disks have them. Response times are those \
-                       of queues at 95 % of different rates";
+                       dirty, and what writes cost in the modelled origin, all of which are assumed. Without an SSD, \
+                       writes are in NVRAM until the disks have them. Response times are those of queues at 95 % of \
+                       different rates";
     const EXTENTS_WHY: &str = "extents that are replaced one by one hit more often (N5), which gains more IOPS than \
                                small writes cost on the modelled SSD, of which a small part is in use (N13)";
     const SAVED_WHY: &str = "content that the cache knows saves the modelled COS look-ups and an append, but no \

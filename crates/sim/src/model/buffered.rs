@@ -19,7 +19,7 @@ pub(super) struct Buffered<M> {
 
 impl<M: Model> Buffered<M> {
     pub(super) fn new(cache: M, settings: &Settings) -> Self {
-        Self { cache, staged: Staged::new(settings.staging_bytes, settings.extent_bytes), now: Nanos::ZERO }
+        Self { cache, staged: Staged::new(settings), now: Nanos::ZERO }
     }
 }
 
@@ -42,12 +42,15 @@ impl<M: Model> Model for Buffered<M> {
         }
     }
 
-    fn read_by_content(&mut self, piece: &Piece, enters: bool) -> Result<Option<Hit>, Error> {
-        self.cache.read_by_content(piece, enters)
+    fn read_by_content(&mut self, piece: &Piece) -> Result<Option<Hit>, Error> {
+        self.cache.read_by_content(piece)
+    }
+
+    fn request_arrived(&mut self) {
+        self.staged.request_arrived();
     }
 
     fn request_inserted(&mut self) -> Result<(), Error> {
-        self.staged.request_arrived();
         while let Some((piece, _)) = self.staged.pop() {
             self.cache.insert(&piece)?;
         }
@@ -83,6 +86,14 @@ impl<M: Model> Model for Buffered<M> {
 
     fn is_staged(&self, key: ExtentKey) -> bool {
         self.staged.has(key)
+    }
+
+    fn use_staged(&mut self, key: ExtentKey) -> bool {
+        self.staged.use_again(key)
+    }
+
+    fn drop_staged(&mut self, key: ExtentKey) {
+        self.staged.remove(key);
     }
 
     fn settle(&mut self) -> Result<(), Error> {

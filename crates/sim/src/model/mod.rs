@@ -51,13 +51,15 @@ pub(crate) trait Model {
     /// Looks up an extent for a read.
     fn read(&mut self, piece: &Piece) -> Result<Option<Hit>, Error>;
 
-    /// Looks up the content of an extent that was not found by its key. With `enters`, the cache adds an entry for the
-    /// key.
-    fn read_by_content(&mut self, _piece: &Piece, _enters: bool) -> Result<Option<Hit>, Error> {
+    /// Looks up the content of an extent that was not found by its key.
+    fn read_by_content(&mut self, _piece: &Piece) -> Result<Option<Hit>, Error> {
         Ok(None)
     }
 
-    /// The end of a request's insertions.
+    /// Notes the end of a request.
+    fn request_arrived(&mut self) {}
+
+    /// Inserts the extents of all requests so far, except those that stay staged.
     fn request_inserted(&mut self) -> Result<(), Error> {
         Ok(())
     }
@@ -95,6 +97,14 @@ pub(crate) trait Model {
         false
     }
 
+    /// Whether an extent is staged; if so, notes a further use.
+    fn use_staged(&mut self, _key: ExtentKey) -> bool {
+        false
+    }
+
+    /// Drops the staged content of an extent.
+    fn drop_staged(&mut self, _key: ExtentKey) {}
+
     /// The write-back interface; `None` if the cache does not distinguish dirty from clean extents.
     fn dirty_units(&mut self) -> Option<&mut dyn DirtyUnits> {
         None
@@ -131,8 +141,14 @@ pub(crate) trait Model {
 /// Write-evict units with dirty extents, which are not evicted before their extents are destaged.
 pub(crate) trait DirtyUnits {
     /// Inserts an extent that is written at second `now`; returns whether its content was cached already. `None`: there
-    /// is no room.
-    fn insert_dirty(&mut self, piece: &Piece, now: u32, marks: &Watermarks) -> Result<Option<bool>, Error>;
+    /// is no room. `waiting`: the number of written extents that are to be inserted, with this one.
+    fn insert_dirty(
+        &mut self,
+        piece: &Piece,
+        now: u32,
+        marks: &Watermarks,
+        waiting: u64,
+    ) -> Result<Option<bool>, Error>;
 
     /// Makes dirty data durable: units whose content was replaced may be evicted. With `fills_blocks`, the SSD is
     /// written in whole blocks, so the next extent starts a new block.

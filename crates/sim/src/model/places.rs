@@ -186,12 +186,11 @@ impl Model for Places {
         }
     }
 
-    fn read_by_content(&mut self, piece: &Piece, enters: bool) -> Result<Option<Hit>, Error> {
-        let Some(place) = self.contents.find(self.content(piece)).filter(|_| self.dedup) else { return Ok(None) };
-        if enters {
-            self.point(piece.key.raw(), place);
+    fn read_by_content(&mut self, piece: &Piece) -> Result<Option<Hit>, Error> {
+        match self.contents.find(self.content(piece)).filter(|_| self.dedup) {
+            Some(place) => self.hit(place),
+            None => Ok(None),
         }
-        self.hit(place)
     }
 
     fn has(&self, key: ExtentKey) -> bool {

@@ -2,6 +2,7 @@
 //! request in use; void content does, too, until it is swept.
 
 use crate::front::held_together;
+use crate::settings::Settings;
 use crate::workload::{Piece, runs};
 use hashbrown::HashMap;
 use nitro_cache::ram::OVERHEAD_BYTES;
@@ -70,16 +71,16 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    /// Staging in `bytes_max` bytes of RAM; 0: none.
-    pub(super) fn new(bytes_max: u64, extent_bytes: u32) -> Self {
+    /// Staging in the RAM that is set aside for it, if there is any.
+    pub(super) fn new(settings: &Settings) -> Self {
         Self {
-            queue: Staging::new(bytes_max),
+            queue: Staging::new(settings.staging_bytes),
             rooms: Rooms::default(),
             arriving: Vec::new(),
             merged: 0,
             newest: HashMap::new(),
             next: 0,
-            extent_bytes,
+            extent_bytes: settings.extent_bytes,
         }
     }
 
@@ -104,7 +105,7 @@ impl Staged {
         self.merged += 1;
     }
 
-    /// Ends the current request: its contents enter the queue.
+    /// Notes the end of the current request: its contents enter the queue.
     pub(super) fn request_arrived(&mut self) {
         let arriving = std::mem::take(&mut self.arriving);
         let mut number = self.next - arriving.len() as u64;

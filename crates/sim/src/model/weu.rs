@@ -63,7 +63,7 @@ impl Weus {
             headers: vec![Vec::new(); manager.weu_count() as usize],
             survivors: Vec::new(),
             sealed: Vec::new(),
-            staged: Staged::new(settings.staging_bytes, settings.extent_bytes),
+            staged: Staged::new(settings),
             allowance: settings.write_budget.map(|ratio| Allowance::new(ratio, usable_bytes)),
             variant: settings.variant,
             dedup: settings.dedup,
@@ -244,12 +244,8 @@ impl Model for Weus {
         }
     }
 
-    fn read_by_content(&mut self, piece: &Piece, enters: bool) -> Result<Option<Hit>, Error> {
-        let found = match enters {
-            true => self.manager.insert_duplicate(piece.key, &piece.fingerprint),
-            false => self.manager.lookup_fingerprint(&piece.fingerprint),
-        };
-        match found {
+    fn read_by_content(&mut self, piece: &Piece) -> Result<Option<Hit>, Error> {
+        match self.manager.lookup_fingerprint(&piece.fingerprint) {
             Some(location) => self.hit(location),
             None => Ok(None),
         }
@@ -295,8 +291,19 @@ impl Model for Weus {
         Ok(self.manager.invalidate(piece.key).is_some() || was_staged)
     }
 
-    fn request_inserted(&mut self) -> Result<(), Error> {
+    fn use_staged(&mut self, key: ExtentKey) -> bool {
+        self.staged.use_again(key)
+    }
+
+    fn drop_staged(&mut self, key: ExtentKey) {
+        self.staged.remove(key);
+    }
+
+    fn request_arrived(&mut self) {
         self.staged.request_arrived();
+    }
+
+    fn request_inserted(&mut self) -> Result<(), Error> {
         while let Some((piece, used)) = self.staged.pop() {
             self.pack(&piece, used)?;
         }
@@ -376,13 +383,17 @@ impl Weus {
 }
 
 impl DirtyUnits for Weus {
-    fn insert_dirty(&mut self, piece: &Piece, now: u32, marks: &Watermarks) -> Result<Option<bool>, Error> {
+    fn insert_dirty(
+        &mut self,
+        piece: &Piece,
+        now: u32,
+        marks: &Watermarks,
+        waiting: u64,
+    ) -> Result<Option<bool>, Error> {
         self.note_requested();
-        // The staged content is overwritten.
-        self.staged.remove(piece.key);
         let fingerprint = self.dedup.then_some(&piece.fingerprint);
         if let Some(fingerprint) = fingerprint {
-            let pins_max = self.pins_max(marks);
+            let pins_max = self.pins_max(marks, waiting);
             if self.manager.insert_dirty_duplicate(piece.key, fingerprint, now, pins_max).is_some() {
                 return Ok(Some(true));
             }
@@ -433,11 +444,12 @@ impl Weus {
         Ok(self.open_dirty)
     }
 
-    /// The number of pinned units from which on a duplicate must not pin another unit, as in the server.
-    fn pins_max(&self, marks: &Watermarks) -> u32 {
+    /// The number of pinned units from which on a duplicate must not pin another unit, as in the server, while `waiting`
+    /// extents are to be inserted.
+    fn pins_max(&self, marks: &Watermarks, waiting: u64) -> u32 {
         let part = |percent: u8| self.weus_for_dirty * u32::from(percent) / 100;
         let pinned = self.manager.pinned_count();
-        let after = u32::try_from(self.manager.pinned_after(1)).unwrap_or(u32::MAX);
+        let after = u32::try_from(self.manager.pinned_after(waiting)).unwrap_or(u32::MAX);
         part(marks.start_percent).min((part(marks.max_percent).max(2) + pinned).saturating_sub(after))
     }
 }

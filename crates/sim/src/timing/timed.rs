@@ -12,7 +12,7 @@ use crate::settings::Settings;
 use crate::workload::{Piece, Pieces, runs};
 use crate::write_back::Leaving;
 use hashbrown::HashMap;
-use nitro_cache::destage::{TICK, writes_at_once};
+use nitro_cache::destage::{Contention, TICK};
 use nitro_model::Nanos;
 use nitro_trace::Op;
 use std::cmp::Reverse;
@@ -64,6 +64,7 @@ pub(crate) struct Told {
     written: Vec<(Piece, bool)>,
     fetched: Vec<Piece>,
     ahead: Vec<Piece>,
+    drained: Vec<Vec<Leaving>>,
 }
 
 impl Told {
@@ -74,6 +75,7 @@ impl Told {
         self.written.clear();
         self.fetched.clear();
         self.ahead.clear();
+        self.drained.clear();
     }
 }
 
@@ -101,6 +103,10 @@ impl Watch for Told {
     fn read_ahead(&mut self, piece: &Piece) {
         self.ahead.push(*piece);
     }
+
+    fn drained(&mut self, run: &[Leaving]) {
+        self.drained.push(run.to_vec());
+    }
 }
 
 /// The current round of destage: after its last write, the origin is flushed and the next round begins.
@@ -110,7 +116,6 @@ struct Destage {
     /// Writes that have not been started.
     waiting: VecDeque<Vec<Leaving>>,
     under_way: usize,
-    at_once: usize,
     has_tick: bool,
 }
 
@@ -149,7 +154,7 @@ pub(crate) fn simulate(
 ) -> Result<Outcome, Error> {
     let mut timed = Timed {
         timing: *timing,
-        run: Run::new(settings, model),
+        run: Run::new(settings, model, pieces.has_flushes()),
         origin: Origin::new(timing, settings.extent_bytes),
         told: Told::default(),
         now: Duration::ZERO,
@@ -216,7 +221,11 @@ impl Timed<'_> {
         self.run.seconds = self.seconds();
         self.run.request(pieces, &mut self.told)?;
         let op = pieces[0].op();
-        if op == Op::Trim {
+        if !matches!(op, Op::Read | Op::Write) {
+            for run in std::mem::take(&mut self.told.drained) {
+                self.write_dirty(&run, false, Awaited::default());
+            }
+            self.take_disk_events();
             return Ok(());
         }
         let id = self.next_request;
@@ -318,31 +327,44 @@ impl Timed<'_> {
         self.run.write_back.as_ref().is_some_and(|write_back| write_back.is_full(model))
     }
 
+    /// What destage competes with, as in the server.
+    fn contention(&mut self) -> Contention {
+        // Reads are not disturbed by writes to an origin that writes sequentially.
+        let disturbs_reads = !self.reading.is_empty() && matches!(self.timing.origin, Kind::Tps);
+        let lacks_room = disturbs_reads && (!self.blocked.is_empty() || self.is_full_of_dirty());
+        Contention { disturbs_reads, lacks_room }
+    }
+
+    /// Begins a round of destage if one is due and none is in progress.
+    fn begin_round(&mut self) {
+        let seconds = self.seconds();
+        let Some(write_back) = self.run.write_back.as_mut().filter(|_| self.destage.round.is_empty()) else { return };
+        self.destage.round = write_back.round(&mut *self.run.model, seconds);
+        self.destage.waiting = write_back.runs(&self.destage.round).into();
+        self.run.counts.destaged_extents += self.destage.round.len() as u64;
+        self.run.counts.destage_writes += self.destage.waiting.len() as u64;
+    }
+
     /// Starts the destage writes that are due, with lower priority than reads unless writers wait for destage.
     fn destage(&mut self) {
-        let seconds = self.seconds();
-        let Some(write_back) = &mut self.run.write_back else { return };
-        let model = &mut *self.run.model;
-        if self.destage.round.is_empty() {
-            self.destage.round = write_back.round(model, seconds);
-            self.destage.waiting = write_back.runs(&self.destage.round).into();
-            // As in the server, reads are not disturbed by writes to an origin that writes sequentially.
-            let disturbs = !self.reading.is_empty() && matches!(self.timing.origin, Kind::Tps);
-            self.destage.at_once = writes_at_once(disturbs);
-            self.run.counts.destaged_extents += self.destage.round.len() as u64;
-            self.run.counts.destage_writes += self.destage.waiting.len() as u64;
-        }
-        while self.destage.under_way < self.destage.at_once
+        self.begin_round();
+        while !self.destage.waiting.is_empty()
+            && self.destage.under_way < self.contention().writes_at_once()
             && let Some(run) = self.destage.waiting.pop_front()
         {
-            let pieces: Vec<_> = run.iter().map(|leaving| leaving.piece).collect();
-            let known = run.iter().filter(|leaving| leaving.known).count();
-            let operation = self.origin.write(self.now, &pieces, known, self.blocked.is_empty());
-            self.awaited.insert(operation, Awaited { destages: true, ..Awaited::default() });
+            self.write_dirty(&run, self.blocked.is_empty(), Awaited { destages: true, ..Awaited::default() });
             self.destage.under_way += 1;
         }
         self.set_tick();
         self.take_disk_events();
+    }
+
+    /// Writes neighbouring dirty extents to the origin.
+    fn write_dirty(&mut self, run: &[Leaving], background: bool, awaited: Awaited) {
+        let pieces: Vec<_> = run.iter().map(|leaving| leaving.piece).collect();
+        let known = run.iter().filter(|leaving| leaving.known).count();
+        let operation = self.origin.write(self.now, &pieces, known, background);
+        self.awaited.insert(operation, awaited);
     }
 
     /// Schedules a check of dirty data, unless destage is in progress.

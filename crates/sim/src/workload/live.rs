@@ -34,6 +34,7 @@ pub struct Live<R> {
     object: (u32, u32),
     first_ns: Option<u64>,
     prints: Vec<Fingerprint>,
+    has_flushes: bool,
     ignored: u64,
 }
 
@@ -87,7 +88,7 @@ impl<R: Reader> Reader for Refined<R> {
 
 impl<R: Reader> Live<R> {
     /// With `contents` = `None`, the trace's fingerprints are ignored.
-    pub(super) fn new(reader: R, extent_bytes: u32, contents: Option<Contents>) -> Self {
+    pub(super) fn new(reader: R, extent_bytes: u32, contents: Option<Contents>, has_flushes: bool) -> Self {
         Self {
             reader,
             request: Request::default(),
@@ -97,6 +98,7 @@ impl<R: Reader> Live<R> {
             object: (0, u32::MAX),
             first_ns: None,
             prints: Vec::new(),
+            has_flushes,
             ignored: 0,
         }
     }
@@ -121,9 +123,21 @@ impl<R: Reader> Live<R> {
         self.object.1
     }
 
+    /// A flush has one piece, which is empty.
+    fn flush(&mut self, first_ns: u64, out: &mut Vec<Piece>) {
+        let object = self.object();
+        let Request { time_ns, op, class, .. } = self.request;
+        let of = PieceOf { time_ns: time_ns.saturating_sub(first_ns), op, class, last: true };
+        let nothing = Part { offset: 0, len: 0 };
+        out.push(Piece::new(of, self.key(object, 0), nothing, Fingerprint([0; 20]), None));
+    }
+
     fn split(&mut self, out: &mut Vec<Piece>) {
         let request = &self.request;
         let first_ns = *self.first_ns.get_or_insert(request.time_ns);
+        if request.op == Op::Flush {
+            return self.flush(first_ns, out);
+        }
         if !matches!(request.op, Op::Read | Op::Write | Op::Trim) || request.len == 0 {
             self.ignored += 1;
             return;
@@ -170,6 +184,10 @@ impl<R: Reader> Pieces for Live<R> {
             self.split(out);
         }
         Ok(!out.is_empty())
+    }
+
+    fn has_flushes(&self) -> bool {
+        self.has_flushes
     }
 
     fn ignored(&self) -> u64 {

@@ -22,11 +22,11 @@ use crate::Error;
 use live::Refined;
 use nitro_cache::settings::EXTENT_BYTES;
 use nitro_trace::content::Contents;
-use nitro_trace::{Reader, Request, TraceError};
+use nitro_trace::{Op, Reader, Request, TraceError};
 
 /// The approximate number of pieces of a batch.
 pub const BATCH_PIECES: usize = 4096;
-/// If none of this number of requests has a fingerprint, the trace has none.
+/// If none of this number of requests has a fingerprint, or is a flush, the trace has no fingerprints, or no flushes.
 const PEEKED: u64 = 1 << 16;
 
 /// Pieces in the order of their requests, in batches.
@@ -37,7 +37,10 @@ pub trait Pieces {
     /// Errors of the trace or of the scratch file.
     fn next_batch(&mut self, out: &mut Vec<Piece>) -> Result<bool, Error>;
 
-    /// The number of requests so far that are empty, or neither reads, writes nor trims.
+    /// Whether the trace has flushes, according to its first requests.
+    fn has_flushes(&self) -> bool;
+
+    /// The number of requests so far that are empty, or neither reads, writes, trims nor flushes.
     fn ignored(&self) -> u64;
 
     /// The number of bad records skipped so far.
@@ -47,6 +50,10 @@ pub trait Pieces {
 impl<P: Pieces + ?Sized> Pieces for Box<P> {
     fn next_batch(&mut self, out: &mut Vec<Piece>) -> Result<bool, Error> {
         (**self).next_batch(out)
+    }
+
+    fn has_flushes(&self) -> bool {
+        (**self).has_flushes()
     }
 
     fn ignored(&self) -> u64 {
@@ -76,13 +83,14 @@ pub fn live(open: &Open<'_>, extent_bytes: u32) -> Result<Live<Box<dyn Reader>>,
 /// As [`live`].
 pub fn live_from<R: Reader>(open: &Open<'_>, last: R, extent_bytes: u32) -> Result<Live<R>, Error> {
     EXTENT_BYTES.check(extent_bytes.into())?;
+    let peeked = Peeked::of(&mut *open()?)?;
     let mut contents = None;
-    if has_fingerprints(&mut *open()?)? {
+    if peeked.fingerprints {
         let mut known = Contents::new(extent_bytes.into())?;
         known.prepare(&mut Refined(open()?))?;
         contents = Some(known);
     }
-    Ok(Live::new(last, extent_bytes, contents))
+    Ok(Live::new(last, extent_bytes, contents, peeked.flushes))
 }
 
 /// The pieces of a reader's requests without the trace's fingerprints, for callers that need keys only.
@@ -91,7 +99,7 @@ pub fn live_from<R: Reader>(open: &Open<'_>, last: R, extent_bytes: u32) -> Resu
 /// An extent size that is out of bounds.
 pub fn without_contents<R: Reader>(reader: R, extent_bytes: u32) -> Result<Live<R>, Error> {
     EXTENT_BYTES.check(extent_bytes.into())?;
-    Ok(Live::new(reader, extent_bytes, None))
+    Ok(Live::new(reader, extent_bytes, None, false))
 }
 
 /// The pieces of a trace, stored for many runs.
@@ -102,15 +110,23 @@ pub fn stored(open: &Open<'_>, extent_bytes: u32) -> Result<Stored, Error> {
     Stored::keep(&mut live(open, extent_bytes)?)
 }
 
-fn has_fingerprints(reader: &mut dyn Reader) -> Result<bool, Error> {
-    let mut request = Request::default();
-    for _ in 0..PEEKED {
-        if !reader.next(&mut request)? {
-            break;
+/// What the first requests of a trace have.
+#[derive(Debug, Clone, Copy, Default)]
+struct Peeked {
+    fingerprints: bool,
+    flushes: bool,
+}
+
+impl Peeked {
+    fn of(reader: &mut dyn Reader) -> Result<Self, Error> {
+        let (mut request, mut found) = (Request::default(), Self::default());
+        for _ in 0..PEEKED {
+            if found.fingerprints && found.flushes || !reader.next(&mut request)? {
+                break;
+            }
+            found.fingerprints |= !request.fingerprints.is_empty();
+            found.flushes |= request.op == Op::Flush;
         }
-        if !request.fingerprints.is_empty() {
-            return Ok(true);
-        }
+        Ok(found)
     }
-    Ok(false)
 }

@@ -25,6 +25,7 @@ pub struct Stored {
     place: Arc<Place>,
     bytes: u64,
     requests: u64,
+    has_flushes: bool,
     ignored: u64,
     skipped: u64,
 }
@@ -59,7 +60,8 @@ impl Stored {
             None => Place::Ram(ram),
             Some(file) => Place::File(file.into_inner().map_err(|e| Error::Scratch(e.into_error()))?),
         };
-        Ok(Self { place: Arc::new(place), bytes, requests, ignored: pieces.ignored(), skipped: pieces.skipped() })
+        let (has_flushes, ignored, skipped) = (pieces.has_flushes(), pieces.ignored(), pieces.skipped());
+        Ok(Self { place: Arc::new(place), bytes, requests, has_flushes, ignored, skipped })
     }
 
     /// The number of requests.
@@ -113,6 +115,10 @@ impl Pieces for Replay {
         out.extend(pieces.iter().map(Piece::decode));
         self.at += len as u64;
         Ok(len > 0)
+    }
+
+    fn has_flushes(&self) -> bool {
+        self.stored.has_flushes
     }
 
     fn ignored(&self) -> u64 {

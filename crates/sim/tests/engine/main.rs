@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bytes_of;
+mod mixed;
+mod origin;
 mod real;
 mod streams;
 
@@ -22,6 +24,8 @@ use std::sync::Arc;
 pub struct Counted {
     read_hits: u64,
     read_misses: u64,
+    content_hits: u64,
+    flushes: u64,
     inserted_bytes: u64,
     unique_bytes: u64,
     stored_bytes: u64,
@@ -35,6 +39,41 @@ pub struct Counted {
     readahead_hits: u64,
     readahead_extents: u64,
     bypassed_extents: u64,
+}
+
+impl Counted {
+    /// Extents that were read and are to be inserted.
+    fn missed(&self) -> u64 {
+        self.read_misses + self.content_hits
+    }
+
+    /// What was counted since `before`; what is cached is not a sum.
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            read_hits: self.read_hits - before.read_hits,
+            read_misses: self.read_misses - before.read_misses,
+            content_hits: self.content_hits - before.content_hits,
+            flushes: self.flushes - before.flushes,
+            inserted_bytes: self.inserted_bytes - before.inserted_bytes,
+            unique_bytes: self.unique_bytes - before.unique_bytes,
+            stored_bytes: self.stored_bytes - before.stored_bytes,
+            evictions: self.evictions - before.evictions,
+            forwarded: self.forwarded - before.forwarded,
+            fingerprints_evicted: self.fingerprints_evicted - before.fingerprints_evicted,
+            cached_extents: self.cached_extents,
+            destaged_extents: self.destaged_extents - before.destaged_extents,
+            destage_writes: self.destage_writes - before.destage_writes,
+            ram_hits: self.ram_hits - before.ram_hits,
+            readahead_hits: self.readahead_hits - before.readahead_hits,
+            readahead_extents: self.readahead_extents - before.readahead_extents,
+            bypassed_extents: self.bypassed_extents - before.bypassed_extents,
+        }
+    }
+}
+
+/// Whether a request reads or writes.
+fn has_contents(request: &Request) -> bool {
+    matches!(request.op, Op::Read | Op::Write)
 }
 
 /// A trace in memory.
@@ -55,7 +94,7 @@ impl Reader for Kept {
 /// The reads and writes of a trace within a volume, cut into requests of one extent each, a nanosecond apart.
 fn requests(reader: impl Reader, settings: &Settings, count: usize) -> Vec<Request> {
     let pieces = Split::new(reader, settings.extent_bytes.into()).requests().map(Result::unwrap);
-    let wanted = pieces.filter(|request| matches!(request.op, Op::Read | Op::Write)).take(count);
+    let wanted = pieces.filter(has_contents).take(count);
     let mut requests: Vec<_> = wanted.collect();
     pack(&mut requests, settings.extent_bytes.into());
     for (number, request) in requests.iter_mut().enumerate() {
@@ -86,6 +125,8 @@ fn simulated(requests: &Arc<Vec<Request>>, settings: &Settings) -> Vec<Counted> 
     let counted = |m: &nitro_sim::Measures| Counted {
         read_hits: m.read_extent_hits,
         read_misses: m.read_extents - m.read_extent_hits,
+        content_hits: m.content_hits,
+        flushes: m.flushes,
         inserted_bytes: m.inserted_bytes,
         unique_bytes: m.unique_bytes,
         stored_bytes: m.stored_bytes,
@@ -340,6 +381,34 @@ fn with_staging_in_write_back_behind_a_ram_cache() {
     let settings = staging(writing_back(behind_ram(by_worth(true, false, 8192))));
     let real = agreed(FiuLike::web_vm(0.004, 3).reader().unwrap(), &settings, 20_000);
     assert!(sum(&real, |c| c.ram_hits) > 300 && sum(&real, |c| c.destaged_extents) > 1000);
+}
+
+/// The same cache before an origin that knows its contents by fingerprint.
+fn with_recipes(settings: Settings) -> Settings {
+    Settings { recipes: true, ..settings }
+}
+
+#[test]
+fn with_recipes_of_the_origin() {
+    let settings = with_recipes(by_worth(true, true, 4096));
+    let real = agreed(FiuLike::homes(0.002, 4).reader().unwrap(), &settings, 40_000);
+    assert!(sum(&real, |c| c.content_hits) > 50, "{}", sum(&real, |c| c.content_hits));
+}
+
+#[test]
+fn with_recipes_of_the_origin_in_write_back_behind_a_ram_cache() {
+    let settings = with_recipes(writing_back(behind_ram(by_worth(true, false, 8192))));
+    let real = agreed(random_reads(48 << 20).reader().unwrap(), &settings, 20_000);
+    assert!(sum(&real, |c| c.content_hits) > 1000, "{}", sum(&real, |c| c.content_hits));
+    let real = agreed(FiuLike::homes(0.002, 4).reader().unwrap(), &settings, 20_000);
+    assert!(sum(&real, |c| c.destaged_extents) > 1000);
+}
+
+#[test]
+fn with_recipes_of_the_origin_and_staging() {
+    let real =
+        agreed(random_reads(48 << 20).reader().unwrap(), &staging(with_recipes(small(true, true, 4096))), 20_000);
+    assert!(sum(&real, |c| c.content_hits) > 1000, "{}", sum(&real, |c| c.content_hits));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The trace through the engine, on devices in RAM.
 
-use crate::Counted;
 use crate::bytes_of::{self, BLOCK_BYTES};
+use crate::origin::TestOrigin;
+use crate::{Counted, has_contents};
 use nitro_cache::destage::Watermarks;
 use nitro_device::RamDevice;
 use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
@@ -17,10 +18,12 @@ use std::time::Duration;
 
 /// Between two requests: longer than destage waits before it looks for what is due.
 const PAUSE: Duration = Duration::from_millis(1100);
+/// Where a trim may have opened a write-intent region: longer than it takes to be closed.
+const LONG_PAUSE: Duration = Duration::from_millis(3100);
 /// There is more of the volume than the trace asks for: reads ahead do not come to its end.
 const BEYOND_BYTES: u64 = 1 << 20;
 
-type RamVolume = Volume<RamDevice, RamDevice, VirtualTime>;
+type TestVolume = Volume<RamDevice, TestOrigin, VirtualTime>;
 
 fn settings(simulated: &Settings) -> EngineSettings {
     let marks = simulated.write_back.unwrap_or(Watermarks::USUAL);
@@ -44,7 +47,7 @@ async fn origin(requests: &[Request]) -> RamDevice {
         origin.write(block * BLOCK_BYTES as u64, bytes_of::unspecified(block)).await.unwrap();
     }
     let mut known = HashSet::new();
-    for request in requests {
+    for request in requests.iter().filter(|request| has_contents(request)) {
         let data = bytes_of::data(request);
         for (number, block) in request.blocks(BLOCK_BYTES as u64).enumerate() {
             let part = data.slice(number * BLOCK_BYTES..(number + 1) * BLOCK_BYTES);
@@ -57,12 +60,14 @@ async fn origin(requests: &[Request]) -> RamDevice {
 }
 
 /// What the engine has counted so far.
-fn totals(volume: &RamVolume) -> Counted {
+fn totals(volume: &TestVolume) -> Counted {
     let status = volume.cache().status();
     let (stats, counters) = (status.manager, volume.counters());
     Counted {
-        read_hits: counters.read_hit_extents,
-        read_misses: counters.read_miss_extents,
+        read_hits: counters.read_hit_extents + counters.recipe_hit_extents,
+        read_misses: counters.read_miss_extents - counters.recipe_hit_extents,
+        content_hits: counters.recipe_hit_extents,
+        flushes: counters.flushes,
         inserted_bytes: stats.inserted_bytes,
         unique_bytes: stats.unique_bytes,
         stored_bytes: stats.stored_bytes,
@@ -79,63 +84,74 @@ fn totals(volume: &RamVolume) -> Counted {
     }
 }
 
-/// `flush_every`: so many writes are made durable together, in write-back.
-async fn run(
-    volume: Arc<RamVolume>,
-    requests: Arc<Vec<Request>>,
+/// When the engine inserts what it was given, and makes it durable.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// A write is made durable after this number of writes; 0: never.
     flush_every: u32,
-    clock: VirtualTime,
-) -> Vec<Counted> {
-    let writes_back = volume.mode() == WriteMode::WriteBack;
+    /// The number of requests that come before any other task runs, unless one of them misses.
+    lag: u32,
+    pause: Duration,
+}
+
+impl Pace {
+    fn new(requests: &[Request], simulated: &Settings) -> Self {
+        let has = |op| requests.iter().any(|request| request.op == op);
+        let flush_every = if has(Op::Flush) { simulated.flush_every } else { simulated.flush_every.max(1) };
+        let pause = if has(Op::Trim) { LONG_PAUSE } else { PAUSE };
+        Self {
+            flush_every: if simulated.write_back.is_some() { flush_every } else { 0 },
+            lag: simulated.insertion_lag,
+            pause,
+        }
+    }
+}
+
+/// Sends a request, and checks what it reads. `flushes`: a write is durable when it returns.
+async fn send(volume: &TestVolume, request: &Request, flushes: bool) {
+    let Request { op, offset, len, .. } = *request;
+    match op {
+        Op::Read => {
+            // As front ends ask.
+            let read = match volume.try_read(offset, len) {
+                Some(read) => read,
+                None => volume.read(offset, len).await.unwrap(),
+            };
+            assert!(read.concat() == bytes_of::data(request), "{request:?} reads what the trace says");
+        }
+        Op::Write => volume.write(offset, bytes_of::data(request), flushes).await.unwrap(),
+        Op::Trim => volume.trim(offset, len, false).await.unwrap(),
+        _ => volume.flush().await.unwrap(),
+    }
+}
+
+async fn run(volume: Arc<TestVolume>, requests: Arc<Vec<Request>>, pace: Pace, clock: VirtualTime) -> Vec<Counted> {
     let stages = volume.cache().settings().staging_bytes > 0;
-    let mut writes = 0;
+    let (mut writes, mut waiting) = (0, 0);
     let mut all = Vec::new();
     let mut before = totals(&volume);
-    for (number, request) in requests.iter().enumerate() {
-        let data = bytes_of::data(request);
+    for request in requests.iter() {
         volume.set_class(request.class);
-        if request.op == Op::Read {
-            // As front ends ask.
-            let read = match volume.try_read(request.offset, request.len) {
-                Some(read) => read,
-                None => volume.read(request.offset, request.len).await.unwrap(),
-            };
-            let read = read.concat();
-            assert!(read == data, "request {number} reads what the trace says");
-        } else {
-            // Durable, in write-back: what it took the place of may be evicted.
-            writes += 1;
-            let flushes = writes_back && writes % flush_every.max(1) == 0;
-            volume.write(request.offset, data, flushes).await.unwrap();
+        writes += u32::from(request.op == Op::Write);
+        // Durable, in write-back: what it took the place of may be evicted.
+        send(&volume, request, pace.flush_every > 0 && writes % pace.flush_every == 0).await;
+        waiting += 1;
+        let missed = totals(&volume).missed() > before.missed();
+        if waiting >= pace.lag || missed || matches!(request.op, Op::Flush | Op::Trim) {
+            waiting = 0;
+            if !stages {
+                volume.cache().settled().await;
+            }
+            // Time passes once nothing else can: destage that is due, and reading ahead, are over then.
+            clock.sleep(pace.pause).await;
         }
-        if !stages {
-            volume.cache().settled().await;
-        }
-        // Time passes once nothing else can: destage that is due, and reading ahead, are over then.
-        clock.sleep(PAUSE).await;
         let now = totals(&volume);
-        all.push(Counted {
-            read_hits: now.read_hits - before.read_hits,
-            read_misses: now.read_misses - before.read_misses,
-            inserted_bytes: now.inserted_bytes - before.inserted_bytes,
-            unique_bytes: now.unique_bytes - before.unique_bytes,
-            stored_bytes: now.stored_bytes - before.stored_bytes,
-            evictions: now.evictions - before.evictions,
-            forwarded: now.forwarded - before.forwarded,
-            fingerprints_evicted: now.fingerprints_evicted - before.fingerprints_evicted,
-            cached_extents: now.cached_extents,
-            destaged_extents: now.destaged_extents - before.destaged_extents,
-            destage_writes: now.destage_writes - before.destage_writes,
-            ram_hits: now.ram_hits - before.ram_hits,
-            readahead_hits: now.readahead_hits - before.readahead_hits,
-            readahead_extents: now.readahead_extents - before.readahead_extents,
-            bypassed_extents: now.bypassed_extents - before.bypassed_extents,
-        });
+        all.push(now.since(&before));
         before = now;
     }
     let counters = volume.cache().status().engine;
     assert_eq!((counters.fills_dropped, counters.corrupt_extents), (0, 0));
-    assert!(stages || counters.fills_voided == 0);
+    assert!(stages || pace.lag > 1 || counters.fills_voided == 0);
     all
 }
 
@@ -148,11 +164,13 @@ pub fn replay(requests: &Arc<Vec<Request>>, simulated: &Settings) -> Vec<Counted
     let worker = cache.clone();
     simulation.spawn(async move { worker.insertion_worker().await });
     let kept = Arc::clone(requests);
-    let origin = simulation.run(async move { origin(&kept).await });
+    let ram = simulation.run(async move { origin(&kept).await });
+    let origin = TestOrigin { ram, recipe_extent_bytes: simulated.recipes.then_some(simulated.extent_bytes) };
     let mode = if simulated.write_back.is_some() { WriteMode::WriteBack } else { WriteMode::WriteThrough };
     let volume = Volume::new(cache, origin, VolumeOptions { object: ObjectId(0), read_only: false, mode });
     let (destaging, reading) = (Arc::clone(&volume), Arc::clone(&volume));
     simulation.spawn(async move { destaging.destage_worker().await });
     simulation.spawn(async move { reading.readahead_worker().await });
-    simulation.run(run(volume, Arc::clone(requests), simulated.flush_every, simulation.clock.clone()))
+    let pace = Pace::new(requests, simulated);
+    simulation.run(run(volume, Arc::clone(requests), pace, simulation.clock.clone()))
 }

@@ -174,6 +174,26 @@ fn write_back_saves_the_disks_what_is_written_over() {
 }
 
 #[test]
+fn reads_in_progress_do_not_make_writers_wait_for_destage() {
+    // 300 reads of what is not cached and 300 writes a second. Eight disks do more, but two writes at a time are not
+    // enough.
+    let request = |number: u64| Request {
+        time_ns: number * 1_666_667,
+        op: if number.is_multiple_of(2) { Op::Read } else { Op::Write },
+        offset: number * 7919 % 100_000 * 8192,
+        len: 8192,
+        ..Request::default()
+    };
+    let requests: Vec<_> = (0..20_000).map(request).collect();
+    let workload = nitro_sim::workload::stored(&|| Ok(Box::new(Listed(requests.clone(), 0))), 8192).unwrap();
+    let disks = Disks { spindles: 8, raid: Raid::Raid0, disk_bytes: 1 << 30, ..Disks::default() };
+    let timing = Some(Timing { disks, nvram_bytes: 0, load: Load::Open(1.0), ..Timing::default() });
+    let settings = Settings { write_back: Some(Watermarks::USUAL), timing, ..Settings::new(16 << 20) };
+    let pace = run(&workload, &settings).measured.pace.unwrap();
+    assert!(pace.iops > 550.0 && pace.write_response.mean_us < 500_000.0, "{pace:?}");
+}
+
+#[test]
 fn a_deduplicating_origin_is_slower_and_recipes_save_its_data_reads() {
     let workload = duplicates(20_000);
     let at = |origin, recipes, variant| {

@@ -1,6 +1,7 @@
 //! Traces as extents.
 
 use crate::{duplicates, run};
+use nitro_cache::destage::Watermarks;
 use nitro_sim::workload::{self, Piece, Pieces};
 use nitro_sim::{Settings, Variant};
 use nitro_trace::synth::FiuLike;
@@ -45,11 +46,12 @@ fn requests_are_cut_at_extents() {
         (Op::Write, 0, 0, 4096, 4096, false),
         (Op::Write, 0, 1, 0, 8192, false),
         (Op::Write, 0, 2, 0, 4096, true),
+        (Op::Flush, 0, 0, 0, 0, true),
         (Op::Read, 1, 1, 0, 8192, true),
         (Op::Trim, 0, 0, 0, 512, true),
     ];
     assert_eq!(told, expected);
-    assert_eq!((all[0].time_ns, all[3].time_ns), (0, 4096), "times begin with the trace");
+    assert_eq!((all[0].time_ns, all[4].time_ns), (0, 4096), "times begin with the trace");
 }
 
 #[test]
@@ -118,4 +120,46 @@ fn two_runs_with_one_seed_are_identical_to_the_letter() {
     };
     assert_eq!(told(3), told(3));
     assert_ne!(told(3), told(4));
+}
+
+/// Writes of 8 KiB in a repeated order, each followed by the requests that `after` gives.
+fn writes(after: &[Request]) -> workload::Stored {
+    let write = |n: u64| Request { time_ns: n, ..request(Op::Write, 0, n * 7919 % 5000 * 8192, 8192) };
+    let mut all = Vec::new();
+    for n in 0..20_000 {
+        all.push(write(n));
+        all.extend(after.iter().map(|next| Request { time_ns: n, ..next.clone() }));
+    }
+    workload::stored(&|| Ok(Box::new(Made(all.clone().into_iter()))), 8192).unwrap()
+}
+
+#[test]
+fn flushes_of_the_trace_make_writes_durable() {
+    let settings = Settings { write_back: Some(Watermarks::USUAL), ..Settings::new(32 << 20) };
+    let mut flushed = run(&writes(&[request(Op::Flush, 0, 0, 0)]), &settings).measured;
+    assert_eq!((flushed.flushes, flushed.requests, flushed.writes), (20_000, 20_000, 20_000));
+    flushed.flushes = 0;
+    let by_setting = run(&writes(&[]), &Settings { flush_every: 1, ..settings }).measured;
+    assert_eq!(flushed, by_setting);
+    // Without flushes, extents take no whole blocks.
+    let at_once = run(&writes(&[]), &settings).measured;
+    assert!(at_once.ssd_bytes_written < flushed.ssd_bytes_written, "{at_once:?} {flushed:?}");
+}
+
+#[test]
+fn a_trim_destages_what_is_dirty_in_its_range() {
+    let settings = Settings { write_back: Some(Watermarks::USUAL), ..Settings::new(64 << 20) };
+    let requests = vec![
+        request(Op::Write, 0, 0, 3 * 8192),
+        request(Op::Write, 0, 5 * 8192, 8192),
+        request(Op::Trim, 0, 8192, 5 * 8192),
+        request(Op::Read, 0, 0, 6 * 8192),
+    ];
+    for variant in [Variant::Weu, Variant::Policy(nitro_sim::policies::PolicyKind::Lru)] {
+        let stored = workload::stored(&|| Ok(Box::new(Made(requests.clone().into_iter()))), 8192).unwrap();
+        let measured = run(&stored, &Settings { variant, ..settings }).measured;
+        assert_eq!((measured.destaged_extents, measured.destage_writes), (3, 2), "{variant}");
+    }
+    let stored = workload::stored(&|| Ok(Box::new(Made(requests.clone().into_iter()))), 8192).unwrap();
+    assert_eq!(run(&stored, &settings).measured.read_extent_hits, 1, "the rest was trimmed");
 }

@@ -3,8 +3,8 @@
 use crate::error::Error;
 use bytes::Bytes;
 use event_listener::Event;
+use nitro_units::{ExtentIndex, ExtentRange};
 use parking_lot::Mutex;
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The permission to insert an extent's content into the cache; a write to the extent makes it void.
@@ -48,7 +48,7 @@ type Outcome = Option<Result<Vec<Bytes>, Error>>;
 #[derive(Debug)]
 pub(in crate::volume) struct Miss {
     /// The extents that it reads.
-    pub(in crate::volume) extents: Range<u64>,
+    pub(in crate::volume) extents: ExtentRange,
     /// Other requests waited for extents below this number.
     pub(super) joined_to: AtomicU64,
     /// Not ended yet: `None`.
@@ -57,28 +57,28 @@ pub(in crate::volume) struct Miss {
 }
 
 impl Miss {
-    pub(super) fn new(extents: Range<u64>) -> Self {
+    pub(super) fn new(extents: ExtentRange) -> Self {
         Self { extents, joined_to: AtomicU64::new(0), outcome: Mutex::new(None), done: Event::new() }
     }
 
     /// Whether another request has waited for an extent.
-    pub(in crate::volume) fn is_joined(&self, index: u64) -> bool {
-        index < self.joined_to.load(Ordering::Relaxed)
+    pub(in crate::volume) fn is_joined(&self, index: ExtentIndex) -> bool {
+        index.0 < self.joined_to.load(Ordering::Relaxed)
     }
 
     /// Waits for some extents of the read. `None`: its reader was dropped; read again.
-    pub(in crate::volume) async fn join(&self, extents: Range<u64>) -> Option<Result<Vec<Bytes>, Error>> {
+    pub(in crate::volume) async fn join(&self, extents: ExtentRange) -> Option<Result<Vec<Bytes>, Error>> {
         loop {
             let done = self.done.listen();
-            match self.ended(&extents) {
+            match self.ended(extents) {
                 Some(outcome) => return outcome,
                 None => done.await,
             }
         }
     }
 
-    fn ended(&self, extents: &Range<u64>) -> Option<Outcome> {
-        let (from, to) = (extents.start - self.extents.start, extents.end - self.extents.start);
+    fn ended(&self, extents: ExtentRange) -> Option<Outcome> {
+        let (from, to) = (extents.start.0 - self.extents.start.0, extents.end.0 - self.extents.start.0);
         let outcome = self.outcome.lock();
         let part = |all: &Vec<Bytes>| all[from as usize..to as usize].to_vec();
         Some(outcome.as_ref()?.as_ref().map(|result| result.as_ref().map(part).map_err(Error::clone)))

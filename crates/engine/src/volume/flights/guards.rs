@@ -6,6 +6,7 @@ use super::state::{Fill, FillState};
 use crate::error::Error;
 use crate::kept::Kept;
 use bytes::Bytes;
+use nitro_units::ExtentIndex;
 use std::sync::Arc;
 
 /// A read of the origin by the first request for it. If it is dropped unfinished, requests that joined read for
@@ -24,11 +25,11 @@ impl Reading {
         self,
         result: Result<Vec<Bytes>, Error>,
         keep: Vec<Kept>,
-    ) -> Vec<(u64, Kept, Arc<Token>)> {
+    ) -> Vec<(ExtentIndex, Kept, Arc<Token>)> {
         let mut kept = Vec::new();
         if !keep.is_empty() {
             let mut state = self.flights.state.lock();
-            for ((index, extent), token) in self.miss.extents.clone().zip(keep).zip(&self.tokens) {
+            for ((index, extent), token) in self.miss.extents.iter().zip(keep).zip(&self.tokens) {
                 let own = |fill: &&mut Fill| Arc::ptr_eq(&fill.token, token);
                 if let Some(fill) = state.fills.get_mut(&index).filter(own) {
                     fill.state = FillState::Pending(Some(extent.clone()));
@@ -46,7 +47,7 @@ impl Reading {
 impl Drop for Reading {
     fn drop(&mut self) {
         let mut state = self.flights.state.lock();
-        for (index, token) in self.miss.extents.clone().zip(&self.tokens) {
+        for (index, token) in self.miss.extents.iter().zip(&self.tokens) {
             let reading = |fill: &Fill| Arc::ptr_eq(&fill.token, token) && matches!(fill.state, FillState::Reading(_));
             if state.fills.get(&index).is_some_and(reading) {
                 state.take(index);
@@ -69,8 +70,8 @@ impl Writing {
     /// returned tokens are to be settled by whoever takes them.
     pub(in crate::volume) fn finish(
         self,
-        contents: impl Iterator<Item = (u64, Option<Kept>)>,
-    ) -> Vec<(u64, Arc<Token>)> {
+        contents: impl Iterator<Item = (ExtentIndex, Option<Kept>)>,
+    ) -> Vec<(ExtentIndex, Arc<Token>)> {
         let mut state = self.flights.state.lock();
         let mut tokens = Vec::new();
         for (index, kept) in contents {
@@ -85,7 +86,7 @@ impl Writing {
 
     /// Registers dirty content, replacing content that waits for insertion; the write continues. The taker of the
     /// returned tokens has to settle them.
-    pub(in crate::volume) fn replace(&self, contents: impl Iterator<Item = (u64, Kept)>) -> Vec<Arc<Token>> {
+    pub(in crate::volume) fn replace(&self, contents: impl Iterator<Item = (ExtentIndex, Kept)>) -> Vec<Arc<Token>> {
         let mut state = self.flights.state.lock();
         let mut tokens = Vec::new();
         for (index, kept) in contents {

@@ -4,8 +4,8 @@ use super::fills::{Miss, Token};
 use crate::kept::Kept;
 use crate::volume::context::RequestContext;
 use bytes::Bytes;
+use nitro_units::{ExtentIndex, ExtentRange};
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Fill {
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) id: u64,
-    pub(super) extents: Range<u64>,
+    pub(super) extents: ExtentRange,
     pub(super) touches: Touches,
     pub(super) context: RequestContext,
     /// Reads see what it writes already.
@@ -62,8 +62,8 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn overlaps(&self, extents: &Range<u64>) -> bool {
-        self.extents.start < extents.end && extents.start < self.extents.end
+    pub(super) fn overlaps(&self, extents: ExtentRange) -> bool {
+        self.extents.overlaps(extents)
     }
 }
 
@@ -71,14 +71,14 @@ impl Writer {
 #[derive(Debug)]
 pub(super) struct Waiter {
     pub(super) id: u64,
-    pub(super) extents: Range<u64>,
+    pub(super) extents: ExtentRange,
     pub(super) touches: Touches,
     pub(super) context: RequestContext,
 }
 
 impl Waiter {
-    pub(super) fn meets(&self, extents: &Range<u64>, touches: Touches) -> bool {
-        touches.excludes(self.touches) && self.extents.start < extents.end && extents.start < self.extents.end
+    pub(super) fn meets(&self, extents: ExtentRange, touches: Touches) -> bool {
+        touches.excludes(self.touches) && self.extents.overlaps(extents)
     }
 }
 
@@ -87,7 +87,7 @@ pub(super) struct State {
     pub(super) writers: Vec<Writer>,
     /// In the order of arrival.
     pub(super) waiters: Vec<Waiter>,
-    pub(super) fills: HashMap<u64, Fill>,
+    pub(super) fills: HashMap<ExtentIndex, Fill>,
     /// Fills that are clean, and have their bytes.
     pub(super) staged: usize,
     pub(super) dirty: usize,
@@ -95,20 +95,20 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn excludes(&self, extents: &Range<u64>, touches: Touches) -> bool {
+    pub(super) fn excludes(&self, extents: ExtentRange, touches: Touches) -> bool {
         self.writers.iter().any(|writer| touches.excludes(writer.touches) && writer.overlaps(extents))
     }
 
     /// Whether a write that arrived before waiter `id` (without `id`: any write) waits for these extents. A write that
     /// was given up before it began is ignored.
-    pub(super) fn is_awaited(&self, extents: &Range<u64>, touches: Touches, id: Option<u64>) -> bool {
+    pub(super) fn is_awaited(&self, extents: ExtentRange, touches: Touches, id: Option<u64>) -> bool {
         let earlier = self.waiters.iter().take_while(|waiter| Some(waiter.id) != id);
         earlier.filter(|waiter| !waiter.context.is_given_up()).any(|waiter| waiter.meets(extents, touches))
     }
 
     /// Whether a write that only destage delays waits for these extents. Writes that wait for a client, or behind such
     /// a write, do not count: they may need destage, since that client may wait for room.
-    pub(super) fn is_awaited_by_next(&self, extents: &Range<u64>) -> bool {
+    pub(super) fn is_awaited_by_next(&self, extents: ExtentRange) -> bool {
         let is_live = |waiter: &&Waiter| !waiter.context.is_given_up();
         let meets = |waiter: &Waiter| waiter.meets(extents, Touches::Destage);
         if !self.waiters.iter().filter(is_live).any(meets) {
@@ -117,8 +117,8 @@ impl State {
         let mut behind_clients: Vec<&Waiter> = Vec::new();
         for waiter in self.waiters.iter().filter(is_live) {
             let mut clients = self.writers.iter().filter(|writer| writer.touches != Touches::Destage);
-            let is_behind = clients.any(|client| waiter.meets(&client.extents, client.touches))
-                || behind_clients.iter().any(|earlier| earlier.meets(&waiter.extents, waiter.touches));
+            let is_behind = clients.any(|client| waiter.meets(client.extents, client.touches))
+                || behind_clients.iter().any(|earlier| earlier.meets(waiter.extents, waiter.touches));
             if is_behind {
                 behind_clients.push(waiter);
             } else if meets(waiter) {
@@ -129,39 +129,39 @@ impl State {
     }
 
     /// Whether a write to any of these extents was given up and has not ended: the content in the origin is unknown.
-    pub(super) fn is_unsettled(&self, extents: &Range<u64>) -> bool {
+    pub(super) fn is_unsettled(&self, extents: ExtentRange) -> bool {
         let unsettled = |w: &Writer| w.touches == Touches::Origin && w.context.is_given_up() && w.overlaps(extents);
         self.writers.iter().any(unsettled)
     }
 
     /// Whether a client is writing to any of these extents.
-    pub(super) fn is_written(&self, extents: &Range<u64>) -> bool {
+    pub(super) fn is_written(&self, extents: ExtentRange) -> bool {
         self.excludes(extents, Touches::Buffer)
     }
 
-    pub(super) fn put(&mut self, index: u64, fill: Fill) -> Option<Fill> {
+    pub(super) fn put(&mut self, index: ExtentIndex, fill: Fill) -> Option<Fill> {
         self.staged += usize::from(fill.is_staged());
         let old = self.fills.insert(index, fill);
         self.staged -= usize::from(old.as_ref().is_some_and(Fill::is_staged));
         old
     }
 
-    pub(super) fn take(&mut self, index: u64) -> Option<Fill> {
+    pub(super) fn take(&mut self, index: ExtentIndex) -> Option<Fill> {
         let fill = self.fills.remove(&index)?;
         self.staged -= usize::from(fill.is_staged());
         Some(fill)
     }
 
     /// Makes void and removes the clean fills of a range; gives `found` those with known bytes.
-    pub(super) fn void(&mut self, extents: &Range<u64>, mut found: impl FnMut(u64, Bytes)) {
-        let mut void = |index: u64, fill: Fill| {
+    pub(super) fn void(&mut self, extents: ExtentRange, mut found: impl FnMut(ExtentIndex, Bytes)) {
+        let mut void = |index: ExtentIndex, fill: Fill| {
             fill.token.make_void();
             if let FillState::Pending(Some(kept)) = fill.state {
                 found(index, kept.bytes().clone());
             }
         };
-        if extents.end - extents.start <= self.fills.len() as u64 {
-            for index in extents.clone() {
+        if extents.count() <= self.fills.len() as u64 {
+            for index in extents.iter() {
                 if self.fills.get(&index).is_some_and(|fill| !fill.dirty)
                     && let Some(fill) = self.take(index)
                 {
@@ -169,7 +169,7 @@ impl State {
                 }
             }
         } else {
-            let clean = |index: &u64, fill: &mut Fill| extents.contains(index) && !fill.dirty;
+            let clean = |index: &ExtentIndex, fill: &mut Fill| extents.contains(*index) && !fill.dirty;
             for (index, fill) in self.fills.extract_if(clean) {
                 self.staged -= usize::from(fill.is_staged());
                 void(index, fill);

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use nitro_cache::Gone;
 use nitro_cache::admission::Provenance;
 use nitro_port::{Clock, Device, Origin};
-use nitro_units::{ClassId, Fingerprint};
+use nitro_units::{ClassId, ExtentIndex, ExtentRange, Fingerprint};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -25,6 +25,15 @@ pub(super) enum Then {
     HoldBack,
 }
 
+/// How extents enter the insertion queue.
+#[derive(Clone, Copy)]
+pub(in crate::volume) struct Entrance<'a> {
+    /// Where their contents come from.
+    pub(in crate::volume) from: Provenance,
+    /// The room that they take in the queue.
+    pub(in crate::volume) room: &'a Arc<Room>,
+}
+
 /// How to treat extents that were read from the origin, and the class of the read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fill {
@@ -35,11 +44,11 @@ pub(super) struct Fill {
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Queues an extent for insertion that was in RAM when its write epoch was `epoch`, if no other operation on it is
     /// in progress.
-    pub(super) fn promote(&self, index: u64, bytes: Bytes, epoch: u32, class: ClassId) {
+    pub(super) fn promote(&self, index: ExtentIndex, bytes: Bytes, epoch: u32, class: ClassId) {
         if self.fill_paused() {
             return;
         }
-        if let (Start::Own, _, Some(reading)) = self.flights.start(index..index + 1) {
+        if let (Start::Own, _, Some(reading)) = self.flights.start(ExtentRange::one(index)) {
             // From here on a write makes the fill void; one that came before has raised the epoch.
             if self.write_epoch(index).load(Ordering::SeqCst) != epoch {
                 return;
@@ -47,7 +56,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             let mut keep = vec![Kept::own(bytes.clone())];
             let Some(room) = self.admit_fills(&mut keep) else { return };
             for (index, kept, token) in reading.finish(Ok(vec![bytes]), keep) {
-                self.enqueue(index, Content::Whole(kept, None), token, (Provenance::read(class), &room));
+                let entrance = Entrance { from: Provenance::read(class), room: &room };
+                self.enqueue(index, Content::Whole(kept, None), token, entrance);
             }
         }
     }
@@ -57,7 +67,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         &self,
         reading: Reading,
         result: Result<Vec<Bytes>, Error>,
-        known: impl Fn(u64) -> Option<Fingerprint>,
+        known: impl Fn(ExtentIndex) -> Option<Fingerprint>,
         fill: Fill,
         span: Span,
     ) {
@@ -68,14 +78,14 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let from = Provenance::read(fill.class);
         match fill.then {
             Then::Insert => {
-                let missed = reading.miss.extents.clone().take(keep.len());
+                let missed = reading.miss.extents.iter().take(keep.len());
                 let room = self.admit_fills(&mut keep);
                 if room.is_none() {
                     self.note_gone(missed, Gone::Dropped);
                 }
                 for (index, kept, token) in reading.finish(result, keep) {
                     if let Some(room) = &room {
-                        self.enqueue(index, Content::Whole(kept, known(index)), token, (from, room));
+                        self.enqueue(index, Content::Whole(kept, known(index)), token, Entrance { from, room });
                     }
                 }
             }
@@ -85,7 +95,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 let room = self.cache.queue.admit_wait(held).await;
                 for (index, kept, token) in kept {
                     match &room {
-                        Some(room) => self.enqueue(index, Content::Whole(kept, known(index)), token, (from, room)),
+                        Some(room) => {
+                            self.enqueue(index, Content::Whole(kept, known(index)), token, Entrance { from, room });
+                        }
                         None => self.flights.settle(index, &token),
                     }
                 }
@@ -114,10 +126,10 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     pub(in crate::volume) fn job(
         &self,
-        index: u64,
+        index: ExtentIndex,
         content: Content,
         token: Arc<Token>,
-        (from, room): (Provenance, &Arc<Room>),
+        Entrance { from, room }: Entrance<'_>,
     ) -> Job {
         let (key, flights) = (self.key(index), self.flights.clone());
         Job { key, content, from, token, flights, _room: Some(room.clone()) }
@@ -126,12 +138,12 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Queues an extent for insertion.
     pub(in crate::volume) fn enqueue(
         &self,
-        index: u64,
+        index: ExtentIndex,
         content: Content,
         token: Arc<Token>,
-        origin: (Provenance, &Arc<Room>),
+        entrance: Entrance<'_>,
     ) {
-        match self.cache.queue.push(self.job(index, content, token, origin)) {
+        match self.cache.queue.push(self.job(index, content, token, entrance)) {
             Ok(void) => self.cache.metrics.fills_voided.add(void),
             Err(job) => {
                 self.cache.metrics.fills_dropped.add(1);

@@ -5,7 +5,7 @@ use crate::volume::Volume;
 use bytes::Bytes;
 use nitro_cache::Location;
 use nitro_port::{Clock, Device, Origin};
-use nitro_units::{ClassId, ExtentIndex, ExtentKey};
+use nitro_units::{ClassId, ExtentIndex, ExtentKey, ExtentRange};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -30,7 +30,16 @@ impl Source {
 }
 
 /// The sources of a request's extents, in order, each with the number of its first extent.
-pub(super) type Sources = SmallVec<[(Source, u64); 1]>;
+pub(super) type Sources = SmallVec<[(Source, ExtentIndex); 1]>;
+
+/// What a request wants of an extent.
+struct Wanted {
+    /// The bytes of the extent.
+    within: Range<u32>,
+    /// The extent's write epoch before it is looked for.
+    epoch: u32,
+    class: ClassId,
+}
 
 /// Extents that are close to each other on the SSD.
 #[derive(Default)]
@@ -53,6 +62,11 @@ impl SsdRun {
         self.epochs.push(epoch);
     }
 
+    /// The extents, in their order.
+    pub(super) fn indexes(&self) -> impl Iterator<Item = ExtentIndex> {
+        self.extents.iter().map(|(key, _)| key.index())
+    }
+
     /// Whether a location is close enough to be read with them.
     pub(in crate::volume) fn reaches(&self, next: &Location) -> bool {
         let Some((_, one)) = self.extents.first() else { return false };
@@ -67,16 +81,17 @@ impl SsdRun {
 
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Locates the extents of a request, and combines neighbours that can be read together.
-    pub(super) fn locate(&self, extents: Range<u64>, span: Span, class: ClassId) -> Sources {
+    pub(super) fn locate(&self, extents: ExtentRange, span: Span, class: ClassId) -> Sources {
         let mut sources = Sources::new();
         let caching = self.is_cached();
-        for index in extents {
+        for index in extents.iter() {
             let key = self.key(index);
             let within = self.within(index, span);
             let epoch = self.write_epoch(index).load(Ordering::SeqCst);
             // Only now: a write that raised the epoch had registered what it writes before.
             let busy = self.flights.is_busy();
-            if let Some(bytes) = self.in_ram(index, within.start as u32..within.end as u32, busy, (epoch, class)) {
+            let wanted = Wanted { within: within.start as u32..within.end as u32, epoch, class };
+            if let Some(bytes) = self.in_ram(index, wanted, busy) {
                 sources.push((Source::Here(bytes), index));
                 continue;
             }
@@ -109,7 +124,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// An extent's bytes, if they are in RAM: waiting for insertion, in the RAM cache, or read ahead.
-    fn in_ram(&self, index: u64, within: Range<u32>, busy: bool, (epoch, class): (u32, ClassId)) -> Option<Bytes> {
+    fn in_ram(&self, index: ExtentIndex, Wanted { within, epoch, class }: Wanted, busy: bool) -> Option<Bytes> {
         if let Some(kept) = busy.then(|| self.flights.read_pending(index)).flatten() {
             self.cache.metrics.pending_hits.add(1);
             return Some(kept.for_reply());
@@ -141,13 +156,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// The first dirty extent of a range.
-    pub(in crate::volume) fn first_dirty(&self, extents: Range<u64>) -> Option<u64> {
+    pub(in crate::volume) fn first_dirty(&self, extents: ExtentRange) -> Option<ExtentIndex> {
         if !self.may_be_dirty() {
             return None;
         }
         let object = self.options.object;
-        let found = self.cache.manager.lock().dirty_from(object, ExtentIndex(extents.start), u32::MAX, 1);
-        found.first().map(|extent| extent.key.index().0).filter(|index| *index < extents.end)
+        let found = self.cache.manager.lock().dirty_from(object, extents.start, u32::MAX, 1);
+        found.first().map(|extent| extent.key.index()).filter(|index| *index < extents.end)
     }
 }
 
