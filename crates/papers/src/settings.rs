@@ -13,6 +13,8 @@ pub struct Evaluation {
     pub scale: f64,
     /// The figures to reproduce; empty: all.
     pub only: Vec<String>,
+    /// A folder of recorded traces.
+    pub traces: Option<PathBuf>,
     /// The folder of results, where earlier outcomes are read; it is created if it does not exist.
     pub folder: PathBuf,
     /// The number of threads; `None`: the machine's cores.

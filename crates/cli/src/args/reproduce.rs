@@ -27,6 +27,8 @@ Examples:
     nitro reproduce nitro --quick
   Only what is known of the traces:
     nitro reproduce nitro --quick --only traces
+  Claims on recorded traces of your own:
+    nitro reproduce nitro --only recorded-traces --traces /var/traces
 
 The results are written to the folder: nitro.html (one file, with charts), nitro.md, nitro.json, and outcomes.jsonl with every
 finished simulation. The FIU traces of the paper are not part of Nitro: synthetic traces with their published figures replace
@@ -168,12 +170,16 @@ pub(crate) struct NitroArgs {
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR", value_parser = factor)]
     pub(crate) scale: f64,
     /// Reproduce only these: traces, table-1, figure-1, figure-4, figure-5, figure-6, ssd-throughput, table-2, figure-7,
-    /// figure-8, compressors, ssd-writes
+    /// figure-8, compressors, ssd-writes, recorded-traces
     #[arg(long, value_delimiter = ',', value_name = "IDS")]
     pub(crate) only: Vec<String>,
     /// Folder for the results; results of earlier runs in it are used again; created if it does not exist
     #[arg(long, default_value = "nitro-reproduction", value_name = "DIR")]
     pub(crate) folder: PathBuf,
+    /// Folder of recorded traces, in any format that `nitro trace info` reads: claims that need no contents are also judged
+    /// on each of them
+    #[arg(long, value_name = "DIR")]
+    pub(crate) traces: Option<PathBuf>,
     /// Threads [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,

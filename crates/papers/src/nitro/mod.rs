@@ -18,6 +18,7 @@ mod judges;
 mod overheads;
 mod parameters;
 mod plan;
+mod recorded;
 mod run;
 mod ssd_throughput;
 mod ssd_writes;
@@ -27,7 +28,8 @@ mod traces;
 mod work;
 
 pub use cell::{Cell, Outcomes};
-pub use plan::{Fiu, Plan, WARM_NS};
+pub use plan::{Fiu, Plan, WARM_DAYS, WARM_NS};
+pub use recorded::{Found, Trace};
 pub use run::{Step, run};
 pub use table2::{DEPTH, DIRTY_PERCENT, SSD_TIMES, judge_cold, judge_dedup_first, judge_warm};
 pub(crate) use traces::Hashes;
@@ -65,7 +67,7 @@ impl Experiment {
 }
 
 /// All experiments that are simulated, in the paper's order.
-pub const EXPERIMENTS: [Experiment; 9] = [
+pub const EXPERIMENTS: [Experiment; 10] = [
     Experiment::new("table-1", |_| Vec::new(), parameters::section),
     Experiment::new("figure-1", figure1::cells, figure1::section),
     Experiment::new("figure-4", figure4::cells, figure4::section),
@@ -75,6 +77,7 @@ pub const EXPERIMENTS: [Experiment; 9] = [
     Experiment { id: "table-2", cells: table2::cells, then: table2::then, section: table2::section },
     Experiment::new("figure-7", figure7::cells, figure7::section),
     Experiment::new("ssd-writes", ssd_writes::cells, ssd_writes::section),
+    Experiment::new(recorded::ID, recorded::cells, recorded::section),
 ];
 
 /// Runs the experiments of `args` and writes the report, whose files are named `name`.
@@ -107,7 +110,11 @@ pub(crate) fn publish_all(report: &Report, args: &Evaluation, name: &str) -> Res
 pub(crate) fn report(args: &Evaluation) -> Result<Report, Error> {
     let begun = Instant::now();
     let wants = |id: &str| args.only.is_empty() || args.only.iter().any(|only| only == id);
-    let plan = if args.quick { Plan::quick(args.seed) } else { Plan::full(args.seed) }.scaled(args.scale);
+    let mut plan = if args.quick { Plan::quick(args.seed) } else { Plan::full(args.seed) }.scaled(args.scale);
+    if let Some(folder) = args.traces.as_ref().filter(|_| wants(recorded::ID)) {
+        say("recorded traces: being measured");
+        plan.recorded = Some(Found::in_folder(folder)?);
+    }
     let wanted: Vec<_> = EXPERIMENTS.iter().filter(|experiment| wants(experiment.id)).collect();
     let hashes = Hashes::new()?;
     let mut sections = Vec::new();
@@ -185,6 +192,9 @@ pub(crate) fn command(command: &str, args: &Evaluation) -> String {
     }
     if !args.only.is_empty() {
         command += &format!(" --only {}", args.only.join(","));
+    }
+    if let Some(folder) = &args.traces {
+        command += &format!(" --traces {}", folder.display());
     }
     if args.seed != 1 {
         command += &format!(" --seed {}", args.seed);

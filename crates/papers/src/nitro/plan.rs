@@ -1,6 +1,6 @@
 //! The size of the evaluation.
 
-use super::{Cell, Work};
+use super::{Cell, Found, Work};
 use nitro_sim::{PartialWrites, Settings, Variant, Warmup};
 use nitro_trace::synth::FiuLike;
 
@@ -68,6 +68,8 @@ pub struct Plan {
     pub weu_bytes: u32,
     /// The seed of the traces.
     pub seed: u64,
+    /// Recorded traces, if a folder was given.
+    pub recorded: Option<Found>,
 }
 
 impl Plan {
@@ -80,6 +82,7 @@ impl Plan {
             grid_cache_bytes: 32 << 20,
             weu_bytes: 512 << 10,
             seed,
+            recorded: None,
         }
     }
 
@@ -94,6 +97,7 @@ impl Plan {
             grid_cache_bytes: 256 << 20,
             weu_bytes: 2 << 20,
             seed,
+            recorded: None,
         }
     }
 
