@@ -116,7 +116,7 @@ impl Plan {
     /// The trace of a file system.
     #[must_use]
     pub fn work(&self, fiu: Fiu) -> Work {
-        Work::Fiu { fiu, scale: self.scale(fiu), seed: self.seed, from_ns: 0, steady: false }
+        Work::Fiu { fiu, scale: self.scale(fiu), seed: self.seed, from_ns: 0, steady: false, records: false }
     }
 
     /// The size of a cache in percent of the file system, in whole write-evict units, in bytes.

@@ -82,7 +82,7 @@ impl System {
         if !self.warm {
             settings.warmup = Warmup::None;
         }
-        Cell { work: Work::Fiu { fiu, scale, seed, from_ns, steady: true }, settings }
+        Cell { work: Work::Fiu { fiu, scale, seed, from_ns, steady: true, records: false }, settings }
     }
 
     /// The run for an upper bound of what the system can do.

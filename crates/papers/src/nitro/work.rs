@@ -21,6 +21,8 @@ pub enum Work {
         from_ns: u64,
         /// Whether requests arrive at the same rate all day; otherwise with the trace's daily rhythm.
         steady: bool,
+        /// Whether it is read record by record, as it is published; otherwise by the requests that were cut into records.
+        records: bool,
     },
     /// Random reads of 8 KiB.
     Random {
@@ -50,10 +52,13 @@ impl Work {
     pub fn open(&self) -> Result<Box<dyn Reader>, TraceError> {
         Ok(match self {
             Self::Recorded { path, .. } => return nitro_trace::open(path, &Options::default()),
-            &Self::Fiu { fiu, scale, seed, from_ns, steady } => {
+            &Self::Fiu { fiu, scale, seed, from_ns, steady, records } => {
                 let usual = fiu.like(scale, seed);
                 let like = if steady { FiuLike { rhythm: 0.0, ..usual } } else { usual };
-                Box::new(From { reader: like.reader()?, from_ns })
+                match records {
+                    true => Box::new(From { reader: like.records()?, from_ns }),
+                    false => Box::new(From { reader: like.reader()?, from_ns }),
+                }
             }
             &Self::Random { working_set_bytes, dedup_ratio, requests, seed } => {
                 let (request_bytes, interval_ns) = (8192, 1000);
@@ -77,6 +82,7 @@ impl Work {
     #[must_use]
     pub fn name(&self) -> String {
         match self {
+            Self::Fiu { fiu, records: true, .. } => format!("{}-like trace, records", fiu.name()),
             Self::Fiu { fiu, from_ns: 0, .. } => format!("{}-like trace", fiu.name()),
             Self::Fiu { fiu, .. } => format!("{}-like trace, last days", fiu.name()),
             Self::Random { working_set_bytes, dedup_ratio, .. } => {

@@ -42,7 +42,8 @@ struct Trace {
 
 impl Trace {
     fn open_from(&self, from_ns: u64) -> Result<Box<dyn Reader>, Error> {
-        let work = TraceWork::Fiu { fiu: self.fiu, scale: self.scale, seed: SEED, from_ns, steady: false };
+        let work =
+            TraceWork::Fiu { fiu: self.fiu, scale: self.scale, seed: SEED, from_ns, steady: true, records: false };
         work.open().map_err(|e| failed(&e))
     }
 
