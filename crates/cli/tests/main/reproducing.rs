@@ -63,7 +63,7 @@ fn a_run_that_was_killed_goes_on_where_it_was() {
     assert!(whole.lines().count() >= 2);
     let resumed: Value = serde_json::from_str(&place.stdout(&format!("{command} killed"))).unwrap();
     let all = fs::read_to_string(place.path("killed/outcomes.jsonl")).unwrap();
-    assert!(all.starts_with(whole) && all.lines().count() == 15, "{}", all.lines().count());
+    assert!(all.starts_with(whole) && all.lines().count() == 30, "{}", all.lines().count());
     let fresh: Value = serde_json::from_str(&place.stdout(&format!("{command} fresh"))).unwrap();
     assert_eq!(resumed["sections"], fresh["sections"]);
 }

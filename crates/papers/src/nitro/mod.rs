@@ -28,10 +28,10 @@ mod traces;
 mod work;
 
 pub use cell::{Cell, Outcomes};
-pub use plan::{Fiu, Plan, WARM_DAYS, WARM_NS};
+pub use plan::{DIRTY_PERCENT, Fiu, Mode, Plan, WARM_DAYS, WARM_NS};
 pub use recorded::{Found, Trace};
 pub use run::{Step, run};
-pub use table2::{DEPTH, DIRTY_PERCENT, SSD_TIMES, judge_cold, judge_dedup_first, judge_warm};
+pub use table2::{DEPTH, SSD_TIMES, judge_cold, judge_dedup_first, judge_warm};
 pub(crate) use traces::Hashes;
 pub use work::Work;
 

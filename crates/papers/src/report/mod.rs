@@ -6,7 +6,7 @@ mod markdown;
 mod section;
 mod svg;
 
-pub use judge::{Band, Holds, Verdict, judge_up_to, percent_more, percents};
+pub use judge::{Band, Holds, Verdict, judge_up_to, judged, percent_more, percents};
 pub(crate) use section::shown;
 pub use section::{Bars, Chart, Contour, Line, Lines, Point, Points, Section, Table};
 
