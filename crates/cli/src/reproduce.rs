@@ -46,7 +46,7 @@ impl SiltArgs {
 
 impl CosPaperArgs {
     fn settings(&self) -> StorePaper {
-        let (quick, scale, folder) = (self.quick, self.scale, self.folder.clone());
-        StorePaper { quick, scale, folder, format: self.output.format }
+        let (quick, scale, only, folder) = (self.quick, self.scale, self.only.clone(), self.folder.clone());
+        StorePaper { quick, scale, only, folder, format: self.output.format }
     }
 }

@@ -143,6 +143,9 @@ pub(crate) struct CosPaperArgs {
     /// MiB with --quick
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR", value_parser = factor)]
     pub(crate) scale: f64,
+    /// Run only these; Figures 9 and 10 have the same store, and are run together
+    #[arg(long, value_delimiter = ',', value_name = "IDS", value_parser = ["table-2", "figure-9", "figure-10"])]
+    pub(crate) only: Vec<String>,
     /// Folder for the results; created if it does not exist
     #[arg(long, default_value = "nitro-reproduction", value_name = "DIR")]
     pub(crate) folder: PathBuf,

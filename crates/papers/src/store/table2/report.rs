@@ -1,6 +1,6 @@
 //! The report of Table 2.
 
-use super::image::SPINDLES;
+use super::super::bed::SPINDLES;
 use super::{CACHE_PERCENT, Outcome, Outcomes, QUEUE_BYTES, systems};
 use crate::kind::Kind;
 use crate::nitro::{DEPTH, DIRTY_PERCENT, Fiu, SSD_TIMES, judge_cold, judge_dedup_first, judge_warm};
