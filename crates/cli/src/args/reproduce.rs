@@ -60,16 +60,16 @@ and then look-ups at increasing depth. The file is removed at the end. Run no ot
 
 const COS_EXAMPLES: &str = "\
 Examples:
-  In some minutes:
+  In some hours:
     nitro reproduce cos --folder /var/tmp/cos
-  In a minute or two, smaller, for a script:
+  In minutes, smaller, for a script:
     nitro reproduce cos --quick -o json
 
 The results are written to the folder: cos.html (one file, with charts), cos.md and cos.json. Synthetic traces of three file
 systems are replayed against a store on modelled disks, without a cache and through one on a modelled SSD, warm and cold.
 Generations of a volume are written to a store on a modelled disk; snapshots are kept, deleted and collected; they are read
 at random and restored, without a cache and through one on a modelled SSD. The data of the modelled devices are in RAM: this
-takes four times the size of the volume, and 1 GiB for the traces. Time is virtual, so that figures are the same on every machine.";
+takes four times the size of the volume, and 16 GiB for the traces, or 1 GiB with --quick. Time is virtual, so that figures are the same on every machine.";
 
 /// A paper other than Nitro's, or a part of Nitro's paper.
 #[derive(Debug, Subcommand)]
@@ -136,7 +136,7 @@ pub(crate) struct SiltArgs {
 /// `nitro reproduce cos`
 #[derive(Debug, Args)]
 pub(crate) struct CosPaperArgs {
-    /// Use a small volume and few generations: takes a minute or two, with less precise figures
+    /// Use small traces, a small volume and few generations: takes minutes, with less precise figures
     #[arg(long)]
     pub(crate) quick: bool,
     /// Size of the volume as a multiple of 256 MiB, or of 96 MiB with --quick; the volume has at least 208 MiB, or 80

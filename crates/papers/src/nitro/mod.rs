@@ -31,7 +31,7 @@ pub use cell::{Cell, Outcomes};
 pub use plan::{DIRTY_PERCENT, Fiu, Mode, Plan, WARM_DAYS, WARM_NS};
 pub use recorded::{Found, Trace};
 pub use run::{Step, run};
-pub use table2::{DEPTH, SSD_TIMES, judge_cold, judge_dedup_first, judge_warm};
+pub use table2::{DEPTH, LOAD_SHARE, SATURATED, SSD_TIMES, SUSTAINED_SHARE, judge_cold, judge_dedup_first, judge_warm};
 pub(crate) use traces::Hashes;
 pub use work::Work;
 

@@ -10,15 +10,15 @@ use nitro_sim::{Measures, Pace};
 use nitro_sim::{Settings, Variant, Warmup};
 
 /// Requests in progress for an upper bound of what a system can do.
-const SATURATED: u32 = 256;
+pub const SATURATED: u32 = 256;
 /// The number of halvings of the range in which the highest sustained rate lies.
 const HALVINGS: u32 = 5;
 /// A rate is sustained if requests end at this share of it.
-const SUSTAINED_SHARE: f64 = 0.98;
+pub const SUSTAINED_SHARE: f64 = 0.98;
 /// The share of the highest sustained rate at which a system is measured, as in the paper (§6.2): "∼95% of the system
 /// resources".
-const LOAD_SHARE: f64 = 0.95;
-/// Requests in progress in front of the store itself.
+pub const LOAD_SHARE: f64 = 0.95;
+/// Requests in progress while a cache in front of the store itself is warmed.
 pub const DEPTH: u32 = 32;
 /// The SSD's size divided by the cache's: the paper's caches of 1.4 to 10 GB used a part of an SSD of 256 GB.
 pub const SSD_TIMES: u8 = 16;

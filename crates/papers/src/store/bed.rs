@@ -90,6 +90,11 @@ impl Draws {
         self.0 = self.0.wrapping_add(1);
         mix(self.0) % n.max(1)
     }
+
+    /// A number above 0 and at most 1.
+    pub(super) fn unit(&mut self) -> f64 {
+        (self.below(1 << 53) + 1) as f64 / (1_u64 << 53) as f64
+    }
 }
 
 impl Work {
