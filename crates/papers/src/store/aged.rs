@@ -286,8 +286,8 @@ impl Aged {
              regions, because changed chunks are stored elsewhere, and {:.1} look-ups, in the index on the same disk, \
              of chunks that collections moved without an update of the recipes. Generation {}, before the first \
              collection, takes {:.1} requests and {:.0} ms. With a cache of half of the volume, {:.1} requests remain: \
-             a read is as slow as the part of it that comes from the disk. The paper's volume, RAM, disks and changes \
-             differ",
+             a read is as slow as the part of it that comes from the disk. The length of the runs that change decides: \
+             one of the tables has several",
             aged.requests,
             young.requests,
             aged.regions,

@@ -233,9 +233,10 @@ impl Restored {
         let holds = judge(best, newest.overlap * 100.0, oldest.overlap * 100.0);
         let why = "a cache of 5 % holds about a tenth of the volume, compressed, so that it can save at most the \
                    overlapping part of this tenth, and what is a copy of it; if restores are cached, they evict this \
-                   tenth before they reach it. In addition, a request of which a part is \
-                   cached positions the disk as often as before, or more often. The paper's gain may come from more content \
-                   that occurs several times in its desktop image, on which it gives no figures";
+                   tenth before they reach it. A read lasts as long as the slowest of its disks, so that one of which a \
+                   part is cached is hardly shorter, and with deduplication the origin is asked for its recipe before \
+                   it is read. The paper's gain may come from more content that occurs several times in its desktop \
+                   image, on which it gives no figures";
         Verdict::new("N20", found, holds).because(why)
     }
 

@@ -94,7 +94,9 @@ fn stem(path: &Path) -> PathBuf {
 
 /// Reads a trace; an error is the reason why it cannot judge.
 fn measured(path: &Path, name: &str) -> Result<Trace, String> {
-    let failed = |error: TraceError| why(&error);
+    // The file is named beside the reason.
+    let file = format!("{}: ", path.display());
+    let failed = |error: TraceError| why(&error).replace(&file, "");
     let summary = summarize(&mut *open(path, &Options::default()).map_err(failed)?).map_err(failed)?;
     check(&summary)?;
     let source = Source::new(Box::new(|| open(path, &Options::default())), None);
@@ -167,7 +169,7 @@ mod tests {
         assert_eq!(why("deep/er/again.lis"), "taken for deep/er/again.copy in another format");
         assert!(why("once.lis").starts_with("only 0.0 % of its blocks"), "{}", why("once.lis"));
         assert!(why("small.lis").starts_with("it touches 2 MiB"), "{}", why("small.lis"));
-        assert!(why("README.md").contains("no known format"), "{}", why("README.md"));
+        assert_eq!(why("README.md"), "no known format fits its beginning");
         assert!(missing.is_err());
     }
 }

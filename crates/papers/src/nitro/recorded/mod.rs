@@ -251,8 +251,8 @@ const REASONS: [&str; 4] = [
     "what a larger effective cache gains depends on the trace's reuse distances between 17 and 76 % of its footprint; \
      those of one disk over minutes or hours are not those of a file server over weeks",
     "a unit is evicted with its live extents, and an overwritten extent leaves a hole in its unit, whereas an extent that \
-     is cached separately is replaced alone. How much that matters depends on the reuse of the trace, and on the buffer, \
-     in which only what is overwritten soon is replaced",
+     is cached separately is replaced alone; but exact LRU also evicts each extent just before its next use where data are \
+     read in cycles that are larger than the cache. What prevails depends on the reuse of the trace",
     "the cost of a unit is exact: one erasure of each of its blocks. That of extents depends on how many of a block are \
      still cached when the block is collected: few where extents leave in the order in which they came. A log block of \
      naive extents is merged with at most as many data blocks as it has pages, which limits its cost to a few times this \
@@ -318,6 +318,6 @@ mod tests {
             assert_eq!(settings.warmup, Warmup::Requests(1600));
         }
         assert_eq!(cells(&plan).len(), 16);
-        assert_eq!(places(&plan).next().map(|place| place.cache_bytes()), Some(348 * 512 << 10));
+        assert_eq!(places(&plan).next().map(|place| place.cache_bytes()), Some(348 * (512 << 10)));
     }
 }
