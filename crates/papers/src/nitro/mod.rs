@@ -163,7 +163,7 @@ fn about([webvm, homes, mail]: [f64; 3]) -> String {
          traces are not used: **synthetic traces** with their published figures (file system, footprint, sectors read \
          and written in 21 days, share of unique content among writes, which for Mail is known of one day only, and \
          Mail's share of requests of at most 8 KiB) replace them, at {webvm}, {homes} and {mail} of their size (WebVM, \
-         Homes, Mail), with caches in proportion; their addresses, times, reuse and other request sizes are assumed. \
+         Homes, Mail), with caches in proportion; their addresses, times, reuse and Mail's other request sizes are assumed. \
          Mail's 460 million blocks are too many: a trace of fewer blocks, in as much smaller a file system, replaces \
          them. Between a 250th and a 32nd of Mail's size, read hits differed by 0.7 percentage points and the \
          deduplication ratio by 4 % (measured on 23 November 2026, not in this run). Everything is simulated \
