@@ -18,9 +18,9 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Error> {
 
 impl NitroArgs {
     fn settings(&self) -> Evaluation {
-        let (only, folder) = (self.only.clone(), self.folder.clone());
+        let (only, traces, folder) = (self.only.clone(), self.traces.clone(), self.folder.clone());
         let (quick, scale, threads, seed) = (self.quick, self.scale, self.threads, self.seed);
-        Evaluation { quick, scale, only, folder, threads, seed, format: self.output.format }
+        Evaluation { quick, scale, only, traces, folder, threads, seed, format: self.output.format }
     }
 }
 
@@ -46,7 +46,7 @@ impl SiltArgs {
 
 impl CosPaperArgs {
     fn settings(&self) -> StorePaper {
-        let (quick, scale, folder) = (self.quick, self.scale, self.folder.clone());
-        StorePaper { quick, scale, folder, format: self.output.format }
+        let (quick, scale, only, folder) = (self.quick, self.scale, self.only.clone(), self.folder.clone());
+        StorePaper { quick, scale, only, folder, format: self.output.format }
     }
 }

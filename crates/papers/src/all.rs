@@ -74,7 +74,8 @@ fn judged(report: &Report) -> impl Iterator<Item = &'static str> {
 }
 
 fn store_of(args: &Evaluation) -> StorePaper {
-    StorePaper { quick: args.quick, scale: 1.0, folder: args.folder.clone(), format: args.format }
+    let (folder, only) = (args.folder.clone(), Vec::new());
+    StorePaper { quick: args.quick, scale: 1.0, only, folder, format: args.format }
 }
 
 fn index_of(args: &Evaluation) -> IndexPaper {

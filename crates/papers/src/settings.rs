@@ -13,6 +13,8 @@ pub struct Evaluation {
     pub scale: f64,
     /// The figures to reproduce; empty: all.
     pub only: Vec<String>,
+    /// A folder of recorded traces.
+    pub traces: Option<PathBuf>,
     /// The folder of results, where earlier outcomes are read; it is created if it does not exist.
     pub folder: PathBuf,
     /// The number of threads; `None`: the machine's cores.
@@ -70,6 +72,8 @@ pub struct StorePaper {
     pub quick: bool,
     /// A factor on the size of the volume.
     pub scale: f64,
+    /// The parts to run, of `table-2`, `figure-9` and `figure-10`; empty: all.
+    pub only: Vec<String>,
     /// The folder of results; it is created if it does not exist.
     pub folder: PathBuf,
     /// The format of the printed results.

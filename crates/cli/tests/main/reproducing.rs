@@ -63,9 +63,46 @@ fn a_run_that_was_killed_goes_on_where_it_was() {
     assert!(whole.lines().count() >= 2);
     let resumed: Value = serde_json::from_str(&place.stdout(&format!("{command} killed"))).unwrap();
     let all = fs::read_to_string(place.path("killed/outcomes.jsonl")).unwrap();
-    assert!(all.starts_with(whole) && all.lines().count() == 15, "{}", all.lines().count());
+    assert!(all.starts_with(whole) && all.lines().count() == 30, "{}", all.lines().count());
     let fresh: Value = serde_json::from_str(&place.stdout(&format!("{command} fresh"))).unwrap();
     assert_eq!(resumed["sections"], fresh["sections"]);
+}
+
+#[test]
+fn claims_are_judged_on_recorded_traces_without_measuring_what_they_lack() {
+    let place = Place::new();
+    let verdicts = |options: &str| {
+        let command = format!("reproduce nitro --only recorded-traces --folder out -o json {options}");
+        let report: Value = serde_json::from_str(&place.stdout(&command)).unwrap();
+        assert_eq!((&report["failures"], report["sections"].as_array().unwrap().len()), (&Value::Array(Vec::new()), 1));
+        report["sections"][0].clone()
+    };
+    let none = verdicts("");
+    for verdict in none["verdicts"].as_array().unwrap() {
+        assert_eq!(verdict["reason"], "not run: no traces given (`--traces DIR`)", "{verdict}");
+    }
+    // Random reads of 64 KiB in an area of 256 MiB.
+    let mut state = 1_u64;
+    let mut drawn = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % 4096
+    };
+    let lines: String = (0..8192).map(|_| format!("{} 128 0 0\n", drawn() * 128)).collect();
+    fs::create_dir(place.path("traces")).unwrap();
+    place.write("traces/disk.lis", &lines);
+    place.write("traces/notes", "What is here.\n");
+    let section = verdicts("--traces traces");
+    let ids: Vec<_> = section["verdicts"].as_array().unwrap().iter().map(|v| v["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["N3r", "N5r", "N8r", "N9r"]);
+    for verdict in section["verdicts"].as_array().unwrap() {
+        assert_ne!(verdict["holds"], "not-judged", "{verdict}");
+    }
+    assert!(section["verdicts"][0]["found"].as_str().unwrap().ends_with("(compression assumed)"));
+    let row = section["tables"][0]["rows"][0].as_array().unwrap();
+    assert_eq!((&row[0], &row[5], &row[6]), (&"disk.lis".into(), &"unknown".into(), &"assumed 2 : 1".into()));
+    assert_eq!(section["tables"][4]["rows"][0][0], "notes");
+    let said = place.failure("reproduce nitro --only recorded-traces --traces nowhere", 1);
+    assert!(said.contains("--traces nowhere: "), "{said}");
 }
 
 #[test]

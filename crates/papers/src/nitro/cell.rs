@@ -6,7 +6,7 @@ use nitro_sim::Settings;
 use nitro_sim::{Measures, Outcome};
 
 /// A simulation: a trace and the cache that it is run through.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
     /// The trace.
     pub work: Work,

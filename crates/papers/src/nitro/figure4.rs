@@ -1,13 +1,14 @@
 //! Figure 4: read-hit ratios by variant.
 
 use super::judges::{HEADROOM_MIN, n2, n3, n4, n5, n6};
-use super::plan::{BUFFER, Fiu, Kind};
+use super::plan::{BUFFER, Fiu, Kind, MODES, Mode};
 use super::{Cell, Outcomes, Plan};
 use crate::report::{Bars, Chart, Section, Table, shown};
-use crate::report::{Holds, Verdict, percent_more, percents};
+use crate::report::{Holds, Verdict, judged, percent_more, percents};
 
 /// The sizes of the cache, in percent of the file system.
 const PERCENTS: [f64; 2] = [2.0, 5.0];
+const RECORDS_PERCENTS: [f64; 1] = [2.0];
 /// A size that holds all requested blocks; Mail requests the largest part, 11.5 %.
 const ALL_PERCENT: f64 = 25.0;
 
@@ -16,24 +17,59 @@ fn kinds() -> impl Iterator<Item = Kind> {
 }
 
 pub(super) fn cells(plan: &Plan) -> Vec<Cell> {
-    let mut cells = Vec::new();
-    for (fiu, percent) in Fiu::ALL.into_iter().flat_map(|fiu| PERCENTS.map(|percent| (fiu, percent))) {
-        cells.extend(kinds().map(|kind| plan.cell(fiu, percent, kind)));
+    let of = |fiu: Fiu, replay: Replay| {
+        let sizes = replay.percents().iter().flat_map(|percent| kinds().map(move |kind| (*percent, kind)));
+        let all = [(ALL_PERCENT, Kind::WEUS[0])].into_iter().filter(move |_| replay != Replay::Records);
+        sizes.chain(all).map(|(percent, kind)| replay.cell(plan, fiu, percent, kind)).collect::<Vec<_>>()
+    };
+    Fiu::ALL.into_iter().flat_map(|fiu| Replay::ALL.into_iter().flat_map(move |replay| of(fiu, replay))).collect()
+}
+
+/// How a trace is replayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Replay {
+    /// Request by request.
+    In(Mode),
+    /// Record by record, in write-through.
+    Records,
+}
+
+impl Replay {
+    const ALL: [Self; 3] = [Self::In(Mode::Through), Self::In(Mode::Back), Self::Records];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::In(mode) => mode.name(),
+            Self::Records => "Record by record",
+        }
     }
-    cells.extend(Fiu::ALL.map(|fiu| plan.cell(fiu, ALL_PERCENT, Kind::WEUS[0])));
-    cells
+
+    const fn percents(self) -> &'static [f64] {
+        match self {
+            Self::In(_) => &PERCENTS,
+            Self::Records => &RECORDS_PERCENTS,
+        }
+    }
+
+    fn cell(self, plan: &Plan, fiu: Fiu, percent: f64, kind: Kind) -> Cell {
+        match self {
+            Self::In(mode) => plan.cell_in(mode, fiu, percent, kind),
+            Self::Records => plan.cell_of_records(fiu, percent, kind),
+        }
+    }
 }
 
 /// Read-hit ratios, in percent.
 struct Hits<'a> {
     plan: &'a Plan,
     outcomes: &'a Outcomes,
+    replay: Replay,
     percent: f64,
 }
 
 impl Hits<'_> {
     fn of(&self, fiu: Fiu, kind: Kind) -> Option<f64> {
-        let cell = self.plan.cell(fiu, self.percent, kind);
+        let cell = self.replay.cell(self.plan, fiu, self.percent, kind);
         self.outcomes.measures(&cell).map(|measures| measures.read_hit_ratio * 100.0)
     }
 
@@ -46,9 +82,11 @@ impl Hits<'_> {
 
 pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
     let (mut charts, mut tables) = (Vec::new(), Vec::new());
-    for percent in PERCENTS {
-        let hits = Hits { plan, outcomes, percent };
-        let title = format!("Read-hit ratio, cache of {percent} % of the file system");
+    let all =
+        Replay::ALL.into_iter().flat_map(|replay| replay.percents().iter().map(move |percent| (replay, *percent)));
+    for (replay, percent) in all {
+        let hits = Hits { plan, outcomes, replay, percent };
+        let title = format!("{}: read-hit ratio, cache of {percent} % of the file system", replay.name());
         let bars = kinds().map(|kind| (kind.name(), Fiu::ALL.map(|fiu| hits.of(fiu, kind)).to_vec()));
         let mut table = Table::new(title.clone() + ", %", &["", "WebVM", "Homes", "Mail"]);
         let row =
@@ -63,24 +101,28 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
             bars: bars.collect(),
         }));
     }
+    for replay in &Replay::ALL[1..] {
+        tables.push(judged(&format!("{}: verdicts", replay.name()), &verdicts(plan, outcomes, *replay)));
+    }
     Section {
         id: "figure-4",
         title: "Figure 4: read-hit ratio by variant".into(),
         text: format!(
             "A read is a hit if all of its extents are cached under their addresses or, with deduplication, are found in \
              the cache by the origin's recipes. The first 16 of the 21 days warm the cache; the other five are measured. \
-             {BUFFER}"
+             {BUFFER} {MODES} \"Record by record\" is a replay of the records of 4 KiB of which published traces consist: \
+             an extent of 8 KiB is then read and written in halves."
         ),
         charts,
         tables,
-        verdicts: verdicts(plan, outcomes),
+        verdicts: verdicts(plan, outcomes, Replay::ALL[0]),
     }
 }
 
-fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
+fn verdicts(plan: &Plan, outcomes: &Outcomes, replay: Replay) -> Vec<Verdict> {
     const WHY: &str = "the gain from a larger effective cache depends on reuse distances, which are assumed in the \
                        synthetic traces: their logarithms are uniformly distributed";
-    let hits = Hits { plan, outcomes, percent: 2.0 };
+    let hits = Hits { plan, outcomes, replay, percent: 2.0 };
     let [dc, d, c, plain] = Kind::WEUS;
     let [extent_d, extent] = Kind::EXTENTS;
     let both = hits.gains(dc, plain);
@@ -95,7 +137,7 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
         percents(&dedup_extents),
         if more { "in every trace" } else { "not in every trace" }
     );
-    vec![
+    let mut all = vec![
         Verdict::new("N2", percents(&both), n2(&both)).because(WHY),
         Verdict::new("N3", percents(&compressed), n3(&compressed)).because(WHY),
         Verdict::new("N4", found, n4(&dedup, &dedup_extents, &compressed)).because(WHY),
@@ -104,14 +146,15 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
              cached separately keeps its place; in the synthetic traces, much of the cached data is soon overwritten. \
              The buffer absorbs only what is overwritten while it is there; in write-through, all units are clean",
         ),
-        large_caches(plan, outcomes),
-    ]
+    ];
+    all.extend((replay != Replay::Records).then(|| large_caches(plan, outcomes, replay)));
+    all
 }
 
 /// Judges N6.
-fn large_caches(plan: &Plan, outcomes: &Outcomes) -> Verdict {
+fn large_caches(plan: &Plan, outcomes: &Outcomes, replay: Replay) -> Verdict {
     let [dc, d, c, plain] = Kind::WEUS;
-    let at = |percent| Hits { plan, outcomes, percent };
+    let at = |percent| Hits { plan, outcomes, replay, percent };
     let (large, all) = (at(5.0), at(ALL_PERCENT));
     let of = |fiu| {
         let best = [d, c, plain].into_iter().filter_map(|kind| large.of(fiu, kind)).fold(0.0, f64::max);

@@ -1,20 +1,20 @@
 //! Figure 5: a fingerprint index that holds only a part of the cached fingerprints.
 
 use super::judges::{Partial, n7};
-use super::plan::{BUFFER, Fiu, Kind};
+use super::plan::{BUFFER, Fiu, Kind, MODES, Mode};
 use super::{Cell, Outcomes, Plan};
-use crate::report::{Chart, Line, Lines, Section, Table};
-use crate::report::{Verdict, percent_more, percents};
+use crate::report::{Chart, Line, Lines, Section, Table, shown};
+use crate::report::{Verdict, judged, percent_more, percents};
 use nitro_sim::Outcome;
 use nitro_sim::{Settings, Variant};
 
 /// Fingerprint index ratios, in percent.
 const RATIOS: [u8; 5] = [100, 75, 50, 25, 0];
 
-fn cell(plan: &Plan, fiu: Fiu, percent: u8) -> Cell {
+fn cell(plan: &Plan, mode: Mode, fiu: Fiu, percent: u8) -> Cell {
     // A ratio of 0 % is no deduplication.
     let kind = Kind::new(Variant::Weu, percent > 0, false);
-    let mut cell = plan.cell(fiu, 2.0, kind);
+    let mut cell = plan.cell_in(mode, fiu, 2.0, kind);
     if percent > 0 {
         cell.settings = Settings { fingerprint_index_percent: percent, ..cell.settings };
     }
@@ -22,7 +22,8 @@ fn cell(plan: &Plan, fiu: Fiu, percent: u8) -> Cell {
 }
 
 pub(super) fn cells(plan: &Plan) -> Vec<Cell> {
-    Fiu::ALL.into_iter().flat_map(|fiu| RATIOS.map(|percent| cell(plan, fiu, percent))).collect()
+    let of = |fiu| Mode::ALL.into_iter().flat_map(move |mode| RATIOS.map(|percent| cell(plan, mode, fiu, percent)));
+    Fiu::ALL.into_iter().flat_map(of).collect()
 }
 
 /// RAM of the indexes, without the list of the buffer, which does not depend on the ratio.
@@ -31,7 +32,7 @@ fn index_bytes(outcome: &Outcome) -> f64 {
 }
 
 pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
-    let found = |fiu, percent| outcomes.outcome(&cell(plan, fiu, percent));
+    let found = |fiu, percent| outcomes.outcome(&cell(plan, Mode::Through, fiu, percent));
     let lines = |of: &dyn Fn(&Outcome) -> f64| -> Vec<Line> {
         let point = |fiu, percent| Some((f64::from(percent), of(found(fiu, percent)?)));
         let line = |fiu: Fiu| Line {
@@ -55,19 +56,39 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
         title: "Figure 5: fingerprint index ratio".into(),
         text: format!(
             "WEU (D, NC) with a cache of 2 % of the file system. The index keeps the fingerprints of this percentage of \
-             the extents that fit into the cache; 0 % means no deduplication and no recipes. {BUFFER}"
+             the extents that fit into the cache; 0 % means no deduplication and no recipes. {BUFFER} {MODES}"
         ),
         charts: vec![
             chart("Read-hit ratio", "read hits, %", 0.0, lines(&|outcome| outcome.measured.read_hit_ratio * 100.0)),
             chart("Deduplication ratio", "ratio", 1.0, lines(&|outcome| outcome.measured.dedup_ratio)),
         ],
-        tables: vec![table],
-        verdicts: vec![verdict(plan, outcomes)],
+        tables: vec![
+            table,
+            in_write_back(plan, outcomes),
+            judged("Write-back: verdicts", &[verdict(plan, outcomes, Mode::Back)]),
+        ],
+        verdicts: vec![verdict(plan, outcomes, Mode::Through)],
     }
 }
 
-fn verdict(plan: &Plan, outcomes: &Outcomes) -> Verdict {
-    let found = |fiu, percent| outcomes.outcome(&cell(plan, fiu, percent));
+/// Read hits and dedup ratios in write-back.
+fn in_write_back(plan: &Plan, outcomes: &Outcomes) -> Table {
+    let title = "Write-back: read-hit ratio, %, and deduplication ratio";
+    let mut table = Table::new(title, &["ratio", "WebVM", "", "Homes", "", "Mail", ""]);
+    for percent in RATIOS {
+        let figures = |fiu| {
+            let found = outcomes.measures(&cell(plan, Mode::Back, fiu, percent));
+            [shown(found.map(|f| f.read_hit_ratio * 100.0), 1), shown(found.map(|f| f.dedup_ratio), 2)]
+        };
+        table
+            .rows
+            .push(std::iter::once(format!("{percent} %")).chain(Fiu::ALL.into_iter().flat_map(figures)).collect());
+    }
+    table
+}
+
+fn verdict(plan: &Plan, outcomes: &Outcomes, mode: Mode) -> Verdict {
+    let found = |fiu, percent| outcomes.outcome(&cell(plan, mode, fiu, percent));
     let partial = |fiu| {
         let all = found(fiu, 100)?;
         let parts = [found(fiu, 75)?, found(fiu, 50)?];

@@ -1,7 +1,7 @@
 //! Figure 6: the wear of the SSD.
 
 use super::judges::{Wear, n8, n9};
-use super::plan::{BUFFER, Fiu, Kind};
+use super::plan::{BUFFER, Fiu, Kind, MODES, Mode};
 use super::{Cell, Outcomes, Plan};
 use crate::report::{Bars, Chart, Section, Table, shown};
 use crate::report::{Verdict, percent_more, percents};
@@ -18,20 +18,34 @@ const VARIANTS: [(Variant, &str); 6] = [
 
 /// All variants run without compression, which extents do not support, and without deduplication, so that only the
 /// layout differs.
-fn cell(plan: &Plan, fiu: Fiu, variant: Variant) -> Cell {
-    plan.cell(fiu, 2.0, Kind::new(variant, false, false))
+fn cell(plan: &Plan, mode: Mode, fiu: Fiu, variant: Variant) -> Cell {
+    plan.cell_in(mode, fiu, 2.0, Kind::new(variant, false, false))
 }
 
 pub(super) fn cells(plan: &Plan) -> Vec<Cell> {
-    Fiu::ALL.into_iter().flat_map(|fiu| VARIANTS.map(|(variant, _)| cell(plan, fiu, variant))).collect()
+    let of =
+        |fiu| Mode::ALL.into_iter().flat_map(move |mode| variants(mode).map(move |(v, _)| cell(plan, mode, fiu, v)));
+    Fiu::ALL.into_iter().flat_map(of).collect()
 }
 
-struct Erasures<'a>(&'a Plan, &'a Outcomes);
+/// The variants that a mode has: where the SSD chooses what is evicted, dirty or not, there is no write-back.
+fn variants(mode: Mode) -> impl Iterator<Item = (Variant, &'static str)> {
+    VARIANTS.into_iter().filter(move |(variant, _)| mode == Mode::Through || *variant != Variant::WeuLruMod)
+}
+
+struct Erasures<'a> {
+    plan: &'a Plan,
+    outcomes: &'a Outcomes,
+    mode: Mode,
+}
 
 impl Erasures<'_> {
     /// Erasures, relative to WEU-LRU.
     fn of(&self, fiu: Fiu, variant: Variant) -> Option<f64> {
-        let erasures = |variant| self.1.measures(&cell(self.0, fiu, variant)).map(|found| found.erasures as f64);
+        let erasures = |variant| {
+            let cell = cell(self.plan, self.mode, fiu, variant);
+            self.outcomes.measures(&cell).map(|found| found.erasures as f64)
+        };
         let plain = erasures(Variant::Weu).filter(|plain| *plain > 0.0)?;
         Some(erasures(variant)? / plain)
     }
@@ -39,17 +53,21 @@ impl Erasures<'_> {
     fn all(&self, variant: Variant) -> Vec<f64> {
         Fiu::ALL.into_iter().filter_map(|fiu| self.of(fiu, variant)).collect()
     }
+
+    fn table(&self, title: &str) -> Table {
+        let mut table = Table::new(title, &["", "WebVM", "Homes", "Mail"]);
+        for (variant, name) in variants(self.mode) {
+            let cells = Fiu::ALL.map(|fiu| shown(self.of(fiu, variant), 2));
+            table.rows.push(std::iter::once(name.to_owned()).chain(cells).collect());
+        }
+        table
+    }
 }
 
 pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
-    let erasures = Erasures(plan, outcomes);
+    let [erasures, back] = Mode::ALL.map(|mode| Erasures { plan, outcomes, mode });
     let heights = |variant| Fiu::ALL.map(|fiu| erasures.of(fiu, variant)).to_vec();
     let title = "Erasures relative to WEU-LRU";
-    let mut table = Table::new(title, &["", "WebVM", "Homes", "Mail"]);
-    for (variant, name) in VARIANTS {
-        let cells = Fiu::ALL.map(|fiu| shown(erasures.of(fiu, variant), 2));
-        table.rows.push(std::iter::once(name.to_owned()).chain(cells).collect());
-    }
     Section {
         id: "figure-6",
         title: "Figure 6: erasures by variant".into(),
@@ -57,7 +75,8 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
             "All variants run without deduplication and compression, with a cache of 2 %. WEU-LRU and naive extents \
                use an SSD with hybrid mapping, 7 % over-provisioning and 10 % log blocks; WEU-LRU-TRIM also trims \
                evicted units; the other extent variants use page mapping; WEU-LRU-mod uses an SSD that has no reserve \
-               and chooses the units to evict. {BUFFER}"
+               and chooses the units to evict; it has no write-back, so that N8 and N9 have no verdict \
+               there. {BUFFER} {MODES}"
         ),
         charts: vec![Chart::Bars(Bars {
             title: title.into(),
@@ -66,13 +85,13 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
             groups: Fiu::ALL.map(|fiu| fiu.name().to_owned()).to_vec(),
             bars: VARIANTS.into_iter().map(|(variant, name)| (name.to_owned(), heights(variant))).collect(),
         })],
-        tables: vec![table],
+        tables: vec![erasures.table(title), back.table("Write-back: erasures relative to WEU-LRU")],
         verdicts: verdicts(plan, outcomes),
     }
 }
 
 fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
-    let erasures = Erasures(plan, outcomes);
+    let erasures = Erasures { plan, outcomes, mode: Mode::Through };
     let extents: Vec<_> =
         [Variant::ExtentLruMod, Variant::ExtentLruTrim].into_iter().flat_map(|variant| erasures.all(variant)).collect();
     let units: Vec<_> =
@@ -98,7 +117,7 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
         percents(&units_percent),
         times(&naive)
     );
-    let hits = |fiu, variant| Some(outcomes.measures(&cell(plan, fiu, variant))?.read_hit_ratio);
+    let hits = |fiu, variant| Some(outcomes.measures(&cell(plan, Mode::Through, fiu, variant))?.read_hit_ratio);
     let gain = |fiu| Some(percent_more(hits(fiu, Variant::WeuLruMod)?, hits(fiu, Variant::Weu)?));
     let gains: Vec<_> = Fiu::ALL.into_iter().filter_map(gain).collect();
     vec![

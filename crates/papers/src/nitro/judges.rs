@@ -54,13 +54,16 @@ pub(super) fn n3(compressed: &[f64]) -> Holds {
     Band::new(5.0, 9.0).judge(compressed)
 }
 
+/// N4: the gain of units by deduplication, in percent.
+pub(super) const N4_UNITS: Band = Band::new(8.0, 19.0);
+
 /// N4: units +8–19 %, extents +6–17 %, and both more than compression in every trace.
 pub(super) fn n4(units: &[f64], extents: &[f64], compressed: &[f64]) -> Holds {
     let order = match units.iter().zip(compressed).all(|(dedup, compressed)| dedup > compressed) {
         true => Holds::Holds,
         false => Holds::DoesNot,
     };
-    Band::new(8.0, 19.0).judge(units).and(Band::new(6.0, 17.0).judge(extents)).and(order)
+    N4_UNITS.judge(units).and(Band::new(6.0, 17.0).judge(extents)).and(order)
 }
 
 /// N5: "only" 1–4 %: more than 0, and less than the gain of units by deduplication.
@@ -132,7 +135,12 @@ const ORDERS: f64 = 100.0;
 
 /// N8. "Like" has no direction: units outside the band do not hold. "Several orders of magnitude" has none either.
 pub(super) fn n8(traces: &[Wear]) -> Holds {
-    if traces.len() < 3 {
+    if traces.len() < 3 { Holds::NotJudged } else { n8_each(traces) }
+}
+
+/// N8, in any number of traces.
+pub(super) fn n8_each(traces: &[Wear]) -> Holds {
+    if traces.is_empty() {
         return Holds::NotJudged;
     }
     let more = |wear: &Wear| {

@@ -18,6 +18,7 @@ mod judges;
 mod overheads;
 mod parameters;
 mod plan;
+mod recorded;
 mod run;
 mod ssd_throughput;
 mod ssd_writes;
@@ -27,9 +28,10 @@ mod traces;
 mod work;
 
 pub use cell::{Cell, Outcomes};
-pub use plan::{Fiu, Plan, WARM_NS};
+pub use plan::{DIRTY_PERCENT, Fiu, Mode, Plan, WARM_DAYS, WARM_NS};
+pub use recorded::{Found, Trace};
 pub use run::{Step, run};
-pub use table2::{DEPTH, DIRTY_PERCENT, SSD_TIMES, judge_cold, judge_dedup_first, judge_warm};
+pub use table2::{DEPTH, LOAD_SHARE, SATURATED, SSD_TIMES, SUSTAINED_SHARE, judge_cold, judge_dedup_first, judge_warm};
 pub(crate) use traces::Hashes;
 pub use work::Work;
 
@@ -65,7 +67,7 @@ impl Experiment {
 }
 
 /// All experiments that are simulated, in the paper's order.
-pub const EXPERIMENTS: [Experiment; 9] = [
+pub const EXPERIMENTS: [Experiment; 10] = [
     Experiment::new("table-1", |_| Vec::new(), parameters::section),
     Experiment::new("figure-1", figure1::cells, figure1::section),
     Experiment::new("figure-4", figure4::cells, figure4::section),
@@ -75,6 +77,7 @@ pub const EXPERIMENTS: [Experiment; 9] = [
     Experiment { id: "table-2", cells: table2::cells, then: table2::then, section: table2::section },
     Experiment::new("figure-7", figure7::cells, figure7::section),
     Experiment::new("ssd-writes", ssd_writes::cells, ssd_writes::section),
+    Experiment::new(recorded::ID, recorded::cells, recorded::section),
 ];
 
 /// Runs the experiments of `args` and writes the report, whose files are named `name`.
@@ -107,7 +110,11 @@ pub(crate) fn publish_all(report: &Report, args: &Evaluation, name: &str) -> Res
 pub(crate) fn report(args: &Evaluation) -> Result<Report, Error> {
     let begun = Instant::now();
     let wants = |id: &str| args.only.is_empty() || args.only.iter().any(|only| only == id);
-    let plan = if args.quick { Plan::quick(args.seed) } else { Plan::full(args.seed) }.scaled(args.scale);
+    let mut plan = if args.quick { Plan::quick(args.seed) } else { Plan::full(args.seed) }.scaled(args.scale);
+    if let Some(folder) = args.traces.as_ref().filter(|_| wants(recorded::ID)) {
+        say("recorded traces: being measured");
+        plan.recorded = Some(Found::in_folder(folder)?);
+    }
     let wanted: Vec<_> = EXPERIMENTS.iter().filter(|experiment| wants(experiment.id)).collect();
     let hashes = Hashes::new()?;
     let mut sections = Vec::new();
@@ -156,7 +163,7 @@ fn about([webvm, homes, mail]: [f64; 3]) -> String {
          traces are not used: **synthetic traces** with their published figures (file system, footprint, sectors read \
          and written in 21 days, share of unique content among writes, which for Mail is known of one day only, and \
          Mail's share of requests of at most 8 KiB) replace them, at {webvm}, {homes} and {mail} of their size (WebVM, \
-         Homes, Mail), with caches in proportion; their addresses, times, reuse and other request sizes are assumed. \
+         Homes, Mail), with caches in proportion; their addresses, times, reuse and Mail's other request sizes are assumed. \
          Mail's 460 million blocks are too many: a trace of fewer blocks, in as much smaller a file system, replaces \
          them. Between a 250th and a 32nd of Mail's size, read hits differed by 0.7 percentage points and the \
          deduplication ratio by 4 % (measured on 23 November 2026, not in this run). Everything is simulated \
@@ -185,6 +192,9 @@ pub(crate) fn command(command: &str, args: &Evaluation) -> String {
     }
     if !args.only.is_empty() {
         command += &format!(" --only {}", args.only.join(","));
+    }
+    if let Some(folder) = &args.traces {
+        command += &format!(" --traces {}", folder.display());
     }
     if args.seed != 1 {
         command += &format!(" --seed {}", args.seed);

@@ -25,7 +25,12 @@ pub(super) fn section(plan: &Plan, _outcomes: &Outcomes) -> Section {
         ],
         ["deduplication".into(), "D; ND".into(), "on; off".into(), "D; ND".into()],
         ["cache".into(), "2 % of the file system".into(), "any".into(), "2 %; Figure 4: 2 and 5 %".into()],
-        ["writes".into(), "through; back".into(), "through; back".into(), "through; Table 2: back".into()],
+        [
+            "writes".into(),
+            "through; back".into(),
+            "through; back".into(),
+            "through; Figures 4 to 6 also back; Table 2: back".into(),
+        ],
         [
             "NVRAM".into(),
             "960 MB".into(),

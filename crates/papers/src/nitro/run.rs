@@ -56,7 +56,7 @@ pub fn run(cells: &[Cell], file: &Path, threads: usize, tell: &mut dyn FnMut(Ste
         match swept {
             Ok(all) => {
                 for (settings, outcome) in points.iter().zip(all) {
-                    outcomes.insert(&Cell { work: *work, settings: *settings }, outcome);
+                    outcomes.insert(&Cell { work: work.clone(), settings: *settings }, outcome);
                 }
             }
             Err(error @ Error::Results { .. }) => return Err(error),
@@ -78,7 +78,7 @@ fn grouped(cells: &[Cell], outcomes: &mut Outcomes) -> Vec<(Work, Vec<Settings>)
         match groups.iter_mut().find(|(other, _)| other == work) {
             Some((_, points)) if points.contains(settings) => {}
             Some((_, points)) => points.push(*settings),
-            None => groups.push((*work, vec![*settings])),
+            None => groups.push((work.clone(), vec![*settings])),
         }
     }
     groups

@@ -31,7 +31,7 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
         id: "ssd-writes",
         title: "§6.3: writes to the SSD".into(),
         text: format!(
-            "Bytes that the cache writes to the SSD in the five measured days, with a cache of 2 %. {BUFFER}"
+            "Bytes that the cache writes to the SSD in the five measured days, with a cache of 2 %, in write-through. {BUFFER}"
         ),
         charts: vec![Chart::Bars(Bars {
             title: "Writes to the SSD saved".into(),

@@ -1,30 +1,25 @@
 //! Table 2: IOPS and read response time in front of a deduplicating (COS) and a plain (TPS) origin, warm and cold.
 
 use super::judges::{n10, n11, n12, n14, n15};
-use super::plan::{Fiu, Kind, WARM_NS};
+use super::plan::{DIRTY_PERCENT, Fiu, Kind, MARKS, WARM_NS};
 use super::{Cell, Outcomes, Plan, Work};
 use crate::report::{Bars, Chart, Section, Table, shown};
 use crate::report::{Verdict, percent_more, percents};
-use nitro_cache::destage::Watermarks;
 use nitro_sim::timing::{Cos, Disks, Load, Origin, Timing};
 use nitro_sim::{Measures, Pace};
 use nitro_sim::{Settings, Variant, Warmup};
 
 /// Requests in progress for an upper bound of what a system can do.
-const SATURATED: u32 = 256;
+pub const SATURATED: u32 = 256;
 /// The number of halvings of the range in which the highest sustained rate lies.
 const HALVINGS: u32 = 5;
 /// A rate is sustained if requests end at this share of it.
-const SUSTAINED_SHARE: f64 = 0.98;
+pub const SUSTAINED_SHARE: f64 = 0.98;
 /// The share of the highest sustained rate at which a system is measured, as in the paper (§6.2): "∼95% of the system
 /// resources".
-const LOAD_SHARE: f64 = 0.95;
-/// Requests in progress in front of the store itself.
+pub const LOAD_SHARE: f64 = 0.95;
+/// Requests in progress while a cache in front of the store itself is warmed.
 pub const DEPTH: u32 = 32;
-/// The watermark of write-back, in percent: an assumption.
-pub const DIRTY_PERCENT: u8 = 50;
-/// Destage as in the server, apart from the watermark.
-const MARKS: Watermarks = Watermarks { max_percent: DIRTY_PERCENT, ..Watermarks::USUAL };
 /// The SSD's size divided by the cache's: the paper's caches of 1.4 to 10 GB used a part of an SSD of 256 GB.
 pub const SSD_TIMES: u8 = 16;
 /// The variant without an SSD, the reference of all comparisons.
@@ -82,7 +77,7 @@ impl System {
         if !self.warm {
             settings.warmup = Warmup::None;
         }
-        Cell { work: Work::Fiu { fiu, scale, seed, from_ns, steady: true }, settings }
+        Cell { work: Work::Fiu { fiu, scale, seed, from_ns, steady: true, records: false }, settings }
     }
 
     /// The run for an upper bound of what the system can do.

@@ -2,10 +2,12 @@
 
 use super::plan::Fiu;
 use nitro_trace::synth::{FiuLike, RandomReads};
-use nitro_trace::{Reader, Request, Skipped, TraceError};
+use nitro_trace::{Options, Reader, Request, Skipped, TraceError};
+use std::path::Path;
+use std::sync::Arc;
 
-/// A trace, by its parameters.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// A trace, by its parameters, or by its file.
+#[derive(Debug, Clone, PartialEq)]
 pub enum Work {
     /// Like one of the FIU traces.
     Fiu {
@@ -19,6 +21,8 @@ pub enum Work {
         from_ns: u64,
         /// Whether requests arrive at the same rate all day; otherwise with the trace's daily rhythm.
         steady: bool,
+        /// Whether it is read record by record, as it is published; otherwise by the requests that were cut into records.
+        records: bool,
     },
     /// Random reads of 8 KiB.
     Random {
@@ -31,21 +35,32 @@ pub enum Work {
         /// The seed.
         seed: u64,
     },
+    /// A recorded trace.
+    Recorded {
+        /// The file.
+        path: Arc<Path>,
+        /// A text that identifies the content of the file.
+        identity: Arc<str>,
+    },
 }
 
 impl Work {
     /// Opens the trace at its beginning.
     ///
     /// # Errors
-    /// The parameters are not valid.
+    /// The parameters are not valid, or the file cannot be read.
     pub fn open(&self) -> Result<Box<dyn Reader>, TraceError> {
-        Ok(match *self {
-            Self::Fiu { fiu, scale, seed, from_ns, steady } => {
+        Ok(match self {
+            Self::Recorded { path, .. } => return nitro_trace::open(path, &Options::default()),
+            &Self::Fiu { fiu, scale, seed, from_ns, steady, records } => {
                 let usual = fiu.like(scale, seed);
                 let like = if steady { FiuLike { rhythm: 0.0, ..usual } } else { usual };
-                Box::new(From { reader: like.reader()?, from_ns })
+                match records {
+                    true => Box::new(From { reader: like.records()?, from_ns }),
+                    false => Box::new(From { reader: like.reader()?, from_ns }),
+                }
             }
-            Self::Random { working_set_bytes, dedup_ratio, requests, seed } => {
+            &Self::Random { working_set_bytes, dedup_ratio, requests, seed } => {
                 let (request_bytes, interval_ns) = (8192, 1000);
                 let dedup_ratio = dedup_ratio.into();
                 let reads = RandomReads { working_set_bytes, dedup_ratio, request_bytes, requests, interval_ns, seed };
@@ -57,18 +72,23 @@ impl Work {
     /// A key that is the same in every run of the same version.
     #[must_use]
     pub fn key(&self) -> String {
-        format!("{self:?}")
+        match self {
+            Self::Recorded { identity, .. } => identity.to_string(),
+            generated => format!("{generated:?}"),
+        }
     }
 
     /// A name for progress lines and reports.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
+            Self::Fiu { fiu, records: true, .. } => format!("{}-like trace, records", fiu.name()),
             Self::Fiu { fiu, from_ns: 0, .. } => format!("{}-like trace", fiu.name()),
             Self::Fiu { fiu, .. } => format!("{}-like trace, last days", fiu.name()),
             Self::Random { working_set_bytes, dedup_ratio, .. } => {
                 format!("random reads of {} MiB, dedup {dedup_ratio}", working_set_bytes >> 20)
             }
+            Self::Recorded { path, .. } => path.display().to_string(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Verdicts on claims.
 
+use super::Table;
 use crate::claims;
 use serde::Serialize;
 
@@ -178,6 +179,15 @@ impl Verdict {
         }
         self
     }
+}
+
+/// Verdicts as a table, for those that stand beside the report's own.
+#[must_use]
+pub fn judged(title: &str, verdicts: &[Verdict]) -> Table {
+    let mut table = Table::new(title, &["claim", "here", "verdict"]);
+    let row = |verdict: &Verdict| vec![verdict.id.to_owned(), verdict.found.clone(), verdict.holds.words().to_owned()];
+    table.rows.extend(verdicts.iter().map(row));
+    table
 }
 
 /// The difference of `a` to `b`, in percent of `b`.

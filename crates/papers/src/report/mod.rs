@@ -6,11 +6,11 @@ mod markdown;
 mod section;
 mod svg;
 
-pub use judge::{Band, Holds, Verdict, judge_up_to, percent_more, percents};
+pub use judge::{Band, Holds, Verdict, judge_up_to, judged, percent_more, percents};
 pub(crate) use section::shown;
 pub use section::{Bars, Chart, Contour, Line, Lines, Point, Points, Section, Table};
 
-use crate::claims::{CLAIMS, GOALS};
+use crate::claims;
 use crate::nitro::Hashes;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format};
@@ -87,10 +87,10 @@ pub(crate) fn publish(report: &Report, folder: &Path, name: &str, format: Format
     output::print(&text).map(|_| ())
 }
 
-/// All verdicts, in the order of [`CLAIMS`].
+/// All verdicts, in the order of [`claims::all`].
 pub(crate) fn verdicts(report: &Report) -> Vec<&Verdict> {
     let mut all: Vec<_> = report.sections.iter().flat_map(|section| &section.verdicts).collect();
-    let place = |id| CLAIMS.iter().chain(&GOALS).position(|claim| claim.id == id);
+    let place = |id| claims::all().position(|claim| claim.id == id);
     all.sort_by_key(|verdict| place(verdict.id));
     all
 }

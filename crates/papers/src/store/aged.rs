@@ -25,9 +25,9 @@ const UNCOLLECTED: usize = 5;
 
 /// The mean cost of reads of one size.
 #[derive(Debug, Clone, Copy, Default)]
-struct Cost {
-    milliseconds: f64,
-    requests: f64,
+pub(super) struct Cost {
+    pub(super) milliseconds: f64,
+    pub(super) requests: f64,
     /// Reads of regions, for content and for recipes.
     regions: f64,
     /// Blocks of recipes that were not in RAM; several may be in one region.
@@ -58,12 +58,17 @@ impl Cost {
 }
 
 /// Costs by size.
-type Costs = Vec<Cost>;
+pub(super) type Costs = Vec<Cost>;
 
 /// The results, by system.
 #[derive(Default)]
 pub(super) struct Aged {
     costs: [Costs; 6],
+}
+
+/// The mean of the inner dedup ratios of the first and the last generation.
+fn inner_ratio(bed: &Bed, scale: &Scale) -> f64 {
+    f64::midpoint(bed.inner_ratio(1), bed.inner_ratio(scale.generations))
 }
 
 /// The offsets of reads of one size: the same for all systems.
@@ -73,9 +78,9 @@ fn places(scale: &Scale, size: u64) -> Vec<u64> {
 }
 
 /// Reads of a generation without a cache.
-async fn alone(bed: &mut Bed, scale: &Scale, generation: usize) -> Result<Costs, Error> {
+pub(super) async fn alone(bed: &mut Bed, scale: &Scale, generation: usize, sizes: &[u64]) -> Result<Costs, Error> {
     let mut costs = Costs::new();
-    for size in SIZES {
+    for size in sizes.iter().copied() {
         bed.reopen().await?;
         let object = bed.snapshot(generation)?;
         let before = bed.work();
@@ -90,14 +95,14 @@ async fn alone(bed: &mut Bed, scale: &Scale, generation: usize) -> Result<Costs,
 
 /// Reads of a generation through a cache that was warmed with all of it and has room for half. The measured reads
 /// insert nothing, because a hundred reads are a large part of such a small volume.
-async fn cached(bed: &mut Bed, scale: &Scale, generation: usize) -> Result<Costs, Error> {
+pub(super) async fn cached(bed: &mut Bed, scale: &Scale, generation: usize, sizes: &[u64]) -> Result<Costs, Error> {
     bed.reopen().await?;
     let kind = CacheKind { bytes: scale.half_cache_bytes(), dedup: true, sequential: true };
     let cached = Cached::new(kind, &bed.clock, bed.snapshot(generation)?).await?;
     let mut worker = Box::pin(cached.worker());
     beside(&mut worker, cached.warm(scale.volume_bytes)).await??;
     let mut costs = Costs::new();
-    for size in SIZES {
+    for size in sizes.iter().copied() {
         let before = (bed.work(), cached.primary.counters());
         for place in places(scale, size) {
             let read = cached.primary.read(place, size).await.map_err(|e| failed(&e))?;
@@ -137,8 +142,8 @@ impl Aged {
     /// Measures the first generation, before the others are written.
     pub(super) async fn young(bed: &mut Bed, scale: &Scale) -> Result<Self, Error> {
         let mut aged = Self::default();
-        aged.costs[LOW] = alone(bed, scale, 1).await?;
-        aged.costs[NITRO_LOW] = cached(bed, scale, 1).await?;
+        aged.costs[LOW] = alone(bed, scale, 1, &SIZES).await?;
+        aged.costs[NITRO_LOW] = cached(bed, scale, 1, &SIZES).await?;
         bed.reopen().await?;
         Ok(aged)
     }
@@ -146,14 +151,14 @@ impl Aged {
     /// Measures the last generation before the first collection: it is almost as old as the last one, but no chunk was
     /// moved.
     pub(super) async fn uncollected(&mut self, bed: &mut Bed, scale: &Scale) -> Result<(), Error> {
-        self.costs[UNCOLLECTED] = alone(bed, scale, scale.last_uncollected()).await?;
+        self.costs[UNCOLLECTED] = alone(bed, scale, scale.last_uncollected(), &SIZES).await?;
         bed.reopen().await
     }
 
     /// Measures the last generation, and a plain file.
     pub(super) async fn old(&mut self, bed: &mut Bed, scale: &Scale) -> Result<(), Error> {
-        self.costs[HIGH] = alone(bed, scale, scale.generations).await?;
-        self.costs[NITRO_HIGH] = cached(bed, scale, scale.generations).await?;
+        self.costs[HIGH] = alone(bed, scale, scale.generations, &SIZES).await?;
+        self.costs[NITRO_HIGH] = cached(bed, scale, scale.generations, &SIZES).await?;
         self.costs[TPS] = plain(bed, scale).await?;
         Ok(())
     }
@@ -189,22 +194,25 @@ impl Aged {
             id: "cos-figure-9",
             title: "Figure 9: random reads of an aged store".into(),
             text: format!(
-                "{} generations of a volume of {} are written. Each changes {:.1} % of the chunks of the one before \
-                 it, in runs of {} to {} (the paper: 2.3 % a day in the median; if places were changed at random, 13 % \
-                 of the oldest 25 days would be left at the end, where it has 20 %). The last {} generations are kept; older ones are deleted, and garbage is \
-                 collected once a week, which freed {}. {} reads of each size, one at a time, have random offsets in \
-                 the first generation (young), before the others are written, and in the last one (aged). The cache \
-                 has room for half of the volume, and is warmed with all of it. Chunks have {}, regions 64 KiB. The \
-                 store's RAM is 2/512 of the volume; without a cache, it is empty before the reads of each size. The \
-                 work of the disk for a read consists of reads of regions, for content and recipes; blocks of recipes \
-                 that were not in RAM, of which a region may hold several; and look-ups, in the index on the disk, of \
-                 chunks that a collection has moved since their recipe was written. \"Before collections\" is \
-                 generation {}, the last one before the first collection.",
+                "{} generations of a volume of {} are written. Each changes {:.1} % of the chunks of the one before it, in runs of {} \
+                 to {}, of which a sixth are copies of other runs of the volume: it has {:.2} chunks for each unique \
+                 one (the paper: 2.3 % a day in the median; if places were changed at random, 13 % of the oldest 25 \
+                 days would be left at the end, where it has 20 %). The last {} generations are kept; older ones are \
+                 deleted, and garbage is collected once a week, which freed {}. {} reads of each size, one at a time, \
+                 have random offsets in the first generation (young), before the others are written, and in the last \
+                 one (aged). The cache has room for half of the volume, and is warmed with all of it. Chunks have {}, \
+                 regions 64 KiB. The store's RAM is 2/512 of the volume; without a cache, it is empty before the \
+                 reads of each size. The work of the disk for a read consists of reads of regions, for content and \
+                 recipes; blocks of recipes that were not in RAM, of which a region may hold several; and look-ups, \
+                 in the index on the disk, of chunks that a collection has moved since their recipe was written; a \
+                 request that spans two disks counts as two. \"Before collections\" is generation {}, the last one \
+                 before the first collection.",
                 scale.generations,
                 Size(scale.volume_bytes),
                 scale.changed_share * 100.0,
                 Size(CHUNK_BYTES),
                 Size(CHUNK_BYTES * 64),
+                inner_ratio(bed, scale),
                 scale.retained,
                 Size(bed.freed_bytes),
                 scale.reads,
@@ -278,8 +286,8 @@ impl Aged {
              regions, because changed chunks are stored elsewhere, and {:.1} look-ups, in the index on the same disk, \
              of chunks that collections moved without an update of the recipes. Generation {}, before the first \
              collection, takes {:.1} requests and {:.0} ms. With a cache of half of the volume, {:.1} requests remain: \
-             a read is as slow as the part of it that comes from the disk. The paper's volume, RAM, disks and changes \
-             differ",
+             a read is as slow as the part of it that comes from the disk. The length of the runs that change decides: \
+             one of the tables has several",
             aged.requests,
             young.requests,
             aged.regions,

@@ -1,10 +1,11 @@
-//! The systems that are measured: a store on an emulated disk, in which generations of a volume are written, retained
-//! and deleted; a plain file on another such disk; and caches on a modelled SSD.
+//! The systems that are measured: a store on emulated disks, in which generations of a volume are written, retained
+//! and deleted; a plain file on other such disks; and caches on a modelled SSD.
 
-use super::Scale;
+use super::{Runs, Scale};
 use crate::load::mix;
 use bytes::Bytes;
 use futures_util::future::{Either, select};
+use hashbrown::HashSet;
 use nitro_cache::Settings;
 use nitro_cache::settings::WEU_COUNT_MIN;
 use nitro_console::error::Error;
@@ -35,8 +36,24 @@ pub(super) type TestVolume = Volume<Flash, Object, VirtualTime>;
 pub(super) const CHUNK_BYTES: u64 = 8192;
 /// Bytes of a write.
 pub(super) const WRITE_BYTES: u64 = 1 << 20;
-/// The maximum number of chunks that change together. The lengths of runs are 1, 2, 4 … chunks, with equal frequency.
-const RUN_CHUNKS_MAX_LOG: u64 = 6;
+/// Chunks of a run of the first generation; runs are copied as a whole.
+const FIRST_RUN_CHUNKS: usize = 8;
+/// The dedup ratio inside the volume: that of the paper's booting machine (§5.2), the only one that it gives.
+pub(super) const INNER_RATIO: f64 = 1.2;
+/// One in this number of runs is a copy of another run of the volume, which makes that ratio.
+const COPY_PART: u64 = 6;
+/// The disks with data of the paper's two shelves (§5.3), of which 8 have 1 TB and 11 have 2 TB: each shelf has two
+/// spare disks, and two for parity.
+pub(super) const SPINDLES: u32 = 19;
+/// The mean size of these disks.
+const COS_DISK_BYTES: f64 = (8.0 * 1e12 + 11.0 * 2e12) / 19.0;
+/// The disks with data of the paper's plain storage, eleven of 1 TB in RAID-5.
+const TPS_SPINDLES: u32 = 10;
+const TPS_DISK_BYTES: f64 = 1e12;
+/// Consecutive bytes on one disk.
+const STRIPE_BYTES: u64 = 256 << 10;
+/// The paper's volume.
+const PAPER_VOLUME_BYTES: f64 = 38e9;
 /// The store's RAM for content, and that for recipes, is one in this number of parts of the volume; for 38 GB, this is
 /// 76 MB.
 const RAM_PART: u64 = 512;
@@ -73,6 +90,11 @@ impl Draws {
         self.0 = self.0.wrapping_add(1);
         mix(self.0) % n.max(1)
     }
+
+    /// A number above 0 and at most 1.
+    pub(super) fn unit(&mut self) -> f64 {
+        (self.below(1 << 53) + 1) as f64 / (1_u64 << 53) as f64
+    }
 }
 
 impl Work {
@@ -97,8 +119,14 @@ pub(super) struct Bed {
     pub(super) freed_bytes: u64,
 }
 
-fn model(span_bytes: u64) -> HddModel {
-    HddModel::rpm_7200().with_span(span_bytes)
+/// The disks of the paper's COS for data that are `part` of the paper's. Each has this part of its capacity, so that arms
+/// move over the same share of a disk.
+pub(super) fn cos_disks(part: f64) -> HddModel {
+    disks(SPINDLES, COS_DISK_BYTES * part)
+}
+
+fn disks(spindles: u32, span_bytes: f64) -> HddModel {
+    HddModel::rpm_7200().with_spindles(spindles, STRIPE_BYTES).with_span(span_bytes as u64)
 }
 
 /// The fingerprint of a content's number.
@@ -134,22 +162,22 @@ impl Bed {
         let options = StoreOptions { size_bytes: scale.disk_bytes(), ..StoreOptions::default() };
         let plan = Plan::new(&options, 0x5EED, 1).map_err(|e| failed(&e))?;
         let ram = RamDevice::new(scale.disk_bytes(), 4096);
-        let disk = Arc::new(HddDevice::new(ram, clock.clone(), model(scale.disk_bytes())));
+        let disk =
+            Arc::new(HddDevice::new(ram, clock.clone(), cos_disks(scale.volume_bytes as f64 / PAPER_VOLUME_BYTES)));
         let store = Store::create(Arc::clone(&disk), &plan, nitro_cos::Settings::default()).await;
         let store = Arc::new(store.map_err(|e| failed(&e))?);
         store.create_volume(VOLUME, scale.volume_bytes, Some(CHUNK_BYTES as u32), 0).map_err(|e| failed(&e))?;
-        let chunks = scale.volume_bytes / CHUNK_BYTES;
         let contents = Vec::new();
         let generations = Vec::new();
         let draws = Draws::new(1);
-        Ok(Self { clock, disk, store, scale, draws, contents, next_content: chunks, generations, freed_bytes: 0 })
+        Ok(Self { clock, disk, store, scale, draws, contents, next_content: 0, generations, freed_bytes: 0 })
     }
 
     /// Writes the first generation, or changes a part of the last one, and takes a snapshot. Deletes the generation
     /// that is no longer retained, and collects once a week.
     async fn next_generation(&mut self) -> Result<(), Error> {
         if self.generations.is_empty() {
-            self.contents = (0..self.next_content).collect();
+            self.make_first();
             self.write(0..self.contents.len()).await?;
         } else {
             self.change().await?;
@@ -168,15 +196,38 @@ impl Bed {
         Ok(())
     }
 
+    /// Makes the contents of the first generation.
+    fn make_first(&mut self) {
+        let chunks = (self.scale.volume_bytes / CHUNK_BYTES) as usize;
+        while self.contents.len() < chunks {
+            let run = self.fresh(FIRST_RUN_CHUNKS.min(chunks - self.contents.len()));
+            self.contents.extend(run);
+        }
+    }
+
+    /// The contents of a run that is written: new ones, or those of another run of the volume.
+    fn fresh(&mut self, chunks: usize) -> Vec<u64> {
+        let places = (self.contents.len() + 1).saturating_sub(chunks) as u64;
+        if places > 0 && self.draws.below(COPY_PART) == 0 {
+            let first = self.draws.below(places) as usize;
+            return self.contents[first..first + chunks].to_vec();
+        }
+        let first = self.next_content;
+        self.next_content += chunks as u64;
+        (first..self.next_content).collect()
+    }
+
     async fn change(&mut self) -> Result<(), Error> {
         let mut left = (self.contents.len() as f64 * self.scale.changed_share).round() as usize;
         while left > 0 {
-            let run = (1 << self.draws.below(RUN_CHUNKS_MAX_LOG + 1)).min(left);
+            let run = match self.scale.runs {
+                Runs::Mixed => 1 << self.draws.below(Runs::MAX_LOG + 1),
+                Runs::Equal(chunks) => chunks,
+            };
+            let run = run.min(left);
             let first = self.draws.below((self.contents.len() - run) as u64) as usize;
-            for place in &mut self.contents[first..first + run] {
-                *place = self.next_content;
-                self.next_content += 1;
-            }
+            let fresh = self.fresh(run);
+            self.contents[first..first + run].copy_from_slice(&fresh);
             self.write(first..first + run).await?;
             left -= run;
         }
@@ -227,6 +278,13 @@ impl Bed {
         same as f64 / old.len().max(1) as f64
     }
 
+    /// The chunks of a generation for each one that is unique in it.
+    pub(super) fn inner_ratio(&self, generation: usize) -> f64 {
+        let Some(contents) = self.generations.get(generation - 1) else { return 1.0 };
+        let unique: HashSet<_> = contents.iter().collect();
+        contents.len() as f64 / unique.len().max(1) as f64
+    }
+
     /// The work of the disk and the store so far.
     pub(super) fn work(&self) -> Work {
         Work::new(&self.clock, &self.disk, &self.store)
@@ -249,14 +307,15 @@ impl Bed {
         Ok(())
     }
 
-    /// The last generation as a plain file on a separate disk with the size and the latency of the store's.
+    /// The last generation as a plain file on the paper's plain disks.
     pub(super) async fn plain(&self) -> Result<Disk, Error> {
         let ram = RamDevice::new(self.scale.disk_bytes(), 4096);
         let at_once = (WRITE_BYTES / CHUNK_BYTES) as usize;
         for (number, contents) in (0..).zip(self.contents.chunks(at_once)) {
             ram.write(number * WRITE_BYTES, bytes_of(contents)).await.map_err(|e| failed(&e))?;
         }
-        Ok(HddDevice::new(ram, self.clock.clone(), model(self.scale.disk_bytes())))
+        let part = self.scale.volume_bytes as f64 / PAPER_VOLUME_BYTES;
+        Ok(HddDevice::new(ram, self.clock.clone(), disks(TPS_SPINDLES, TPS_DISK_BYTES * part)))
     }
 }
 

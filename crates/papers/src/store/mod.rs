@@ -3,6 +3,7 @@
 
 mod aged;
 mod bed;
+mod lengths;
 mod restore;
 mod table2;
 
@@ -10,7 +11,7 @@ use crate::report::Section;
 use crate::report::{JUDGED, Report, make, publish, say};
 use crate::settings::StorePaper;
 use aged::Aged;
-use bed::Bed;
+use bed::{Bed, INNER_RATIO};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_testkit::VirtualTime;
@@ -24,6 +25,20 @@ const CHANGED_SHARE: f64 = 0.018;
 const GENERATIONS: usize = 100;
 const RETAINED: usize = 84;
 
+/// The lengths of the runs of chunks that change together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Runs {
+    /// 1, 2, 4 … chunks, with equal frequency.
+    Mixed,
+    /// This number of chunks.
+    Equal(usize),
+}
+
+impl Runs {
+    /// The binary logarithm of the longest of mixed runs.
+    const MAX_LOG: u64 = 6;
+}
+
 /// The amount of work.
 #[derive(Debug, Clone, Copy)]
 struct Scale {
@@ -35,6 +50,8 @@ struct Scale {
     reads: usize,
     /// Snapshots of each group that are restored.
     restores: usize,
+    /// The lengths of the runs of chunks that change together.
+    runs: Runs,
     /// The sizes of caches, in percent of the volume.
     cache_percents: &'static [u64],
 }
@@ -54,6 +71,7 @@ impl Scale {
             changed_share: CHANGED_SHARE * (GENERATIONS / generations) as f64,
             reads: of(40, 100),
             restores: of(1, 2),
+            runs: Runs::Mixed,
             cache_percents: if args.quick { &[5] } else { &[2, 5] },
         }
     }
@@ -92,19 +110,21 @@ pub(crate) fn report(args: &StorePaper) -> Result<Report, Error> {
     let scale = Scale::of(args);
     let clock = VirtualTime::default();
     let sections = clock
-        .try_run(measure(scale, args.quick, clock.clone()))
+        .try_run(measure(args, scale, clock.clone()))
         .unwrap_or_else(|| Err(Error::new("reproduce cos", "a request never ended").or("please report it")))?;
     Ok(Report {
         version: env!("CARGO_PKG_VERSION"),
         command: command(args),
         title: "Nitro in front of its own store: Table 2 (COS), Figures 9 and 10, reproduced",
         about: format!(
-            "The paper: *Nitro: A Capacity-Optimized SSD Cache for Primary Storage* (USENIX ATC 2014), whose \
-             capacity-optimized storage (COS) was a Data Domain system and whose snapshots were of a desktop VM of 38 \
-             GB. Here the COS is Nitro's **own store** (`nitro cos`) with the **real engine** as its cache, on \
-             modelled 7200 rpm disks (one, except for Table 2) and a modelled SSD, in virtual time; the volume of \
-             Figures 9 and 10 is synthetic: {}, 2:1 compressible, without duplicate chunks. Traditional primary \
-             storage (TPS) is a plain file on the same disk. {JUDGED}",
+            "The paper: *Nitro: A Capacity-Optimized SSD Cache for Primary Storage* (USENIX ATC 2014), whose capacity-optimized \
+             storage (COS) was a Data Domain system and whose snapshots were of a desktop VM of 38 GB. Here the COS \
+             is Nitro's **own store** (`nitro cos`) with the **real engine** as its cache, on modelled 7200 rpm disks \
+             and a modelled SSD, in virtual time; the volume of Figures 9 and 10 is synthetic: {}, 2:1 compressible, \
+             with {INNER_RATIO} chunks for each unique one, as the paper's booting machine had (§5.2). The store is \
+             on 19 disks, as many as hold data in the paper's two shelves (§5.3), and traditional primary storage \
+             (TPS), a plain file, on 10 (of eleven in RAID-5); each has the share of a disk of 1.6 TB (TPS: 1 TB) \
+             that the volume is of the paper's, so that arms move over the same share of a disk. {JUDGED}",
             Size(scale.volume_bytes)
         ),
         scales: None,
@@ -115,10 +135,22 @@ pub(crate) fn report(args: &StorePaper) -> Result<Report, Error> {
     })
 }
 
-async fn measure(scale: Scale, quick: bool, clock: VirtualTime) -> Result<Vec<Section>, Error> {
-    say("traces in front of the store");
-    let table_2 = Box::pin(table2::section(quick, &clock)).await?;
-    let mut bed = Bed::new(scale, clock).await?;
+async fn measure(args: &StorePaper, scale: Scale, clock: VirtualTime) -> Result<Vec<Section>, Error> {
+    let wants = |id: &str| args.only.is_empty() || args.only.iter().any(|only| only == id);
+    let mut sections = Vec::new();
+    if wants("table-2") {
+        say("traces in front of the store");
+        sections.push(Box::pin(table2::section(args.quick, &clock)).await?);
+    }
+    if wants("figure-9") || wants("figure-10") {
+        sections.extend(Box::pin(snapshots(scale, &clock)).await?);
+    }
+    Ok(sections)
+}
+
+/// Figures 9 and 10.
+async fn snapshots(scale: Scale, clock: &VirtualTime) -> Result<[Section; 2], Error> {
+    let mut bed = Bed::new(scale, clock.clone()).await?;
     bed.age(1).await?;
     say("random reads of the first generation");
     let mut aged = Aged::young(&mut bed, &scale).await?;
@@ -129,11 +161,18 @@ async fn measure(scale: Scale, quick: bool, clock: VirtualTime) -> Result<Vec<Se
     aged.old(&mut bed, &scale).await?;
     say("restores");
     let restored = Restored::measure(&mut bed, &scale).await?;
-    Ok(vec![table_2, aged.section(&bed, &scale), restored.section(&scale)])
+    let mut sections = [aged.section(&bed, &scale), restored.section(&scale)];
+    drop(bed);
+    let of_lengths = lengths::measure(scale, clock).await?;
+    for (section, table) in sections.iter_mut().zip(lengths::tables(&of_lengths)) {
+        section.tables.push(table);
+    }
+    Ok(sections)
 }
 
 fn command(args: &StorePaper) -> String {
     let quick = if args.quick { " --quick" } else { "" };
     let scale = if args.scale == 1.0 { String::new() } else { format!(" --scale {}", args.scale) };
-    format!("nitro reproduce cos{quick}{scale}")
+    let only = if args.only.is_empty() { String::new() } else { format!(" --only {}", args.only.join(",")) };
+    format!("nitro reproduce cos{quick}{scale}{only}")
 }

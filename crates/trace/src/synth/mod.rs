@@ -11,7 +11,7 @@ mod snapshots;
 mod zipf;
 
 pub use boot::{BootStorm, BootStormReader, boot_template, recorded_boot};
-pub use fiu::{FiuLike, FiuLikeReader};
+pub use fiu::{FiuLike, FiuLikeReader, FiuLikeRecords};
 pub use random::{RandomReads, RandomReadsReader};
 pub use snapshots::{SnapshotChain, SnapshotReader};
 pub use zipf::{Zipf, ZipfReader, ZipfSampler};

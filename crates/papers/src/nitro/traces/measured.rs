@@ -19,6 +19,8 @@ pub(super) struct Hits {
 /// The statistics of a generated trace.
 pub(super) struct Measured {
     pub(super) summary: Summary,
+    /// Those of its records.
+    pub(super) records: Summary,
     /// By size of the cache, as in [`CACHE_PERCENTS`].
     pub(super) lru: Vec<Hits>,
 }
@@ -36,7 +38,8 @@ impl Measured {
             reads: percent(cache.read_hits, read),
             all: percent(cache.read_hits + cache.write_hits, read + written),
         };
-        Ok(Self { summary, lru: caches.iter().map(hits).collect() })
+        let records = summarize(&mut like.records()?)?;
+        Ok(Self { summary, records, lru: caches.iter().map(hits).collect() })
     }
 
     /// Blocks of 4 KiB that are read.
@@ -63,8 +66,12 @@ impl Measured {
 
     /// The mean size of a request in KiB.
     pub(super) fn mean_kib(&self) -> f64 {
-        let Summary { reads, writes, .. } = &self.summary;
-        (reads.bytes + writes.bytes) as f64 / 1024.0 / (reads.count + writes.count).max(1) as f64
+        mean_kib(&self.summary)
+    }
+
+    /// The mean size of a record in KiB.
+    pub(super) fn record_kib(&self) -> f64 {
+        mean_kib(&self.records)
     }
 
     /// The share of requests of at most 8 KiB, in percent.
@@ -78,6 +85,12 @@ impl Measured {
     pub(super) fn first_percent(&self) -> f64 {
         100.0 * self.summary.footprint_bytes as f64 / BLOCK_BYTES as f64 / (self.read() + self.written()).max(1.0)
     }
+}
+
+/// The mean size of reads and writes in KiB.
+fn mean_kib(summary: &Summary) -> f64 {
+    let Summary { reads, writes, .. } = summary;
+    (reads.bytes + writes.bytes) as f64 / 1024.0 / (reads.count + writes.count).max(1) as f64
 }
 
 /// An LRU cache of blocks, and its hits.

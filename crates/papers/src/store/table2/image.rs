@@ -1,11 +1,12 @@
 //! File systems in the state before the measurement: a store for each, in RAM, imported once and copied for each run.
 
-use super::super::bed::{CHUNK_BYTES, Disk, Object, RATIO, TestStore, WRITE_BYTES, content, failed, little_ram};
+use super::super::bed::{
+    CHUNK_BYTES, Disk, Object, RATIO, TestStore, WRITE_BYTES, content, cos_disks, failed, little_ram,
+};
 use super::Trace;
 use bytes::Bytes;
 use nitro_console::error::Error;
 use nitro_cos::{Plan, Settings, Store, StoreOptions};
-use nitro_device::hdd::HddModel;
 use nitro_device::{HddDevice, RamDevice};
 use nitro_port::Device;
 use nitro_port::buf::BufMut;
@@ -20,9 +21,6 @@ use std::sync::Arc;
 pub(super) const BLOCK_BYTES: u64 = 4096;
 const CHUNK_BLOCKS: u64 = CHUNK_BYTES / BLOCK_BYTES;
 const NAME: &str = "files";
-/// The disks with data of the paper's two shelves (§5.3), which have four disks more for parity.
-pub(super) const SPINDLES: u32 = 19;
-const STRIPE_BYTES: u64 = 256 << 10;
 /// Containers are smaller than 4 MiB, in proportion to these file systems, or have the minimum size.
 const CONTAINER_BYTES: u32 = 512 << 10;
 /// Containers of 4 MiB whose fingerprints a store keeps in RAM, for a file system of the published size.
@@ -100,7 +98,7 @@ impl Image {
         let size_bytes = (chunks * CHUNK_BYTES * STORED_PERCENT / 100 + ROOM_BYTES).next_multiple_of(1 << 20);
         let options = StoreOptions { size_bytes, container_bytes: CONTAINER_BYTES, ..StoreOptions::default() };
         let plan = Plan::new(&options, 0x5EED, 1).map_err(|e| failed(&e))?;
-        let disk = Arc::new(disk(RamDevice::new(size_bytes, BLOCK_BYTES as u32), clock));
+        let disk = Arc::new(disk(RamDevice::new(size_bytes, BLOCK_BYTES as u32), clock, trace.scale));
         let store = Store::create(Arc::clone(&disk), &plan, Settings::default()).await;
         let store = Arc::new(store.map_err(|e| failed(&e))?);
         store.create_volume(NAME, trace.volume_bytes(), Some(CHUNK_BYTES as u32), 0).map_err(|e| failed(&e))?;
@@ -113,7 +111,7 @@ impl Image {
 
     /// Opens a copy of the store.
     pub(super) async fn open(&self, clock: &VirtualTime) -> Result<Measured, Error> {
-        let disk = Arc::new(disk(copy(&self.ram).await?, clock));
+        let disk = Arc::new(disk(copy(&self.ram).await?, clock, self.trace.scale));
         let small = f64::from(4 << 20) / f64::from(CONTAINER_BYTES);
         let containers = (LOCALITY_CONTAINERS * small * self.trace.scale) as usize;
         let locality_containers = containers.max(LOCALITY_CONTAINERS_MIN);
@@ -123,8 +121,8 @@ impl Image {
     }
 }
 
-fn disk(ram: RamDevice, clock: &VirtualTime) -> Disk {
-    HddDevice::new(ram, clock.clone(), HddModel::rpm_7200().with_spindles(SPINDLES, STRIPE_BYTES))
+fn disk(ram: RamDevice, clock: &VirtualTime, scale: f64) -> Disk {
+    HddDevice::new(ram, clock.clone(), cos_disks(scale))
 }
 
 /// Writes contents in the order of their offsets, in whole chunks; blocks without content get unique content.

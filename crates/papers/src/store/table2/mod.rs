@@ -7,7 +7,7 @@ mod report;
 
 use super::bed::{Object, TestCache, TestVolume, WEU_BYTES, Work, beside, failed, flash, whole_units};
 use crate::kind::Kind;
-use crate::nitro::{DIRTY_PERCENT, Fiu, SSD_TIMES, WARM_NS, Work as TraceWork};
+use crate::nitro::{DEPTH, DIRTY_PERCENT, Fiu, LOAD_SHARE, SATURATED, SSD_TIMES, WARM_NS, Work as TraceWork};
 use crate::report::Section;
 use futures_util::future::join3;
 use image::{Image, Measured};
@@ -33,6 +33,18 @@ const VOLUME_UNIT_BYTES: u64 = 256 << 10;
 const QUEUE_BYTES: u64 = 4 << 20;
 const SEED: u64 = 1;
 
+/// The shares of the highest rate in closed loop that are tried as highest rates in open loop, until one is sustained.
+const RATES: [f64; 5] = [1.0, 0.8, 0.6, 0.4, 0.2];
+
+/// How the last five days are replayed.
+#[derive(Debug, Clone, Copy)]
+enum Load {
+    /// As fast as the system can, with many requests in progress.
+    Closed,
+    /// At this number of requests a second.
+    Open(f64),
+}
+
 /// A scaled trace.
 #[derive(Debug, Clone, Copy)]
 struct Trace {
@@ -42,7 +54,8 @@ struct Trace {
 
 impl Trace {
     fn open_from(&self, from_ns: u64) -> Result<Box<dyn Reader>, Error> {
-        let work = TraceWork::Fiu { fiu: self.fiu, scale: self.scale, seed: SEED, from_ns, steady: false };
+        let work =
+            TraceWork::Fiu { fiu: self.fiu, scale: self.scale, seed: SEED, from_ns, steady: true, records: false };
         work.open().map_err(|e| failed(&e))
     }
 
@@ -63,12 +76,16 @@ impl Trace {
 /// The results over the last five days of a trace.
 #[derive(Debug, Clone, Copy, Default)]
 struct Outcome {
+    /// The highest rate of reads and writes per second that was sustained, of those that were tried.
+    highest: f64,
     /// Reads and writes per second.
     iops: f64,
     /// The mean response time of a read.
     response_ms: f64,
-    /// The median, and the 90th and 99th percentiles.
-    percentiles_ms: [f64; 3],
+    /// The median, and the 90th, 99th and 99.9th percentiles.
+    percentiles_ms: [f64; 4],
+    /// Whether requests ended as they arrived.
+    sustained: bool,
     /// The share of the extents read that the cache served, and the part of these that was found only by recipes.
     hits: f64,
     recipe_hits: f64,
@@ -84,8 +101,8 @@ impl Outcome {
         let reads = tally.reads();
         tally.read_times.sort_unstable();
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        let at = |percent: u64| {
-            let place = (reads * percent).div_ceil(100).saturating_sub(1);
+        let at = |permille: u64| {
+            let place = (reads * permille).div_ceil(1000).saturating_sub(1);
             tally.read_times.get(place as usize).map_or(0.0, |time| ms(*time))
         };
         let each = |after: u64, before: u64| (after - before) as f64 / reads.max(1) as f64;
@@ -96,9 +113,11 @@ impl Outcome {
         let of_recipes = counted(|c| c.recipe_hit_extents);
         let extents = counted(|c| c.read_hit_extents + c.read_miss_extents).max(1.0);
         Self {
+            highest: 0.0,
             iops: (reads + tally.writes) as f64 / seconds,
             response_ms: ms(tally.read_times.iter().sum()) / reads.max(1) as f64,
-            percentiles_ms: [50, 90, 99].map(at),
+            percentiles_ms: [500, 900, 990, 999].map(at),
+            sustained: tally.sustained,
             hits: (counted(|c| c.read_hit_extents) + of_recipes) / extents,
             recipe_hits: of_recipes / extents,
             requests: each(after.work.requests, before.work.requests),
@@ -138,7 +157,7 @@ fn systems() -> impl Iterator<Item = Option<Kind>> {
 
 /// Runs the measurement and writes the section.
 pub(super) async fn section(quick: bool, clock: &VirtualTime) -> Result<Section, Error> {
-    let scales = if quick { [0.006, 0.002, 0.0005] } else { [0.02, 0.005, 0.001] };
+    let scales = if quick { [0.006, 0.002, 0.0005] } else { [0.05; 3] };
     let traces = Fiu::ALL.into_iter().zip(scales).map(|(fiu, scale)| Trace { fiu, scale });
     let progress = Progress::counting(2 * systems().count() as u64 * Fiu::ALL.len() as u64, "traces replayed");
     let mut done = 0;
@@ -148,7 +167,7 @@ pub(super) async fn section(quick: bool, clock: &VirtualTime) -> Result<Section,
         for warm in [true, false] {
             let image = Image::new(trace, if warm { 0 } else { WARM_NS }, clock).await?;
             for system in systems() {
-                let outcome = run(&image, trace, system, warm, clock).await?;
+                let outcome = at_high_load(&image, trace, system, warm, clock).await?;
                 if warm { &mut outcomes.warm } else { &mut outcomes.cold }.push(outcome);
                 done += 1;
                 progress.show(done);
@@ -160,19 +179,41 @@ pub(super) async fn section(quick: bool, clock: &VirtualTime) -> Result<Section,
     Ok(report::section(&all))
 }
 
-/// Replays a trace to its end on one system.
-async fn run(
+/// Replays a trace on one system, at a share of the highest rate that the system sustains.
+async fn at_high_load(
     image: &Image,
     trace: Trace,
     system: Option<Kind>,
     warm: bool,
     clock: &VirtualTime,
 ) -> Result<Outcome, Error> {
+    let most = run(image, trace, system, warm, Load::Closed, clock).await?.iops;
+    let mut last = Outcome::default();
+    for share in RATES {
+        let highest = most * share;
+        let load = Load::Open(highest * LOAD_SHARE);
+        last = Outcome { highest, ..run(image, trace, system, warm, load, clock).await? };
+        if last.sustained {
+            break;
+        }
+    }
+    Ok(last)
+}
+
+/// Replays a trace to its end on one system.
+async fn run(
+    image: &Image,
+    trace: Trace,
+    system: Option<Kind>,
+    warm: bool,
+    load: Load,
+    clock: &VirtualTime,
+) -> Result<Outcome, Error> {
     let measured = image.open(clock).await?;
     let player = Player::new(&trace, if warm { 0 } else { WARM_NS }, clock)?;
     let Some(kind) = system else {
         let target = Target::Store(measured.object()?);
-        return measure(&player, &measured, &target, clock).await;
+        return measure(&player, &measured, &target, load, clock).await;
     };
     let volume = cached(kind, trace.cache_bytes(), measured.object()?, clock).await?;
     let working = async {
@@ -180,14 +221,23 @@ async fn run(
     };
     let mut worker = pin!(working);
     let target = Target::Cached(Arc::clone(&volume));
-    beside(&mut worker, measure(&player, &measured, &target, clock)).await?
+    beside(&mut worker, measure(&player, &measured, &target, load, clock)).await?
 }
 
 /// Replays the part before the last five days, if the player starts there, and measures the last five days.
-async fn measure(player: &Player, measured: &Measured, target: &Target, clock: &VirtualTime) -> Result<Outcome, Error> {
-    player.play(target, WARM_NS).await?;
+async fn measure(
+    player: &Player,
+    measured: &Measured,
+    target: &Target,
+    load: Load,
+    clock: &VirtualTime,
+) -> Result<Outcome, Error> {
+    player.play(target, WARM_NS, DEPTH).await?;
     let before = Figures::new(measured, target, clock);
-    let tally = player.play(target, u64::MAX).await?;
+    let tally = match load {
+        Load::Closed => player.play(target, u64::MAX, SATURATED).await?,
+        Load::Open(rate) => player.play_at(target, rate).await?,
+    };
     Ok(Outcome::new(tally, &before, &Figures::new(measured, target, clock)))
 }
 

@@ -1,11 +1,14 @@
-//! Replays a trace with a fixed number of requests in progress: a new one starts when another ends.
+//! Replays a trace in closed loop, with a fixed number of requests in progress, of which a new one starts when another
+//! ends, or in open loop, at a rate of arrivals, whether or not earlier requests have ended.
 
-use super::super::bed::{CHUNK_BYTES, Object, TestVolume, failed};
+use super::super::bed::{CHUNK_BYTES, Draws, Object, TestVolume, failed};
 use super::Trace;
 use super::image::{BLOCK_BYTES, bytes_of};
-use crate::nitro::DEPTH;
+use crate::nitro::SUSTAINED_SHARE;
 use bytes::Bytes;
-use futures_util::future::try_join_all;
+use futures_util::StreamExt;
+use futures_util::future::{Either, select, try_join_all};
+use futures_util::stream::FuturesUnordered;
 use nitro_console::error::Error;
 use nitro_port::{Clock, Device};
 use nitro_sim::timing::Cpu;
@@ -13,11 +16,16 @@ use nitro_testkit::VirtualTime;
 use nitro_trace::{Op, Reader, Request};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A request has certainly ended when this number of later requests have started.
 const DONE_AFTER: u64 = 4096;
+/// Requests in progress with which a replay in open loop gives up: the system does not sustain the rate.
+const IN_FLIGHT_MAX: usize = 2048;
+/// A seed for the intervals between requests.
+const INTERVALS: u64 = 0x4956_414C;
 
 /// The target of requests.
 pub(super) enum Target {
@@ -102,7 +110,10 @@ pub(super) struct Tally {
     /// The response times of all reads.
     pub(super) read_times: Vec<Duration>,
     pub(super) writes: u64,
+    /// Until the last request ends; in open loop, until the last arrives.
     pub(super) time: Duration,
+    /// Whether requests ended as they arrived.
+    pub(super) sustained: bool,
 }
 
 impl Tally {
@@ -130,14 +141,53 @@ impl Player {
         Ok(Self { place: RefCell::new(place), clock: clock.clone() })
     }
 
-    /// Replays the requests before `until_ns`, and waits until they end.
-    pub(super) async fn play(&self, target: &Target, until_ns: u64) -> Result<Tally, Error> {
+    /// Replays the requests before `until_ns` with `depth` in progress, and waits until they end.
+    pub(super) async fn play(&self, target: &Target, until_ns: u64, depth: u32) -> Result<Tally, Error> {
         let begun = self.clock.now();
         let mut all = Tally::default();
-        for tally in try_join_all((0..DEPTH).map(|_| self.lane(target, until_ns))).await? {
+        for tally in try_join_all((0..depth).map(|_| self.lane(target, until_ns))).await? {
             all.add(tally);
         }
         all.time = self.clock.now() - begun;
+        all.sustained = true;
+        Ok(all)
+    }
+
+    /// Replays the rest of the trace in open loop, with `rate` requests a second, whose intervals are exponentially
+    /// distributed, and waits until they end.
+    pub(super) async fn play_at(&self, target: &Target, rate: f64) -> Result<Tally, Error> {
+        let (begun, mut draws) = (self.clock.now(), Draws::new(INTERVALS));
+        let (mut due, mut arrived) = (begun, 0);
+        let mut all = Tally::default();
+        let mut flights = FuturesUnordered::new();
+        while flights.len() < IN_FLIGHT_MAX {
+            let next = self.place.borrow_mut().next(u64::MAX)?;
+            let Some((request, held)) = next else { break };
+            due += Duration::from_secs_f64(-draws.unit().ln() / rate);
+            let mut arrival = pin!(self.clock.sleep(due.saturating_sub(self.clock.now())));
+            loop {
+                if flights.is_empty() {
+                    arrival.as_mut().await;
+                    break;
+                }
+                match select(arrival.as_mut(), flights.next()).await {
+                    Either::Left(_) => break,
+                    Either::Right((ended, _)) => {
+                        if let Some(tally) = ended {
+                            all.add(tally?);
+                        }
+                    }
+                }
+            }
+            arrived += 1;
+            flights.push(self.one(target, request, held));
+        }
+        let ended = all.reads() + all.writes;
+        all.sustained = flights.len() < IN_FLIGHT_MAX && ended as f64 >= SUSTAINED_SHARE * f64::from(arrived);
+        all.time = self.clock.now() - begun;
+        while let Some(tally) = flights.next().await {
+            all.add(tally?);
+        }
         Ok(all)
     }
 

@@ -1,9 +1,12 @@
 //! The report of Table 2.
 
-use super::image::SPINDLES;
-use super::{CACHE_PERCENT, Outcome, Outcomes, QUEUE_BYTES, systems};
+use super::super::bed::SPINDLES;
+use super::{CACHE_PERCENT, Outcome, Outcomes, QUEUE_BYTES, RATES, systems};
 use crate::kind::Kind;
-use crate::nitro::{DEPTH, DIRTY_PERCENT, Fiu, SSD_TIMES, judge_cold, judge_dedup_first, judge_warm};
+use crate::nitro::{
+    DEPTH, DIRTY_PERCENT, Fiu, LOAD_SHARE, SATURATED, SSD_TIMES, SUSTAINED_SHARE, judge_cold, judge_dedup_first,
+    judge_warm,
+};
 use crate::report::{Bars, Chart, Holds, Section, Table, Verdict, percent_more, percents};
 use nitro_console::size::Size;
 use nitro_sim::timing::Cpu;
@@ -69,20 +72,28 @@ fn text(all: &[Outcomes]) -> String {
         .collect();
     format!(
         "The synthetic traces of the simulator's Table 2: {}. File systems are volumes of the store, which holds all \
-         requested blocks before a trace starts. {DEPTH} requests are in flight in the engine (a closed loop; the simulator has an open one), with a cache of \
-         {CACHE_PERCENT} % in units of 512 KiB (the minimum) on a modelled SSD {SSD_TIMES} times as large. The mode is \
-         write-back with at most {DIRTY_PERCENT} % of the cache dirty; {} of RAM each hold clean and dirty data on \
-         their way to the SSD; sequential reads are cached, too; there is no RAM cache. The store has chunks of 8 KiB, \
-         RAM of 2/512 of the file system, and {SPINDLES} modelled 7200 rpm disks, striped **without parity**: as \
-         many as hold data in the paper's two shelves of 23 disks in RAID-6 (§5.3); its garbage is not collected. Without an SSD, a write \
-         is acknowledged when it is in the store's RAM, which corresponds to the paper's NVRAM; before that, the rest \
-         of its chunk is read. Clients do not flush. Warm: 16 days are replayed, and the next five are measured; cold: \
-         the store has the content after 16 days, and the last five days are replayed. Time is virtual: that of the \
-         disks and the SSD, and an assumed {} µs of the processor for each extent. Hashing, compression and \
-         decompression take no time here; in the server, they run on other threads or take additional time. Hits are \
-         shares of the extents read; hits by recipes are of content that was cached under another address. Disk \
-         requests include those for writes and destage.",
+         requested blocks before a trace starts. Requests of the measured days arrive in open loop, with \
+         exponentially distributed intervals, at {:.0} % of the highest rate that a system sustains: of the rate in \
+         closed loop with {SATURATED} requests in flight, or, if requests then do not end at {:.0} % of the rate of \
+         arrivals, of {:.0} % of it, and so on in such steps (the simulator searches in smaller ones). The cache has \
+         {CACHE_PERCENT} % of the file system, in units of 512 KiB (the minimum) on a modelled SSD {SSD_TIMES} times \
+         as large. The mode is write-back with at most {DIRTY_PERCENT} % of the cache dirty; {} of RAM each hold \
+         clean and dirty data on their way to the SSD; sequential reads are cached, too; there is no RAM cache. The \
+         store has chunks of 8 KiB, RAM of 2/512 of the file system, and {SPINDLES} modelled 7200 rpm disks, striped \
+         **without parity**: as many as hold data in the paper's two shelves of 23 disks in RAID-6 (§5.3), with as \
+         large a part of their capacity (1.6 TB in the mean) as the trace has of the published one; its garbage is \
+         not collected. Without an SSD, a write is acknowledged when it is in the store's RAM, which corresponds to \
+         the paper's NVRAM; before that, the rest of its chunk is read. Clients do not flush. Warm: 16 days are \
+         replayed with {DEPTH} requests in flight, and the next five are measured; cold: the store has the content \
+         after 16 days, and the last five days are replayed. Time is virtual: that of the disks and the SSD, and an \
+         assumed {} µs of the processor for each extent. Hashing, compression and decompression take no time here; in \
+         the server, they run on other threads or take additional time. Hits are shares of the extents read; hits by \
+         recipes are of content that was cached under another address. Disk requests include those for writes and \
+         destage.",
         sizes.join(", "),
+        LOAD_SHARE * 100.0,
+        SUSTAINED_SHARE * 100.0,
+        RATES[1] * 100.0,
         Size(QUEUE_BYTES),
         Cpu::default().request_ns / 1000
     )
@@ -120,11 +131,13 @@ fn work(all: &[Outcomes], warm: bool) -> Table {
     let columns = [
         "trace",
         "system",
+        "highest rate",
         "IOPS",
         "read, ms",
         "median",
         "90 %",
         "99 %",
+        "99.9 %",
         "hits",
         "by recipes",
         "disk requests per read",
@@ -140,7 +153,8 @@ fn work(all: &[Outcomes], warm: bool) -> Table {
             let mut row = vec![
                 trace.trace.fiu.name().to_owned(),
                 system.map_or("no SSD", Kind::name).to_owned(),
-                format!("{:.0}", outcome.iops),
+                format!("{:.0}", outcome.highest),
+                format!("{:.0}{}", outcome.iops, if outcome.sustained { "" } else { " (not sustained)" }),
                 format!("{:.2}", outcome.response_ms),
             ];
             row.extend(outcome.percentiles_ms.map(|ms| format!("{ms:.2}")));
@@ -160,8 +174,8 @@ fn verdicts(all: &[Outcomes]) -> Vec<Verdict> {
     const WHY: &str = "without an SSD, this store acknowledges a write when it is in RAM, and writes one long stream \
                        to the disks, whatever the addresses, so that an SSD gains little by acknowledging writes. Once \
                        half of the cache is dirty, writes wait for destage, which flushes the store after at most 4 \
-                       MiB. With an SSD, more of the 32 requests in flight are reads, and reads that miss wait at the \
-                       disks for one another and for destage; the reuse of data is that of the synthetic traces";
+                       MiB. Reads that miss wait at the disks for one another and for destage, and response times \
+                       are those of queues at 95 % of different rates; the reuse of data is that of the synthetic traces";
     const SAVED_WHY: &str = "in front of this store, which finds duplicates itself, content that the cache knows saves \
                              no disk requests, except for reads that are found by recipes; and if contents are \
                              compressed to a half, the cache holds more of them by compression than by deduplication";
