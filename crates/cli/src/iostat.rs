@@ -1,9 +1,9 @@
 //! `nitro iostat`: the I/O of each volume, interval by interval.
 
 use crate::args::IostatArgs;
-use crate::screen;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Listening, Table};
+use nitro_console::screen;
 use nitro_server::control::protocol::Status;
 use nitro_server::control::rates::{Row, rows, total};
 use std::thread;
@@ -163,7 +163,7 @@ fn line(columns: &[Column], name: usize, text: impl Fn(&Column) -> String) -> St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::screen::USUAL;
+    use nitro_console::screen::USUAL;
     use nitro_server::control::rates::TOTAL;
 
     fn row(volume: &str) -> Row {

@@ -19,7 +19,6 @@ mod index;
 mod iostat;
 mod pins;
 mod reproduce;
-mod screen;
 mod shares;
 mod sim;
 mod status;
@@ -32,6 +31,10 @@ use nitro_console::error::Error;
 use nitro_console::logging;
 pub use nitro_server::config::Config;
 use nitro_server::serve;
+
+/// The description of the command line.
+#[doc(hidden)]
+pub use args::command;
 
 use args::{Cli, Command};
 use std::process::ExitCode;

@@ -6,4 +6,5 @@ pub mod error;
 pub mod logging;
 pub mod output;
 pub mod progress;
+pub mod screen;
 pub mod size;

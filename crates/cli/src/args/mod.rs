@@ -28,7 +28,7 @@ pub(crate) use pin::PinArgs;
 pub(crate) use reproduce::{ClamArgs, CosPaperArgs, IndexPaperArgs, NitroArgs, Paper, ReproduceArgs, SiltArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use sim::SimArgs;
-pub(crate) use text::command;
+pub use text::command;
 pub(crate) use trace::{
     BadRecordsName, BootStormArgs, ConvertArgs, FiuArgs, InfoArgs, MakeArgs, RandomArgs, ReadArgs, SnapshotArgs,
     SnapshotPass, SynthCommand, TraceCommand, ZipfArgs,

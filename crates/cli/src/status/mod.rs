@@ -5,9 +5,9 @@ mod table;
 pub(crate) use table::block;
 
 use crate::args::ServerArgs;
-use crate::screen;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
+use nitro_console::screen;
 use nitro_server::control::protocol::{Cache, Status};
 use serde_json::Value;
 

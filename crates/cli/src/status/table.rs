@@ -1,9 +1,9 @@
 //! The state of a server as text.
 
-use crate::screen::duration;
 use crate::shares::{missed, percent};
 use nitro_cache::weu::Space;
 use nitro_console::output::Table;
+use nitro_console::screen::duration;
 use nitro_console::size::Size;
 use nitro_server::control::faults::{SILENCE_SECONDS, Severity, faults};
 use nitro_server::control::protocol::{

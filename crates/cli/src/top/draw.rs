@@ -1,7 +1,7 @@
 //! The screen: a line for the server, faults, totals with their history, caches, volumes.
 
 use super::Shown;
-use crate::screen::duration;
+use nitro_console::screen::duration;
 use nitro_console::size::Size;
 use nitro_server::control::faults::Severity;
 use nitro_server::control::protocol::{Cache, Volume};

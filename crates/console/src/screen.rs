@@ -1,14 +1,16 @@
 //! The terminal's size, and text that fits it.
 
-use std::io::{self, IsTerminal};
+use rustix::termios::tcgetwinsize;
+use std::io;
 
 /// The number of columns and rows that is assumed if the size of the terminal is not known.
-pub(crate) const USUAL: (u16, u16) = (80, 24);
+pub const USUAL: (u16, u16) = (80, 24);
 /// Text is not wrapped to fewer columns than this beside its indentation.
 const WIDTH_MIN: usize = 20;
 
 /// Columns and rows of the terminal; without a terminal, `COLUMNS` and `LINES` of the environment.
-pub(crate) fn size() -> (u16, u16) {
+#[must_use]
+pub fn size() -> (u16, u16) {
     if let Some(size) = of_terminal() {
         return size;
     }
@@ -18,18 +20,20 @@ pub(crate) fn size() -> (u16, u16) {
 
 /// The size of the terminal; `None` if standard output is none.
 fn of_terminal() -> Option<(u16, u16)> {
-    let known = io::stdout().is_terminal().then(ratatui::crossterm::terminal::size)?.ok();
-    known.filter(|(columns, _)| *columns > 0)
+    let size = tcgetwinsize(io::stdout()).ok()?;
+    (size.ws_col > 0).then_some((size.ws_col, size.ws_row))
 }
 
 /// The text with long lines broken at blanks, if standard output is a terminal. The rest of a line is indented by
 /// `indent` columns.
-pub(crate) fn fitted(text: &str, indent: usize) -> String {
+#[must_use]
+pub fn fitted(text: &str, indent: usize) -> String {
     of_terminal().map_or_else(|| text.to_owned(), |(columns, _)| wrapped(text, columns.into(), indent))
 }
 
 /// A time for people: `59 s`, `12 min 3 s`, `5 h 12 min`, `3 d 4 h`.
-pub(crate) fn duration(seconds: f64) -> String {
+#[must_use]
+pub fn duration(seconds: f64) -> String {
     let seconds = seconds as u64;
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match seconds {

@@ -1,0 +1,105 @@
+//! The options of the command line, and their help texts.
+
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, Command};
+use nitro_cli::command;
+
+/// Sample values; each option takes at least one of them.
+const VALUES: [&str; 17] = [
+    "1",
+    "1M",
+    "7200",
+    "on",
+    "10s",
+    "0.5dwpd",
+    "unix:/run/x",
+    "0660",
+    "write-back",
+    "ram",
+    "heat",
+    "all",
+    "allocate",
+    "oldest",
+    "blake3",
+    "lz4",
+    "required",
+];
+
+/// Parses an option together with `--config`.
+fn beside_config(command: &Command, option: &Arg) -> Result<(), ErrorKind> {
+    let name = format!("--{}", option.get_long().unwrap());
+    let begun = ["serve", "--config", "nitro.toml", &name].map(str::to_owned).to_vec();
+    let needs_no_value = option.get_num_args().is_some_and(|values| values.min_values() == 0);
+    if needs_no_value || matches!(option.get_action(), ArgAction::SetTrue) {
+        return command.clone().try_get_matches_from(begun).map(drop).map_err(|error| error.kind());
+    }
+    let mut kinds = VALUES.iter().map(|value| {
+        let words = begun.iter().cloned().chain([(*value).to_owned()]);
+        command.clone().try_get_matches_from(words).map(drop).map_err(|error| error.kind())
+    });
+    let is_no_value =
+        |kind: &Result<(), ErrorKind>| matches!(kind, Err(ErrorKind::InvalidValue | ErrorKind::ValueValidation));
+    kinds.find(|kind| !is_no_value(kind)).unwrap_or_else(|| panic!("{name} takes none of the values"))
+}
+
+#[test]
+fn options_that_a_configuration_settles_are_refused_beside_it() {
+    let whole = command();
+    let command = whole.find_subcommand("serve").unwrap();
+    let (mut refused, mut taken) = (0, 0);
+    let settled = |option: &Arg| {
+        let settles = |group: &str| {
+            let group = command.get_groups().find(|held| held.get_id() == group).unwrap();
+            group.get_args().any(|id| id == option.get_id())
+        };
+        settles("VolumeArgs") || settles("CacheArgs")
+    };
+    for option in command.get_opts().filter(|option| option.get_id() != "config") {
+        let (name, became) = (option.get_id(), beside_config(command, option));
+        if settled(option) {
+            assert_eq!(became, Err(ErrorKind::ArgumentConflict), "{name}");
+            refused += 1;
+        } else {
+            assert_eq!(became, Ok(()), "{name}");
+            taken += 1;
+        }
+    }
+    assert!(refused > 35 && taken > 12, "{refused} refused, {taken} taken");
+}
+
+fn each(command: &mut Command, path: &str, check: &mut dyn FnMut(&str, &mut Command)) {
+    check(path, command);
+    for sub in command.get_subcommands_mut() {
+        let path = format!("{path} {}", sub.get_name());
+        each(sub, &path, check);
+    }
+}
+
+#[test]
+fn no_help_has_a_link_of_the_code_or_a_line_that_is_wrapped_twice() {
+    let mut whole = command().term_width(72).disable_help_subcommand(true);
+    whole.build();
+    each(&mut whole, "nitro", &mut |path, command| {
+        let help = command.clone().term_width(72).render_long_help().to_string();
+        for leaked in ["[`", "`]", "crate::", "::Volume", "nitro_"] {
+            assert!(!help.contains(leaked), "{path}: {leaked}: {help}");
+        }
+        // In a closing text that is wrapped only once, every line of a paragraph but the last is full.
+        let lines: Vec<&str> = help.lines().collect();
+        for pair in lines.windows(2).filter(|pair| pair.iter().all(|line| !line.starts_with(' ') && !line.is_empty())) {
+            let next = pair[1].split(' ').next().unwrap_or_default();
+            let is_heading = pair[0].ends_with(':') || pair[0].starts_with("Usage");
+            assert!(is_heading || pair[0].len() + next.len() >= 72, "{path}: {pair:?}");
+        }
+    });
+}
+
+#[test]
+fn options_of_the_log_have_a_heading_of_their_own() {
+    let mut whole = command();
+    whole.build();
+    let mut status = whole.find_subcommand("status").cloned().unwrap();
+    let text = status.render_long_help().to_string();
+    let (own, logging) = text.split_once("Logging:").expect("a heading");
+    assert!(!own.contains("--log") && logging.contains("--log-format"), "{text}");
+}
