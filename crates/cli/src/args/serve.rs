@@ -249,8 +249,8 @@ struct ServerArgs {
     #[arg(long, value_name = "COMMAND")]
     run: Option<String>,
     /// Serve metrics for Prometheus, and a web page, over HTTP: HOST:PORT, such as 127.0.0.1:9470, or unix:PATH.
-    /// Everyone who can reach the address can read names, sizes and counters, but cannot change anything [default: not
-    /// served]
+    /// Everyone who can reach the address can read names, sizes and counters, but cannot change anything without the
+    /// token of --http-token-file [default: not served]
     #[arg(long, value_name = "ADDRESS")]
     http: Option<HttpAddress>,
     /// Permissions of the unix socket for HTTP [default: 0600, with --http-group 0660]
@@ -259,6 +259,10 @@ struct ServerArgs {
     /// Group of the unix socket for HTTP, by name or number [default: the server's]
     #[arg(long, value_name = "GROUP")]
     http_group: Option<String>,
+    /// File with the token that allows actions over HTTP: flush a volume, switch its mode, pause filling. One line of at
+    /// least 16 characters; only its owner may have access to the file [default: HTTP cannot change anything]
+    #[arg(long, value_name = "FILE")]
+    http_token_file: Option<PathBuf>,
     /// Record the requests of clients in a new Parquet file: times, addresses and fingerprints of contents, but no data
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -447,6 +451,7 @@ impl ServerArgs {
         let paths = [
             (&self.control, &mut server.control),
             (&self.record, &mut server.record),
+            (&self.http_token_file, &mut server.http_token_file),
             (&self.tls_cert, &mut server.tls_cert),
             (&self.tls_key, &mut server.tls_key),
             (&self.tls_client_ca, &mut server.tls_client_ca),

@@ -1,6 +1,6 @@
 //! `nitro serve --http`: what programs get there; scripts/test-page looks at the page itself.
 
-use crate::support::{PATIENCE, Place};
+use crate::support::{PATIENCE, Place, Server};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -89,7 +89,8 @@ fn nobody_changes_anything_and_other_sites_read_nothing() {
     assert!(to("GET", "127.0.0.1:9470").starts_with("HTTP/1.1 200"));
     assert!(to("GET", "evil.example").starts_with("HTTP/1.1 421"));
     for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
-        assert!(to(method, "localhost").starts_with("HTTP/1.1 405"), "{method}");
+        let answer = to(method, "localhost");
+        assert!(answer.starts_with("HTTP/1.1 405") && answer.contains("without http_token_file"), "{answer}");
     }
     assert!(!to("GET", "localhost").to_lowercase().contains("access-control-allow"));
 }
@@ -156,4 +157,205 @@ fn who_lets_others_read_is_warned() {
     let (_, said) = place.serve(&format!("{SERVE} --http 127.0.0.1:0")).stop();
     assert!(said.contains("page and metrics: http://127.0.0.1:") && !said.contains("without a password"), "{said}");
     assert!(place.failure(&format!("serve {SERVE} --http 9470"), 2).contains("such as 127.0.0.1:9470"));
+}
+
+const TOKEN: &str = "correct-horse-battery";
+
+/// Serves with this token's file, on a unix socket.
+fn with_token(place: &Place, token: &str, more: &str) -> Server {
+    token_file(place, token, 0o600);
+    place.serve(&format!("{SERVE} --http unix:http.sock --http-token-file token {more}"))
+}
+
+fn token_file(place: &Place, token: &str, mode: u32) {
+    let path = place.write("token", format!("{token}\n"));
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// The status of the answer to an action, and its text; `headers` end with line ends.
+fn act_with(place: &Place, headers: &str, body: &str) -> (u16, String) {
+    let mut stream = UnixStream::connect(place.path("http.sock")).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let length = body.len();
+    let head = format!(
+        "POST /action HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n{headers}\r\n"
+    );
+    // The server may answer and hang up before it has read the body.
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, text) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answer:?}"));
+    assert!(!head.to_lowercase().contains("access-control-allow"), "{head}");
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), text.to_owned())
+}
+
+fn act(place: &Place, body: &str) -> (u16, String) {
+    act_with(place, &format!("Authorization: Bearer {TOKEN}\r\n"), body)
+}
+
+/// A field of the volume in the status.
+fn volume(place: &Place, key: &str) -> Value {
+    place.status()["volumes"][0][key].clone()
+}
+
+#[test]
+fn the_token_allows_actions() {
+    let place = Place::new();
+    place.file("vm.img", 16 << 20);
+    let server = with_token(&place, TOKEN, "--dirty-age 1h --dirty-start 90 --dirty-max 90");
+    assert_eq!(get(&place, "/action").1, "{\"allowed\":true}");
+    assert_eq!(act(&place, r#"{"action":"check"}"#), (200, "the token is right\n".into()));
+
+    let (status, said) = act(&place, r#"{"action":"mode","volume":"vm","mode":"write-back"}"#);
+    assert_eq!((status, volume(&place, "mode")), (200, "write-back".into()), "{said}");
+    assert!(said.contains("write-back from now on"), "{said}");
+    let mut client = place.client();
+    assert_eq!(client.write(0, &[7; 8192]), 0);
+    assert_eq!(volume(&place, "dirty_bytes"), 8192);
+    let (status, said) = act(&place, r#"{"action":"flush","volume":"vm"}"#);
+    assert_eq!((status, volume(&place, "dirty_bytes")), (200, 0.into()), "{said}");
+    assert!(said.contains("its origin is up to date"), "{said}");
+    assert_eq!(std::fs::read(place.path("vm.img")).unwrap()[..8192], [7; 8192]);
+
+    assert_eq!(client.write(8192, &[8; 8192]), 0);
+    let (status, said) = act(&place, r#"{"action":"mode","volume":"vm","mode":"write-through"}"#);
+    assert_eq!((status, volume(&place, "mode")), (200, "write-through".into()), "{said}");
+    assert_eq!(volume(&place, "dirty_bytes"), 0);
+
+    for paused in [true, false] {
+        let (status, said) = act(&place, &format!(r#"{{"action":"fill","volume":"vm","paused":{paused}}}"#));
+        assert_eq!((status, volume(&place, "fill_paused")), (200, paused.into()), "{said}");
+    }
+    drop(client);
+    let (_, said) = server.stop();
+    assert!(said.contains("HTTP action: volume vm: write-back from now on"), "{said}");
+    assert!(!said.contains(TOKEN), "{said}");
+}
+
+#[test]
+fn actions_that_are_none_are_refused_in_words() {
+    let place = Place::new();
+    place.file("vm.img", 16 << 20);
+    let _server = with_token(&place, TOKEN, "");
+    let (status, said) = act(&place, r#"{"action":"flush","volume":"nothing"}"#);
+    assert!(status == 409 && said.contains("it is not served here"), "{status} {said}");
+    for body in [
+        "",
+        "{}",
+        "[]",
+        r#"{"action":"remove","volume":"vm"}"#,
+        r#"{"action":"flush"}"#,
+        r#"{"action":"flush","volume":"vm","force":true}"#,
+        r#"{"action":"mode","volume":"vm","mode":"fast"}"#,
+    ] {
+        let (status, said) = act(&place, body);
+        assert!(status == 400 && said.contains("malformed action"), "{body}: {status} {said}");
+    }
+    let authorized = format!("Authorization: Bearer {TOKEN}\r\n");
+    let long = format!(r#"{{"action":"flush","volume":"{}"}}"#, "v".repeat(5000));
+    assert_eq!(act_with(&place, &authorized, &long).0, 413);
+    assert_eq!(act(&place, &"x".repeat(1 << 20)).0, 413);
+    // Only the path of actions takes POST, and nothing takes other methods.
+    for (method, path) in [("POST", "/"), ("POST", "/status.json"), ("PUT", "/action"), ("OPTIONS", "/action")] {
+        let stream = UnixStream::connect(place.path("http.sock")).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{authorized}Connection: close\r\n\r\n");
+        let answer = exchange(stream, &request);
+        assert!(answer.starts_with("HTTP/1.1 405") && answer.contains("GET, HEAD, POST"), "{method} {path}: {answer}");
+    }
+}
+
+#[test]
+fn without_the_token_nothing_is_changed() {
+    const PAUSE_FILL: &str = r#"{"action":"fill","volume":"vm","paused":true}"#;
+    let place = Place::new();
+    place.file("vm.img", 16 << 20);
+    let server = with_token(&place, TOKEN, "");
+    let (status, said) = act_with(&place, "", PAUSE_FILL);
+    assert!(status == 401 && said.contains("Authorization: Bearer"), "{status} {said}");
+    assert_eq!(act_with(&place, "Authorization: Basic eDp5\r\n", PAUSE_FILL).0, 401);
+    let begun = std::time::Instant::now();
+    let wrong = format!("{TOKEN}r");
+    for authorization in ["Bearer x", "Bearer y", &format!("Bearer {wrong}")] {
+        let (status, said) = act_with(&place, &format!("Authorization: {authorization}\r\n"), PAUSE_FILL);
+        assert_eq!((status, said.as_str()), (401, "the token is wrong\n"), "{authorization}");
+    }
+    // A second after each wrong one but the last; the right one has to wait for its turn, too.
+    assert!(begun.elapsed() >= Duration::from_secs(2), "{:?}", begun.elapsed());
+    let authorized = format!("Authorization: Bearer {TOKEN}\r\n");
+    for foreign in ["Origin: http://evil.example\r\n", "Origin: null\r\n", "Sec-Fetch-Site: cross-site\r\n"] {
+        let (status, said) = act_with(&place, &format!("{authorized}{foreign}"), PAUSE_FILL);
+        assert!(status == 403 && said.contains("another site"), "{foreign}: {status} {said}");
+    }
+    assert_eq!(volume(&place, "fill_paused"), false);
+    assert_eq!(place.status()["server"]["http_wrong_tokens"], 3);
+    let own = format!("{authorized}Origin: http://x\r\nSec-Fetch-Site: same-origin\r\n");
+    assert_eq!(act_with(&place, &own, PAUSE_FILL).0, 200);
+    let (_, said) = server.stop();
+    assert!(said.contains("refused an action with a wrong token") && !said.contains(TOKEN), "{said}");
+}
+
+#[test]
+fn many_wrong_tokens_at_once_are_refused_unchecked() {
+    let place = Place::new();
+    place.file("vm.img", 16 << 20);
+    let _server = with_token(&place, TOKEN, "");
+    let try_one = |_| act_with(&place, "Authorization: Bearer wrong\r\n", r#"{"action":"check"}"#).0;
+    let statuses: Vec<_> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..16).map(|number| scope.spawn(move || try_one(number))).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    assert!(statuses.iter().all(|status| [401, 429].contains(status)) && statuses.contains(&429), "{statuses:?}");
+    assert_eq!(act(&place, r#"{"action":"check"}"#).0, 200);
+}
+
+#[test]
+fn a_page_with_another_host_name_cannot_act() {
+    let place = Place::new();
+    place.file("vm.img", 16 << 20);
+    token_file(&place, TOKEN, 0o600);
+    let server = place.serve(&format!("{SERVE} --http 127.0.0.1:0 --http-token-file token"));
+    let port = listening_port(server.child.id());
+    let from = |host: &str| {
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let body = r#"{"action":"check"}"#;
+        let length = body.len();
+        exchange(
+            stream,
+            &format!(
+                "POST /action HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\nAuthorization: Bearer {TOKEN}\r\n\
+                 Content-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+            ),
+        )
+    };
+    assert!(from(&format!("localhost:{port}")).starts_with("HTTP/1.1 200"));
+    assert!(from("evil.example").starts_with("HTTP/1.1 421"));
+}
+
+#[test]
+fn a_token_that_is_no_secret_is_refused() {
+    let place = Place::new();
+    place.file("vm.img", 16 << 20);
+    let serve = format!("serve {SERVE} --http unix:http.sock --http-token-file token");
+    let refused = |token: &str, mode: u32, why: &str| {
+        token_file(&place, token, mode);
+        let said = place.failure(&serve, 1);
+        assert!(said.contains(why), "{said}");
+        assert!(token.is_empty() || !said.contains(token), "{said}");
+    };
+    for mode in [0o604, 0o640, 0o666] {
+        refused(TOKEN, mode, "accessible to others than its owner");
+    }
+    refused("fifteen-letters", 0o600, "less than 16 characters");
+    refused("", 0o600, "less than 16 characters");
+    refused("two words that are long", 0o600, "other characters than");
+    refused(&"long".repeat(300), 0o600, "too long");
+    std::fs::remove_file(place.path("token")).unwrap();
+    assert!(place.failure(&serve, 1).contains("No such file"));
+    token_file(&place, TOKEN, 0o600);
+    let alone = format!("serve {SERVE} --http-token-file token");
+    assert!(place.failure(&alone, 1).contains("HTTP is not served"));
 }

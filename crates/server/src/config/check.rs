@@ -260,6 +260,9 @@ impl ServerConfig {
         if self.handshake_timeout.is_some_and(|span| span.0.is_zero()) {
             return Err(Error::new("handshake_timeout = 0", "must be a second or more").or("leave it out: 30s"));
         }
+        if self.http_token_file.is_some() && self.http.is_none() {
+            return Err(Error::new("http_token_file", "HTTP is not served").or("set http, too"));
+        }
         let has_files = self.tls_cert.is_some() || self.tls_key.is_some() || self.tls_client_ca.is_some();
         match self.tls {
             TlsMode::Off if has_files => {

@@ -35,8 +35,12 @@ pub fn notes(config: &Config) -> Result<Vec<String>, Error> {
         }
     }
     let server = &config.server;
-    let files =
-        [("tls_cert", &server.tls_cert), ("tls_key", &server.tls_key), ("tls_client_ca", &server.tls_client_ca)];
+    let files = [
+        ("http_token_file", &server.http_token_file),
+        ("tls_cert", &server.tls_cert),
+        ("tls_key", &server.tls_key),
+        ("tls_client_ca", &server.tls_client_ca),
+    ];
     for (key, path) in files {
         if let Some(path) = path.as_ref().filter(|path| !path.exists()) {
             notes.push(format!("server.{key}: {} does not exist", path.display()));

@@ -36,6 +36,8 @@ pub struct ServerConfig {
     pub http_mode: Option<SocketMode>,
     /// The group of HTTP's unix socket, by name or number.
     pub http_group: Option<String>,
+    /// A file with the token that allows actions over HTTP; default: HTTP cannot change anything.
+    pub http_token_file: Option<PathBuf>,
     /// Number of reactor threads; default: the machine's cores, at most four.
     pub threads: Option<usize>,
     /// Maximum number of clients at a time; default: 256.

@@ -157,6 +157,7 @@ pub const SETTINGS: &[Setting] = &[
     of(Server, "http", Text, FREE, Restart),
     of(Server, "http_mode", Text, ("0600", "0777"), Restart),
     of(Server, "http_group", Text, FREE, Restart),
+    of(Server, "http_token_file", Path, FREE, Restart),
     of(Server, "threads", Number, ("1", "256"), Restart),
     of(Server, "max_connections", Number, ("1", "65536"), Live),
     of(Server, "max_connections_per_peer", Number, ("1", "65536"), Live),

@@ -17,6 +17,7 @@ use nitro_port::Device;
 use nitro_units::ClassId;
 use serde::Serialize;
 use serde_json::Value;
+use std::sync::atomic::Ordering;
 
 /// Maximum number of lost ranges listed for a volume.
 const LOST_RANGES_MAX: usize = 100;
@@ -37,6 +38,7 @@ pub fn status(served: &Served) -> Status {
                 Recording { path: path.display().to_string(), requests, dropped }
             }),
             log_lines_left_out: logging::lines_left_out(),
+            http_wrong_tokens: served.http_wrong_tokens.load(Ordering::Relaxed),
         },
         ram: ram_need(served),
         caches: served.caches.values().map(|entry| served_cache(served, entry)).collect(),

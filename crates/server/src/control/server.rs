@@ -100,7 +100,11 @@ async fn answer(line: &[u8], served: &Arc<Served>) -> Response {
     }
 }
 
-async fn execute(command: Command, served: &Arc<Served>) -> Result<Outcome, Error> {
+/// Carries out a command.
+///
+/// # Errors
+/// It is refused, or fails.
+pub(crate) async fn execute(command: Command, served: &Arc<Served>) -> Result<Outcome, Error> {
     match command {
         // Answered without waiting.
         Command::Status | Command::Explain { .. } => Ok(Outcome::default()),

@@ -6,8 +6,10 @@
 //! meanwhile has no effect.
 
 mod folder;
+mod secret;
 
 pub use folder::{Links, own_folder, private_folder};
+pub use secret::read_secret;
 
 use folder::Folder;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, renameat, unlinkat};

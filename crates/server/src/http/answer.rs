@@ -1,5 +1,6 @@
 //! Requests and their answers.
 
+use super::action::Actions;
 use super::history::History;
 use super::snapshot::{Snapshots, json};
 use super::units::Maps;
@@ -11,6 +12,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,6 +25,10 @@ const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 
                       img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 /// The default span of the history, in seconds.
 const SPAN_DEFAULT_SECONDS: u64 = 3600;
+/// The path of actions.
+const ACTION: &str = "/action";
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain; charset=utf-8";
 
 /// The served content.
 pub(super) struct Site {
@@ -30,20 +36,41 @@ pub(super) struct Site {
     history: RefCell<History>,
     maps: Maps,
     stopping: Arc<AtomicBool>,
+    /// The changes that the holder of the token can make.
+    actions: Option<Actions>,
     /// Requests may have any `Host`: they may come from other machines, or through a proxy.
     any_host: bool,
 }
 
 /// An answer, before its headers.
-enum Answer {
+pub(super) enum Answer {
     Found(&'static str, Bytes),
-    Refused(StatusCode, &'static str),
+    Text(StatusCode, Cow<'static, str>),
+}
+
+impl Answer {
+    /// An answer in words.
+    pub(super) fn text(status: StatusCode, what: impl Into<Cow<'static, str>>) -> Self {
+        Self::Text(status, what.into())
+    }
+
+    fn into_parts(self) -> (StatusCode, &'static str, Bytes) {
+        match self {
+            Self::Found(media_type, body) => (StatusCode::OK, media_type, body),
+            Self::Text(status, what) => (status, TEXT, Bytes::from(what.into_owned())),
+        }
+    }
 }
 
 impl Site {
-    pub(super) fn new(served: Arc<Served>, stopping: Arc<AtomicBool>, any_host: bool) -> Self {
+    pub(super) fn new(
+        served: Arc<Served>,
+        stopping: Arc<AtomicBool>,
+        any_host: bool,
+        actions: Option<Actions>,
+    ) -> Self {
         let (history, maps) = Default::default();
-        Self { snapshots: Snapshots::new(served), history, maps, stopping, any_host }
+        Self { snapshots: Snapshots::new(served), history, maps, stopping, actions, any_host }
     }
 
     /// Adds the present state to the history.
@@ -53,12 +80,17 @@ impl Site {
     }
 
     /// The answer to a request.
-    pub(super) fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-        let answer = self.decide(request.method(), request.uri(), request.headers());
-        let (status, media_type, body) = match answer {
-            Answer::Found(media_type, body) => (StatusCode::OK, media_type, body),
-            Answer::Refused(status, why) => (status, "text/plain; charset=utf-8", Bytes::from_static(why.as_bytes())),
+    pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let answer = match request.method() {
+            &Method::GET | &Method::HEAD => self.find(request.uri(), request.headers()),
+            &Method::POST => self.act(request).await,
+            _ => self.no_such_method(),
         };
+        self.respond(answer)
+    }
+
+    fn respond(&self, answer: Answer) -> Response<Full<Bytes>> {
+        let (status, media_type, body) = answer.into_parts();
         let mut response = Response::new(Full::new(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();
@@ -73,21 +105,51 @@ impl Site {
         }
         headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
         if status == StatusCode::METHOD_NOT_ALLOWED {
-            headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+            let allowed = if self.actions.is_some() { "GET, HEAD, POST" } else { "GET, HEAD" };
+            headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
     }
 
-    fn decide(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Answer {
-        if method != Method::GET && method != Method::HEAD {
-            return Answer::Refused(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are allowed\n");
+    fn no_such_method(&self) -> Answer {
+        let why = match self.actions {
+            Some(_) => "only GET, HEAD and, for /action, POST are allowed\n",
+            None => "only GET and HEAD are allowed: without http_token_file, HTTP cannot change anything\n",
+        };
+        Answer::text(StatusCode::METHOD_NOT_ALLOWED, why)
+    }
+
+    /// Refuses a `Host` that can only be that of another site. A page of another site whose name was made to mean this
+    /// machine could read everything (DNS rebinding).
+    fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Answer> {
+        if self.any_host || names_loopback(uri, headers) {
+            return Ok(());
         }
-        // A page of another site whose name was made to mean this machine could read all this (DNS rebinding).
-        if !self.any_host && !names_loopback(uri, headers) {
-            return Answer::Refused(StatusCode::MISDIRECTED_REQUEST, "the Host header names another machine\n");
+        Err(Answer::text(StatusCode::MISDIRECTED_REQUEST, "the Host header names another machine\n"))
+    }
+
+    /// Carries out an action.
+    async fn act(&self, request: Request<Incoming>) -> Answer {
+        let Some(actions) = self.actions.as_ref().filter(|_| request.uri().path() == ACTION) else {
+            return self.no_such_method();
+        };
+        if let Err(refused) = self.check_host(request.uri(), request.headers()) {
+            return refused;
         }
-        const JSON: &str = "application/json";
-        const TEXT: &str = "text/plain; charset=utf-8";
+        if !is_same_origin(request.headers()) {
+            return Answer::text(StatusCode::FORBIDDEN, "the Origin header names another site than the Host header\n");
+        }
+        actions.answer(request).await
+    }
+
+    /// Finds what is to be read.
+    fn find(&self, uri: &Uri, headers: &HeaderMap) -> Answer {
+        if let Err(refused) = self.check_host(uri, headers) {
+            return refused;
+        }
         match uri.path() {
             "/" => Answer::Found("text/html; charset=utf-8", Bytes::from_static(PAGE.as_bytes())),
             "/metrics" => {
@@ -96,16 +158,17 @@ impl Site {
             }
             "/healthz" => Answer::Found(TEXT, Bytes::from_static(b"ok\n")),
             "/readyz" if self.stopping.load(Ordering::SeqCst) => {
-                Answer::Refused(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping\n")
+                Answer::text(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping\n")
             }
             "/readyz" => Answer::Found(TEXT, Bytes::from_static(b"ready\n")),
             "/status.json" => Answer::Found(JSON, self.snapshots.get().json()),
             "/faults.json" => Answer::Found(JSON, json(&faults(&self.snapshots.get().status))),
             "/history.json" => Answer::Found(JSON, json(&self.history.borrow().tell(span_seconds(uri)))),
             "/units.json" => Answer::Found(JSON, self.maps.get(self.snapshots.served())),
-            _ => Answer::Refused(
+            ACTION => Answer::Found(JSON, json(&serde_json::json!({ "allowed": self.actions.is_some() }))),
+            _ => Answer::text(
                 StatusCode::NOT_FOUND,
-                "there are: / /metrics /healthz /readyz /status.json /faults.json /history.json /units.json\n",
+                "there are: / /metrics /healthz /readyz /status.json /faults.json /history.json /units.json /action\n",
             ),
         }
     }
@@ -141,6 +204,26 @@ fn names_loopback(uri: &Uri, headers: &HeaderMap) -> bool {
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok()
 }
 
+/// Whether a request comes from a page of this server, or from a program, which names no origin.
+fn is_same_origin(headers: &HeaderMap) -> bool {
+    if headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none") {
+        return false;
+    }
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    match (origins.next(), origins.next()) {
+        (None, _) => true,
+        (Some(origin), None) => headers.get(header::HOST).is_some_and(|host| is_origin_of(origin, host)),
+        _ => false,
+    }
+}
+
+/// Whether an origin is a site's, over HTTP or, by a proxy, HTTPS.
+fn is_origin_of(origin: &HeaderValue, host: &HeaderValue) -> bool {
+    let (Ok(origin), Ok(host)) = (origin.to_str(), host.to_str()) else { return false };
+    let named = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    named.is_some_and(|named| named.eq_ignore_ascii_case(host))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,6 +242,35 @@ mod tests {
             assert!(!names(bad), "{bad}");
         }
         assert!(names_loopback(&Uri::from_static("/"), &HeaderMap::new()));
+    }
+
+    #[test]
+    fn a_foreign_origin_is_recognized() {
+        let same = |given: &[(&'static str, &'static str)]| {
+            let mut headers = headers(header::HOST, "localhost:9470");
+            for (name, value) in given {
+                headers.append(*name, HeaderValue::from_static(value));
+            }
+            is_same_origin(&headers)
+        };
+        let own = ("origin", "http://localhost:9470");
+        for good in
+            [&[][..], &[own], &[("origin", "https://LOCALHOST:9470")], &[own, ("sec-fetch-site", "same-origin")]]
+        {
+            assert!(same(good), "{good:?}");
+        }
+        for bad in [
+            &[("origin", "http://evil.example")][..],
+            &[("origin", "null")],
+            &[("origin", "http://localhost")],
+            &[("origin", "ftp://localhost:9470")],
+            &[("origin", "http://localhost:9470.evil.example")],
+            &[own, own],
+            &[("sec-fetch-site", "cross-site")],
+            &[own, ("sec-fetch-site", "same-site")],
+        ] {
+            assert!(!same(bad), "{bad:?}");
+        }
     }
 
     #[test]

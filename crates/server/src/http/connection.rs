@@ -56,8 +56,8 @@ impl Stream {
 
 async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, site: &Rc<Site>) -> Result<(), Box<dyn Error>> {
     let answering = service_fn(|request| {
-        let answer = site.answer(&request);
-        async { Ok::<_, Infallible>(answer) }
+        let site = Rc::clone(site);
+        async move { Ok::<_, Infallible>(site.answer(request).await) }
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEADERS_TIME_MAX);

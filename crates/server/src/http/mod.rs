@@ -1,16 +1,20 @@
-//! HTTP for operators: metrics, health and a web page, read-only, on a separate thread with its own runtime. Reactors
-//! do no work for it; it takes the same short locks as `nitro status`, for at most a twentieth of the time. The main
+//! HTTP for operators: metrics, health and a web page on a separate thread with its own runtime; read-only, but for the
+//! actions that a token allows, which the main thread carries out. Reactors do no work for it; it takes the same short locks as `nitro status`, for at most a twentieth of the time. The main
 //! thread accepts the connections, as for the control socket, and passes them on.
 
+mod action;
 mod answer;
 mod connection;
 mod history;
 mod snapshot;
+mod token;
 mod units;
 
 use crate::serve::{Served, pause_accepting};
+use action::Jobs;
 use answer::Site;
 use connection::{CONNECTIONS_MAX, Stream};
+use futures_util::future::join;
 use history::{HISTORY_BYTES, SAMPLE_EVERY};
 use nitro_console::error::Error;
 use nitro_device::net::{ListenAddress, Listener};
@@ -23,6 +27,8 @@ use std::thread::{self, JoinHandle};
 use tokio::runtime;
 use tokio::sync::mpsc;
 use tokio::task::{self, LocalSet};
+
+pub(crate) use token::Token;
 
 /// The thread's name. A panic there does not end the server.
 pub(crate) const HTTP_THREAD: &str = "nitro-http";
@@ -44,25 +50,27 @@ pub(crate) struct Http {
     sockets: mpsc::Sender<OwnedFd>,
     is_tcp: bool,
     stopping: Arc<AtomicBool>,
+    jobs: Jobs,
     thread: JoinHandle<()>,
 }
 
 impl Http {
-    /// Starts the thread, and logs the address.
+    /// Starts the thread, and logs the address. A token allows actions.
     ///
     /// # Errors
     /// The thread or the runtime cannot be created.
-    pub(crate) fn start(address: &ListenAddress, served: &Arc<Served>) -> Result<Self, Error> {
+    pub(crate) fn start(address: &ListenAddress, token: Option<Token>, served: &Arc<Served>) -> Result<Self, Error> {
         let no_thread = |e: std::io::Error| Error::new("HTTP", e).or("raise the limits of threads and of open files");
         let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
         let (sockets, mut arriving) = mpsc::channel::<OwnedFd>(CONNECTIONS_MAX);
         let is_tcp = matches!(address, ListenAddress::Tcp(_));
         let any_host = !is_loopback(address);
-        announce(address, any_host && is_tcp);
+        announce(address, any_host && is_tcp, token.is_some());
+        let (actions, jobs) = action::ends(token, served);
         let stopping = Arc::new(AtomicBool::new(false));
         let (served, is_stopping) = (Arc::clone(served), Arc::clone(&stopping));
         let work = move || {
-            let site = Rc::new(Site::new(served, is_stopping, any_host));
+            let site = Rc::new(Site::new(served, is_stopping, any_host, actions));
             let tasks = LocalSet::new();
             tasks.block_on(&runtime, async {
                 task::spawn_local(sample(Rc::clone(&site)));
@@ -73,11 +81,15 @@ impl Http {
             });
         };
         let thread = thread::Builder::new().name(HTTP_THREAD.to_owned()).spawn(work).map_err(no_thread)?;
-        Ok(Self { sockets, is_tcp, stopping, thread })
+        Ok(Self { sockets, is_tcp, stopping, jobs, thread })
     }
 
-    /// Accepts connections and passes them on, as long as it is polled.
-    pub(crate) async fn accept(&self, listener: &Listener) {
+    /// Passes connections on, and carries out actions, as long as it is polled.
+    pub(crate) async fn serve(&self, listener: &Listener, served: &Arc<Served>) {
+        join(self.accept(listener), self.jobs.run(served)).await;
+    }
+
+    async fn accept(&self, listener: &Listener) {
         loop {
             let taken = match listener.accept().await {
                 Ok(client) => self.sockets.try_send(client.into()).is_ok(),
@@ -119,7 +131,7 @@ fn is_loopback(address: &ListenAddress) -> bool {
 }
 
 /// Logs the address of the page, and warns if other machines can see it.
-fn announce(address: &ListenAddress, is_open: bool) {
+fn announce(address: &ListenAddress, is_open: bool, has_token: bool) {
     let place = match address {
         ListenAddress::Tcp(address) => format!("http://{address}/"),
         ListenAddress::Unix(path) => format!("unix:{}", path.display()),
@@ -130,6 +142,9 @@ fn announce(address: &ListenAddress, is_open: bool) {
             "{place}: every host that reaches this address can read names, sizes and counters, without a password or \
              TLS; give --http 127.0.0.1:PORT or unix:PATH, and use a proxy that authenticates its clients"
         );
+        if has_token {
+            tracing::warn!("{place}: the token for actions crosses the network unencrypted; use a proxy with TLS");
+        }
     }
 }
 

@@ -11,7 +11,6 @@ use nitro_iscsi::{Access, Account, Groups, Keeper, ServerOptions, StoredStates, 
 use nitro_units::ClassId;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -59,13 +58,7 @@ fn access(config: &IscsiConfig) -> Result<Access, Error> {
 /// Reads a file of accounts, which must be accessible only to its owner. Its content is never part of a message.
 fn accounts(path: &Path) -> Result<Vec<Account>, Error> {
     let refuse = |why: &dyn std::fmt::Display| Error::new(path.display(), why);
-    let mode = fs::metadata(path).map_err(|e| refuse(&e))?.mode();
-    if mode & 0o077 != 0 {
-        let way_out = format!("chmod go= {}", path.display());
-        return Err(refuse(&"its secrets are accessible to others than its owner").or(way_out));
-    }
-    let text = files::read_text(path, Links::Followed, FILE_BYTES_MAX).map_err(|e| refuse(&e))?;
-    let text = text.ok_or_else(|| refuse(&"there is no such file"))?;
+    let text = files::read_secret(path, FILE_BYTES_MAX)?;
     let mut accounts = Vec::new();
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'))
     {

@@ -57,7 +57,7 @@ pub use upgrade::{Upgraded, upgrade};
 
 use crate::config::{Config, TlsMode};
 use crate::control::server as control;
-use crate::http::Http;
+use crate::http::{Http, Token};
 use crate::origins;
 use crate::record::Recorder;
 use crate::signals::{Signals, Urgency};
@@ -102,6 +102,7 @@ fn serve_for(config: Config, source: Option<Source>, errand: Option<&Errand>) ->
     let in_force = InForce::new(source)?;
     let places = Places::choose(&config)?;
     let tls = tls_policy(&config)?;
+    let token = config.server.http_token_file.as_deref().map(Token::read).transpose()?;
     let reactor = Reactor::new().map_err(|e| Error::with_sources("reactor", &e))?;
     if !reactor.is_io_uring() {
         tracing::warn!("io_uring is not available; requests use slower helper threads");
@@ -118,7 +119,8 @@ fn serve_for(config: Config, source: Option<Source>, errand: Option<&Errand>) ->
         let sockets = Sockets::bind(&places, config.volumes.keys().map(String::as_str), config.server.tcp_limits())?;
         let caches: Vec<_> = prepared.caches.values().map(|entry| entry.uuid).collect();
         let workers = CacheWorkers::start(&prepared.caches)?;
-        let served = serve_all(&config, in_force, prepared, sockets, tls, ServedUntil { signals, errand }).await;
+        let served =
+            serve_all(&config, in_force, prepared, sockets, (tls, token), ServedUntil { signals, errand }).await;
         // Whatever happened, what the caches have been told becomes durable.
         let finished = workers.finish();
         let closed = Box::pin(origins::close_all()).await;
@@ -166,7 +168,7 @@ async fn serve_all(
     in_force: InForce,
     mut prepared: Prepared,
     mut sockets: Sockets,
-    tls: TlsPolicy,
+    (tls, token): (TlsPolicy, Option<Token>),
     end: ServedUntil<'_>,
 ) -> Result<(), Error> {
     let recorder = config.server.record.as_deref().map(Recorder::start).transpose()?;
@@ -191,14 +193,15 @@ async fn serve_all(
     let served = Arc::new(served);
     need::announce(&served);
     let reactors = Reactors::start(&served, options, config.server.busy_poll_max(), threads)?;
-    let http = sockets.http.as_ref().map(|listener| Http::start(listener.address(), &served)).transpose()?;
+    let http = sockets.http.as_ref().map(|listener| Http::start(listener.address(), token, &served)).transpose()?;
     accept(&served, &sockets, &reactors, http.as_ref(), end).await?;
     notify::stopping();
     sockets.close();
     http.iter().for_each(Http::stopping);
     // The control socket and HTTP go on answering: destage may take its time.
     let left = {
-        let answering = pin!(join(control::serve(&sockets.control, &served), accept_http(&sockets, http.as_ref())));
+        let answering =
+            pin!(join(control::serve(&sockets.control, &served), accept_http(&sockets, http.as_ref(), &served)));
         let leaving = pin!(shutdown::leave(&served, reactors, end.signals));
         match select(leaving, answering).await {
             Either::Left((result, _)) => result,
@@ -218,10 +221,10 @@ async fn tick(memory: Arc<RequestMemory>) {
     }
 }
 
-/// Passes HTTP clients to the HTTP thread, as long as it is polled.
-async fn accept_http(sockets: &Sockets, http: Option<&Http>) {
+/// Passes HTTP clients to the HTTP thread, and carries out their actions, as long as it is polled.
+async fn accept_http(sockets: &Sockets, http: Option<&Http>, served: &Arc<Served>) {
     match (&sockets.http, http) {
-        (Some(listener), Some(http)) => http.accept(listener).await,
+        (Some(listener), Some(http)) => http.serve(listener, served).await,
         _ => std::future::pending().await,
     }
 }
@@ -251,7 +254,7 @@ async fn accept(
         announce(&uris);
         errand.map_or(Ok(()), |errand| errand.start(&uris))?;
         let (accept, control) = (sockets.accept(served, reactors), control::serve(&sockets.control, served));
-        join4(accept, control, accept_http(sockets, http), join(reloading, reactors.watch())).await;
+        join4(accept, control, accept_http(sockets, http, served), join(reloading, reactors.watch())).await;
         Ok(())
     });
     let done = pin!(async {

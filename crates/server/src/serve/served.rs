@@ -15,7 +15,7 @@ use nitro_console::error::Error;
 use nitro_device::net::ListenAddress;
 use parking_lot::RwLock;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
 pub struct Served {
@@ -37,6 +37,8 @@ pub struct Served {
     pub recorder: Option<Recorder>,
     /// The configuration.
     pub in_force: InForce,
+    /// Requests for actions over HTTP that had a wrong token.
+    pub http_wrong_tokens: AtomicU64,
     /// Origins are brought up to date before the server ends.
     pub(super) destage_on_exit: AtomicBool,
 }
@@ -65,6 +67,7 @@ impl Served {
             workers,
             recorder,
             in_force: InForce::new(None)?,
+            http_wrong_tokens: AtomicU64::new(0),
             destage_on_exit: AtomicBool::new(true),
         };
         volumes.into_iter().for_each(|export| served.take(export));

@@ -62,6 +62,9 @@ pub struct Server {
     /// Lines of the log that were dropped because standard error was not read fast enough.
     #[serde(default)]
     pub log_lines_left_out: u64,
+    /// Requests for actions over HTTP that had a wrong token.
+    #[serde(default)]
+    pub http_wrong_tokens: u64,
 }
 
 /// A recording in progress.
