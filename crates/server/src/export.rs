@@ -4,6 +4,7 @@ use crate::config::{Emulation, VolumeConfig};
 use crate::origins::Guard;
 use crate::record::{Arrival, VolumeRecorder};
 use crate::serve::{CacheDevice, CacheEntry, Count, OriginDevice, Served, VolumeDetector};
+use crate::spans::{Asked as SpanAsked, OpenSpan, Outcome, VolumeSpans};
 use bytes::Bytes;
 use event_listener::Event;
 use futures_util::FutureExt;
@@ -72,6 +73,8 @@ pub struct VolumeExport {
     pub clients: Count,
     /// The recorder of its requests, if they are recorded.
     pub recorder: OnceLock<VolumeRecorder>,
+    /// The spans of its requests, if they are exported.
+    pub(crate) spans: OnceLock<VolumeSpans>,
     /// The detector of the classes of its blocks.
     pub detector: Option<Arc<VolumeDetector>>,
     /// The age of dirty data when it was last determined.
@@ -119,6 +122,7 @@ impl VolumeExport {
             was_write_back: AtomicBool::new(false),
             clients: Count::default(),
             recorder: OnceLock::new(),
+            spans: OnceLock::new(),
             detector,
             dirty_age: DirtyAge::default(),
             failures: Repeats::default(),
@@ -334,6 +338,29 @@ fn note(recording: Option<Recording<'_>>, op: Op, offset: u64, len: u32) {
     }
 }
 
+/// What a span says that a read asks for.
+fn asked_to_read(class: ClassId, offset: u64, len: u32) -> SpanAsked {
+    SpanAsked { operation: "read", class, offset, len: len.into() }
+}
+
+/// What a span says that a change asks for.
+fn asked_by(class: ClassId, change: &Change) -> SpanAsked {
+    let (operation, offset, len) = match change {
+        Change::Write { offset, data, .. } => ("write", *offset, data.len() as u64),
+        Change::Flush => ("flush", 0, 0),
+        Change::Trim { offset, len, .. } => ("trim", *offset, *len),
+        Change::WriteZeroes { offset, len, .. } => ("write_zeroes", *offset, *len),
+    };
+    SpanAsked { operation, class, offset, len }
+}
+
+/// Ends the span of a request, if it has one.
+fn end(span: Option<Box<OpenSpan>>, outcome: Result<Outcome, DiskError>) {
+    if let Some(span) = span {
+        span.end(outcome);
+    }
+}
+
 /// The recorder of a request.
 type Recording<'a> = (&'a VolumeRecorder, Arrival);
 
@@ -359,9 +386,24 @@ impl VolumeExport {
         self.recorder.get().map(|recorder| (recorder, recorder.arrival(class)))
     }
 
+    /// Reads a range in a span.
+    async fn read_in(&self, span: Box<OpenSpan>, class: ClassId, offset: u64, len: u32) -> Result<Pieces, DiskError> {
+        let recording = self.recording(class);
+        let found = self.volume.read_found(class, offset, len.into()).await.map_err(|e| self.told(&e));
+        span.end(found.as_ref().map(|(_, is_hit)| Outcome::of_read(*is_hit)).map_err(|error| *error));
+        let (data, _) = found?;
+        if let Some((recorder, arrival)) = recording {
+            recorder.read(arrival, offset, len, data.clone());
+        }
+        Ok(data)
+    }
+
     async fn change(&self, class: ClassId, change: Change) -> Result<(), DiskError> {
+        let span = self.spans.get().and_then(|spans| spans.begin(asked_by(class, &change)));
         // Boxed: it is large, and would be moved with each future around it.
-        go_on(Box::pin(self.volume.change_as(class, change)).await).map_err(|e| self.told(&e))
+        let done = go_on(Box::pin(self.volume.change_as(class, change)).await).map_err(|e| self.told(&e));
+        end(span, done.map(|()| Outcome::Done));
+        done
     }
 
     /// The error that a client gets. Failures of devices are logged.
@@ -430,7 +472,13 @@ impl Disk for VolumeExport {
     fn try_read(&self, from: Requester, offset: u64, len: u32) -> Option<Result<Pieces, DiskError>> {
         let class = self.class_of_read(from, offset, len);
         let recording = self.recording(class);
+        let spans = self.spans.get();
+        let span = spans.and_then(|spans| spans.prepare(asked_to_read(class, offset, len)));
         let data = self.volume.try_read_as(class, offset, len.into())?;
+        // A request that is not answered here is counted when it is read.
+        if spans.is_some_and(VolumeSpans::counts) {
+            end(span, Ok(Outcome::Hit));
+        }
         if let Some((recorder, arrival)) = recording {
             recorder.read(arrival, offset, len, data.clone());
         }
@@ -441,8 +489,12 @@ impl Disk for VolumeExport {
     fn read(&self, from: Requester, offset: u64, len: u32) -> impl Future<Output = Result<Pieces, DiskError>> {
         async move {
             let class = self.class_of_read(from, offset, len);
+            if let Some(span) = self.spans.get().and_then(|spans| spans.begin(asked_to_read(class, offset, len))) {
+                // Boxed: the future of other reads need not have room for the span.
+                return Box::pin(self.read_in(span, class, offset, len)).await;
+            }
             let recording = self.recording(class);
-            let data = self.volume.read_as(class, offset, len.into()).await.map_err(|e| self.told(&e))?;
+            let (data, _) = self.volume.read_found(class, offset, len.into()).await.map_err(|e| self.told(&e))?;
             if let Some((recorder, arrival)) = recording {
                 recorder.read(arrival, offset, len, data.clone());
             }

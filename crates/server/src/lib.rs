@@ -17,6 +17,7 @@ pub mod origins;
 mod record;
 pub mod serve;
 pub mod signals;
+mod spans;
 
 /// docs/adding-an-origin.md, compiled.
 #[cfg(doctest)]

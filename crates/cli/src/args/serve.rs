@@ -8,11 +8,13 @@ use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_server::config::{
     Address, CacheConfig, CacheStore, CompressionName, Config, ConfigError, DriveEndurance, Emulation,
-    FingerprintIndexName, FingerprintName, HttpAddress, Mode, ServerConfig, SocketMode, Span, TlsMode, VolumeConfig,
+    FingerprintIndexName, FingerprintName, HttpAddress, Mode, OtlpUrl, ServerConfig, SocketMode, Span, TlsMode,
+    VolumeConfig,
 };
 use nitro_server::origins::origin_of;
 use nitro_server::serve::Source;
 use std::fs;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -263,6 +265,14 @@ struct ServerArgs {
     /// least 16 characters; only its owner may have access to the file [default: HTTP cannot change anything]
     #[arg(long, value_name = "FILE")]
     http_token_file: Option<PathBuf>,
+    /// Send spans of clients' requests to an OpenTelemetry collector by OTLP over HTTP: http://HOST:PORT, such as
+    /// http://127.0.0.1:4318. They name volumes, offsets and lengths, have no data, and are not encrypted [default: not
+    /// sent]
+    #[arg(long, value_name = "URL")]
+    otlp: Option<OtlpUrl>,
+    /// One of this number of requests, at random, becomes a span; requires --otlp [default: 1000]
+    #[arg(long, value_name = "N")]
+    otlp_sample: Option<NonZeroU32>,
     /// Record the requests of clients in a new Parquet file: times, addresses and fingerprints of contents, but no data
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -473,6 +483,8 @@ impl ServerArgs {
         server.socket_mode = self.socket_mode.or(server.socket_mode);
         server.control_mode = self.control_mode.or(server.control_mode);
         server.http = self.http.clone().or_else(|| server.http.take());
+        server.otlp = self.otlp.clone().or_else(|| server.otlp.take());
+        server.otlp_sample = self.otlp_sample.or(server.otlp_sample);
         server.http_mode = self.http_mode.or(server.http_mode);
         server.threads = self.threads.or(server.threads);
         server.max_connections = self.max_connections.or(server.max_connections);

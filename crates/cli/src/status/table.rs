@@ -7,7 +7,7 @@ use nitro_console::screen::duration;
 use nitro_console::size::Size;
 use nitro_server::control::faults::{SILENCE_SECONDS, Severity, faults};
 use nitro_server::control::protocol::{
-    Cache, ClassOfContents, Detection, Endurance, KnownVolume, Latency, Ram, Recording, Recovered, Scan, Server,
+    Cache, ClassOfContents, Detection, Endurance, KnownVolume, Latency, Ram, Recording, Recovered, Scan, Server, Spans,
     Status, Volume,
 };
 
@@ -62,6 +62,9 @@ fn server(server: &Server) -> String {
     lines.extend(server.uris.iter().map(|uri| ("serves", uri.clone())));
     if let Some(Recording { path, requests, dropped }) = &server.recording {
         lines.push(("records", format!("{path}: {requests} requests, {dropped} left out")));
+    }
+    if let Some(Spans { url, sample, sent, dropped }) = &server.spans {
+        lines.push(("spans", format!("{url}: one in {sample} requests, {sent} sent, {dropped} dropped")));
     }
     if server.log_lines_left_out > 0 {
         lines.push(("log", format!("{} lines left out: standard error is not read", server.log_lines_left_out)));

@@ -30,6 +30,7 @@ mod sick_origin;
 mod signals;
 mod simulating;
 mod simulating_classes;
+mod spans;
 mod status;
 mod support;
 mod tenants;

@@ -5,8 +5,9 @@ use clap::{Arg, ArgAction, Command};
 use nitro_cli::command;
 
 /// Sample values; each option takes at least one of them.
-const VALUES: [&str; 17] = [
+const VALUES: [&str; 18] = [
     "1",
+    "http://127.0.0.1:4318",
     "1M",
     "7200",
     "on",

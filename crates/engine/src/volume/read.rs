@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::kept::for_reply;
 use bytes::Bytes;
 use fill::{Fill, Then};
+use futures_util::TryFutureExt;
 use futures_util::future::join_all;
 use locate::{Source, Sources};
 use nitro_cache::pattern::Access;
@@ -60,6 +61,19 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn read_as(&self, class: ClassId, offset: u64, len: u64) -> impl Future<Output = Result<Pieces, Error>> {
+        self.read_found(class, offset, len).map_ok(|(pieces, _)| pieces)
+    }
+
+    /// As [`read_as`](Self::read_as). Also returns whether all of the range came from RAM or the SSD.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_found(
+        &self,
+        class: ClassId,
+        offset: u64,
+        len: u64,
+    ) -> impl Future<Output = Result<(Pieces, bool), Error>> {
         // Not an async fn: its arguments would take room in its future twice.
         let span = Span { offset, len };
         async move {
@@ -78,7 +92,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 Err(error) => Err(error),
             };
             self.note_end(begun, &result);
-            result.map(|(pieces, _)| pieces)
+            result
         }
     }
 

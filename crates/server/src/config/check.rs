@@ -22,6 +22,8 @@ const SCAN_RATE_MIN: u64 = 64 << 10;
 const BUSY_POLL_US_MAX: u32 = 10_000;
 /// Maximum number of reactor threads.
 const THREADS_MAX: usize = 256;
+/// Maximum number of requests of which one becomes a span.
+const OTLP_SAMPLE_MAX: u32 = 1_000_000;
 
 impl Config {
     /// Checks the configuration.
@@ -262,6 +264,13 @@ impl ServerConfig {
         }
         if self.http_token_file.is_some() && self.http.is_none() {
             return Err(Error::new("http_token_file", "HTTP is not served").or("set http, too"));
+        }
+        if let Some(sample) = self.otlp_sample.filter(|sample| sample.get() > OTLP_SAMPLE_MAX) {
+            let why = format!("must be {OTLP_SAMPLE_MAX} or less");
+            return Err(Error::new(format_args!("otlp_sample = {sample}"), why).or("leave it out: 1000"));
+        }
+        if self.otlp_sample.is_some() && self.otlp.is_none() {
+            return Err(Error::new("otlp_sample", "it has no effect without a collector").or("set otlp"));
         }
         let has_files = self.tls_cert.is_some() || self.tls_key.is_some() || self.tls_client_ca.is_some();
         match self.tls {

@@ -3,12 +3,14 @@
 use super::Span;
 use super::access::{SocketMode, access};
 use super::iscsi::IscsiConfig;
+use super::otlp::OtlpUrl;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_device::net::{Access, ListenAddress, TcpLimits};
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
 use std::net::ToSocketAddrs;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -38,6 +40,10 @@ pub struct ServerConfig {
     pub http_group: Option<String>,
     /// A file with the token that allows actions over HTTP; default: HTTP cannot change anything.
     pub http_token_file: Option<PathBuf>,
+    /// The collector that spans of requests are sent to; default: none are sent.
+    pub otlp: Option<OtlpUrl>,
+    /// The number of requests of which one becomes a span; default: 1000.
+    pub otlp_sample: Option<NonZeroU32>,
     /// Number of reactor threads; default: the machine's cores, at most four.
     pub threads: Option<usize>,
     /// Maximum number of clients at a time; default: 256.
@@ -80,6 +86,8 @@ const REQUEST_MEMORY_BYTES: u64 = 256 << 20;
 const REQUEST_MEMORY_A_CLIENT: u64 = 256 << 10;
 /// Default of the time for a handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
+/// Default of the number of requests of which one becomes a span.
+const OTLP_SAMPLE: NonZeroU32 = NonZeroU32::new(1000).expect("it is not 0");
 
 impl ServerConfig {
     /// Maximum number of clients at a time.
@@ -124,6 +132,12 @@ impl ServerConfig {
     /// There is no such group.
     pub fn http_access(&self) -> Result<Access, Error> {
         access(self.http_mode, self.http_group.as_deref(), "http_group")
+    }
+
+    /// The number of requests of which one becomes a span.
+    #[must_use]
+    pub fn otlp_sample(&self) -> NonZeroU32 {
+        self.otlp_sample.unwrap_or(OTLP_SAMPLE)
     }
 
     /// Time that a client may take to choose an export.

@@ -158,6 +158,8 @@ pub const SETTINGS: &[Setting] = &[
     of(Server, "http_mode", Text, ("0600", "0777"), Restart),
     of(Server, "http_group", Text, FREE, Restart),
     of(Server, "http_token_file", Path, FREE, Restart),
+    of(Server, "otlp", Text, FREE, Restart),
+    of(Server, "otlp_sample", Number, ("1", "1000000"), Restart),
     of(Server, "threads", Number, ("1", "256"), Restart),
     of(Server, "max_connections", Number, ("1", "65536"), Live),
     of(Server, "max_connections_per_peer", Number, ("1", "65536"), Live),
@@ -313,8 +315,9 @@ mod tests {
         // A start above the most is refused for itself.
         let room = if setting.key == "dirty_start" { "dirty_max = 90\n" } else { "" };
         let start = if setting.key == "dirty_max" { "dirty_start = 0\n" } else { "" };
+        let collector = if setting.key == "otlp_sample" { "otlp = \"http://localhost:4318\"\n" } else { "" };
         let text = format!(
-            "[server]\n{}[cache.c]\npath = \"c\"\n{room}{start}{}[volume.v]\norigin = \"v\"\n{}",
+            "[server]\n{collector}{}[cache.c]\npath = \"c\"\n{room}{start}{}[volume.v]\norigin = \"v\"\n{}",
             with(Server),
             with(Cache),
             with(Volume)

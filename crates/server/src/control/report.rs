@@ -2,7 +2,7 @@
 
 use super::protocol::{
     Cache, ClassOfContents, ClassOfRequests, Detection, Endurance, Explanation, FlashIndex, KnownVolume, Latency, Log,
-    Recording, Recovered, Scan, Server, Status, Stored, Volume, WhatIf,
+    Recording, Recovered, Scan, Server, Spans, Status, Stored, Volume, WhatIf,
 };
 use crate::export::VolumeExport;
 use crate::serve::{CacheEntry, FlashIndexStatus, Served, VolumeDetector, mode_of_byte, ram_need};
@@ -36,6 +36,10 @@ pub fn status(served: &Served) -> Status {
             recording: served.recorder.as_ref().map(|recorder| {
                 let (path, requests, dropped) = recorder.progress();
                 Recording { path: path.display().to_string(), requests, dropped }
+            }),
+            spans: served.spans.as_ref().map(|spans| {
+                let ((url, sample), (sent, dropped)) = (spans.target(), spans.progress());
+                Spans { url: url.to_string(), sample, sent, dropped }
             }),
             log_lines_left_out: logging::lines_left_out(),
             http_wrong_tokens: served.http_wrong_tokens.load(Ordering::Relaxed),

@@ -146,6 +146,8 @@ pub const METRICS: &[Metric] = &[
     metric("nitro_clients_accepted", Counter, Count, "NBD clients that have connected", S::Server(|s| s.server.connections_total as f64)),
     metric("nitro_log_lines_left_out", Counter, Count, "Lines of the log that were dropped because standard error was not read fast enough", S::Server(|s| s.server.log_lines_left_out as f64)),
     metric("nitro_http_wrong_tokens", Counter, Count, "Requests for actions over HTTP that had a wrong token", S::Server(|s| s.server.http_wrong_tokens as f64)),
+    metric("nitro_spans_sent", Counter, Count, "Spans of requests that the collector accepted (--otlp)", S::Server(|s| s.server.spans.as_ref().map_or(0, |spans| spans.sent) as f64)),
+    metric("nitro_spans_dropped", Counter, Count, "Spans of requests that were dropped because too many waited for the collector, or because it refused them", S::Server(|s| s.server.spans.as_ref().map_or(0, |spans| spans.dropped) as f64)),
     metric("nitro_volumes", Gauge, Count, "Volumes that are served", S::Server(|s| s.volumes.len() as f64)),
     metric("nitro_names_left_out", Gauge, Count, "Caches and volumes beyond the first 256, which have no metrics", S::Server(|s| (s.volumes.len().saturating_sub(NAMES_MAX) + s.caches.len().saturating_sub(NAMES_MAX)) as f64)),
 

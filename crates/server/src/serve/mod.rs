@@ -52,15 +52,17 @@ pub(crate) use need::need as ram_need;
 pub(crate) use place::{CONTROL_SUFFIX, SYSTEM_FOLDER, runtime_folder};
 pub use plan::available_ram_bytes;
 pub use scan::Scan;
+use served::Observers;
 pub(crate) use served::Served;
 pub use upgrade::{Upgraded, upgrade};
 
-use crate::config::{Config, TlsMode};
+use crate::config::{Config, ServerConfig, TlsMode};
 use crate::control::server as control;
 use crate::http::{Http, Token};
 use crate::origins;
 use crate::record::Recorder;
 use crate::signals::{Signals, Urgency};
+use crate::spans::Spans;
 use connections::{Connections, Options, sleep};
 use errand::Errand;
 use futures_util::future::{Either, join, join4, select};
@@ -171,7 +173,7 @@ async fn serve_all(
     (tls, token): (TlsPolicy, Option<Token>),
     end: ServedUntil<'_>,
 ) -> Result<(), Error> {
-    let recorder = config.server.record.as_deref().map(Recorder::start).transpose()?;
+    let observers = observers(&config.server)?;
     let volumes = prepared.admit(config).await?;
     let connections = Connections::new(&config.server);
     let request_bytes = config.server.request_memory_bytes();
@@ -185,9 +187,15 @@ async fn serve_all(
     let options = Options { nbd: ServerOptions { memory, tls, ..ServerOptions::default() }, iscsi };
     let threads = config.server.threads.unwrap_or_else(default_threads);
     let connections_max = config.server.connections_max();
-    let limits = need::Limits { threads, connections: connections_max, request_bytes, http: sockets.http.is_some() };
+    let limits = need::Limits {
+        threads,
+        connections: connections_max,
+        request_bytes,
+        http: sockets.http.is_some(),
+        spans: observers.spans.is_some(),
+    };
     let addresses = (addresses, needs_tls);
-    let mut served = Served::new(prepared.caches, volumes, addresses, vhost, connections, limits, recorder)?;
+    let mut served = Served::new(prepared.caches, volumes, addresses, vhost, connections, limits, observers)?;
     served.in_force = in_force;
     served.destage_on_exit = AtomicBool::new(config.server.destage_on_exit.unwrap_or(true));
     let served = Arc::new(served);
@@ -209,8 +217,16 @@ async fn serve_all(
         }
     };
     http.map_or(Ok(()), Http::finish)?;
+    served.spans.iter().for_each(Spans::finish);
     let recorded = served.recorder.as_ref().map_or(Ok(()), Recorder::finish);
     left.and(recorded)
+}
+
+/// Starts what observes the requests of clients.
+fn observers(server: &ServerConfig) -> Result<Observers, Error> {
+    let recorder = server.record.as_deref().map(Recorder::start).transpose()?;
+    let spans = server.otlp.as_ref().map(|to| Spans::start(to, server.otlp_sample())).transpose()?;
+    Ok(Observers { recorder, spans })
 }
 
 /// Advances the time for requests that wait for memory.

@@ -6,6 +6,7 @@ use super::plan::available_ram_bytes;
 use crate::control::protocol::{Ram, RamPart};
 use crate::http;
 use crate::origins;
+use crate::spans;
 use nitro_console::size::Size;
 use nitro_port::buf::{POOLED_BYTES_MAX, held_bytes};
 use std::fs;
@@ -35,6 +36,8 @@ pub(super) struct Limits {
     pub(super) request_bytes: u64,
     /// HTTP is served.
     pub(super) http: bool,
+    /// Spans of requests are exported.
+    pub(super) spans: bool,
 }
 
 /// The maximum RAM of the server, and its present RAM.
@@ -51,6 +54,9 @@ pub fn need(served: &Served) -> Ram {
     ];
     if limits.http {
         parts.push(part("HTTP, with its history", http::ram_bytes(served.all().len()) + THREAD_BYTES));
+    }
+    if limits.spans {
+        parts.push(part("spans of requests", spans::RAM_BYTES + THREAD_BYTES));
     }
     for entry in served.caches.values().filter(|entry| entry.path.is_some()) {
         let of = |name| format!("cache {}: {name}", entry.name);

@@ -2,6 +2,7 @@
 //! durable.
 
 use crate::http::HTTP_THREAD;
+use crate::spans::SPANS_THREAD;
 use nitro_console::logging;
 use std::any::Any;
 use std::panic;
@@ -12,15 +13,15 @@ use std::time::Duration;
 /// How long the report of a panic may take.
 const TELL_MAX: Duration = Duration::from_secs(3);
 
-/// Lets every panic end the process, after it was logged. A panic of the HTTP thread does not: it changes no state of
-/// other threads.
+/// Lets every panic end the process, after it was logged. A panic of the thread for HTTP or for spans does not: it
+/// changes no state of other threads.
 pub(super) fn abort_on_panic() {
     let print = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
-        if thread::current().name() == Some(HTTP_THREAD) {
+        if let Some(what) = spared(thread::current().name()) {
             let place = info.location().map(ToString::to_string).unwrap_or_default();
             let message = message(info.payload());
-            tracing::error!("an HTTP request failed by a panic at {place}: {message}; please report it");
+            tracing::error!("{what} failed by a panic at {place}: {message}; please report it");
             return;
         }
         // Nobody may be reading standard error.
@@ -36,6 +37,15 @@ pub(super) fn abort_on_panic() {
         logging::end();
         process::abort();
     }));
+}
+
+/// The work of a thread whose panic does not end the process.
+fn spared(thread: Option<&str>) -> Option<&'static str> {
+    match thread {
+        Some(HTTP_THREAD) => Some("an HTTP request"),
+        Some(SPANS_THREAD) => Some("the export of spans"),
+        _ => None,
+    }
 }
 
 fn message(payload: &(dyn Any + Send)) -> &str {

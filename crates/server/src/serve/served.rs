@@ -10,6 +10,7 @@ use super::workers::VolumeWorkers;
 use crate::config::{Protocol, VhostAddress};
 use crate::export::VolumeExport;
 use crate::record::Recorder;
+use crate::spans::Spans;
 use event_listener::Event;
 use nitro_console::error::Error;
 use nitro_device::net::ListenAddress;
@@ -17,6 +18,12 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
+
+/// What observes the requests of clients.
+pub(super) struct Observers {
+    pub(super) recorder: Option<Recorder>,
+    pub(super) spans: Option<Spans>,
+}
 
 pub struct Served {
     pub started: Instant,
@@ -35,6 +42,8 @@ pub struct Served {
     pub(super) workers: VolumeWorkers,
     /// The recorder of clients' requests.
     pub recorder: Option<Recorder>,
+    /// The export of spans of clients' requests.
+    pub(crate) spans: Option<Spans>,
     /// The configuration.
     pub in_force: InForce,
     /// Requests for actions over HTTP that had a wrong token.
@@ -51,7 +60,7 @@ impl Served {
         vhost: Vec<VhostAddress>,
         connections: Connections,
         limits: Limits,
-        recorder: Option<Recorder>,
+        observers: Observers,
     ) -> Result<Self, Error> {
         let workers = VolumeWorkers::start()?;
         let served = Self {
@@ -65,7 +74,8 @@ impl Served {
             grown: Event::new(),
             needs_tls,
             workers,
-            recorder,
+            recorder: observers.recorder,
+            spans: observers.spans,
             in_force: InForce::new(None)?,
             http_wrong_tokens: AtomicU64::new(0),
             destage_on_exit: AtomicBool::new(true),
@@ -80,6 +90,9 @@ impl Served {
             let extent_bytes = export.volume.cache().settings().manager.extent_bytes;
             // A volume is taken once.
             let _ = export.recorder.set(recorder.follow(&export.name, extent_bytes));
+        }
+        if let Some(spans) = &self.spans {
+            let _ = export.spans.set(spans.follow(&export.name));
         }
         self.workers.tend(&export);
         self.volumes.write().push(export);

@@ -59,6 +59,9 @@ pub struct Server {
     /// The recording of requests, if there is one.
     #[serde(default)]
     pub recording: Option<Recording>,
+    /// The export of spans of requests, if there is one.
+    #[serde(default)]
+    pub spans: Option<Spans>,
     /// Lines of the log that were dropped because standard error was not read fast enough.
     #[serde(default)]
     pub log_lines_left_out: u64,
@@ -75,6 +78,19 @@ pub struct Recording {
     /// Requests recorded.
     pub requests: u64,
     /// Requests that were not recorded because the recorder did not keep up, or cannot write any more.
+    pub dropped: u64,
+}
+
+/// An export of spans.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spans {
+    /// The collector's URL.
+    pub url: String,
+    /// The number of requests of which one becomes a span.
+    pub sample: u32,
+    /// Spans that the collector accepted.
+    pub sent: u64,
+    /// Spans that were dropped because too many waited, or because the collector refused them.
     pub dropped: u64,
 }
 
