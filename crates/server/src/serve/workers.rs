@@ -84,7 +84,7 @@ impl CacheWorkers {
     pub(super) fn finish(self) -> Result<(), Error> {
         self.caches.iter().for_each(|entry| entry.cache.close());
         let begun = Instant::now();
-        while !self.dirty.is_finished() {
+        while !(self.clean.is_finished() && self.dirty.is_finished()) {
             if begun.elapsed() > FINISH_MAX {
                 let why = "insertion does not end; writes that were not flushed may be lost";
                 return Err(Error::new("caches", why).or("check the cache devices"));
