@@ -9,7 +9,7 @@ fn root() -> PathBuf {
 }
 
 /// All Markdown files below docs/, by their path below it.
-fn pages() -> BTreeMap<PathBuf, String> {
+pub(super) fn pages() -> BTreeMap<PathBuf, String> {
     let mut pages = BTreeMap::new();
     let mut folders = vec![root()];
     while let Some(folder) = folders.pop() {

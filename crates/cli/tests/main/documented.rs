@@ -1,20 +1,18 @@
 //! The commands in the documentation.
 
+use crate::docs::pages;
 use nitro_cli::command;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The Markdown pages of the project, apart from those that are generated or are history.
-fn pages() -> Vec<(PathBuf, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let folders = ["docs", "docs/guide"].map(|folder| root.join(folder));
-    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap()).map(|entry| entry.unwrap().path());
+fn described() -> impl Iterator<Item = (PathBuf, String)> {
     let is_read = |path: &PathBuf| {
-        let name = path.file_name().unwrap();
-        path.extension().is_some_and(|extension| extension == "md") && name != "CLI.md" && name != "REPRODUCTION.md"
+        !["CLI.md", "REPRODUCTION.md"].map(Path::new).contains(&path.as_path()) && !path.starts_with("decisions")
     };
-    let read = |path: PathBuf| (path.clone(), fs::read_to_string(path).unwrap());
-    files.filter(is_read).chain([root.join("README.md")]).map(read).collect()
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let read = fs::read_to_string(&readme).unwrap();
+    pages().into_iter().filter(move |(path, _)| is_read(path)).chain([(readme, read)])
 }
 
 /// The command lines of `nitro` in a page: lines of code blocks, and code in the text.
@@ -62,7 +60,7 @@ fn every_command_of_the_documentation_exists() {
     use clap::error::ErrorKind::{InvalidSubcommand, TooManyValues, UnknownArgument};
     let mut checked = 0;
     let mut wrong = Vec::new();
-    for (path, page) in pages() {
+    for (path, page) in described() {
         for line in command_lines(&page) {
             checked += 1;
             if let Err(error) = command().try_get_matches_from(words(&line))

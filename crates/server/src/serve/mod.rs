@@ -103,8 +103,7 @@ fn serve_for(config: Config, source: Option<Source>, errand: Option<&Errand>) ->
     }
     let in_force = InForce::new(source)?;
     let places = Places::choose(&config)?;
-    let tls = tls_policy(&config)?;
-    let token = config.server.http_token_file.as_deref().map(Token::read).transpose()?;
+    let secrets = Secrets::read(&config)?;
     let reactor = Reactor::new().map_err(|e| Error::with_sources("reactor", &e))?;
     if !reactor.is_io_uring() {
         tracing::warn!("io_uring is not available; requests use slower helper threads");
@@ -121,8 +120,7 @@ fn serve_for(config: Config, source: Option<Source>, errand: Option<&Errand>) ->
         let sockets = Sockets::bind(&places, config.volumes.keys().map(String::as_str), config.server.tcp_limits())?;
         let caches: Vec<_> = prepared.caches.values().map(|entry| entry.uuid).collect();
         let workers = CacheWorkers::start(&prepared.caches)?;
-        let served =
-            serve_all(&config, in_force, prepared, sockets, (tls, token), ServedUntil { signals, errand }).await;
+        let served = serve_all(&config, in_force, prepared, sockets, secrets, ServedUntil { signals, errand }).await;
         // Whatever happened, what the caches have been told becomes durable.
         let finished = workers.finish();
         let closed = Box::pin(origins::close_all()).await;
@@ -136,6 +134,19 @@ fn serve_for(config: Config, source: Option<Source>, errand: Option<&Errand>) ->
 
 fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_DEFAULT_MAX)
+}
+
+/// What proves the server to clients, and clients to the server.
+struct Secrets {
+    tls: TlsPolicy,
+    token: Option<Token>,
+}
+
+impl Secrets {
+    fn read(config: &Config) -> Result<Self, Error> {
+        let token = config.server.http_token_file.as_deref().map(Token::read).transpose()?;
+        Ok(Self { tls: tls_policy(config)?, token })
+    }
 }
 
 fn tls_policy(config: &Config) -> Result<TlsPolicy, Error> {
@@ -170,7 +181,7 @@ async fn serve_all(
     in_force: InForce,
     mut prepared: Prepared,
     mut sockets: Sockets,
-    (tls, token): (TlsPolicy, Option<Token>),
+    Secrets { tls, token }: Secrets,
     end: ServedUntil<'_>,
 ) -> Result<(), Error> {
     let observers = observers(&config.server)?;
