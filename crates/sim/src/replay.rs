@@ -1,5 +1,7 @@
 //! Runs a trace through a cache, one request after the other.
 
+mod dirty;
+
 use crate::Error;
 use crate::by_class::ByClass;
 use crate::front::{Front, InRam};
@@ -10,7 +12,6 @@ use crate::settings::{PartialWrites, Settings, Variant, Warmup};
 use crate::timing;
 use crate::workload::{Piece, Pieces, Stored};
 use crate::write_back::{Leaving, WriteBack};
-use nitro_cache::destage::ROUND_EXTENTS;
 use nitro_cache::pattern::Access;
 use nitro_model::Nanos;
 use nitro_trace::Op;
@@ -306,79 +307,6 @@ impl<'a> Run<'a> {
         if inserts || self.lagging >= self.lag { self.insert_waiting(watch) } else { Ok(()) }
     }
 
-    /// Inserts the extents of all requests so far, clean ones first.
-    fn insert_waiting(&mut self, watch: &mut impl Watch) -> Result<(), Error> {
-        self.lagging = 0;
-        self.model.request_inserted()?;
-        self.insert_written(watch)
-    }
-
-    /// Inserts the written extents of all requests so far.
-    fn insert_written(&mut self, watch: &mut impl Watch) -> Result<(), Error> {
-        let Some(write_back) = &mut self.write_back else { return Ok(()) };
-        while let Some((piece, known)) = write_back.insert_next(&mut *self.model, self.seconds)? {
-            if let Some(duplicate) = known {
-                watch.written(&piece, duplicate);
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes the writes so far durable: in write-back, those in the cache. Otherwise the origin has them.
-    fn flush(&mut self, watch: &mut impl Watch) -> Result<(), Error> {
-        self.counts.flushes += 1;
-        self.insert_waiting(watch)?;
-        self.commit();
-        Ok(())
-    }
-
-    fn commit(&mut self) {
-        if let Some(write_back) = &self.write_back {
-            write_back.commit(&mut *self.model);
-        }
-    }
-
-    fn trim(&mut self, request: &[Piece], watch: &mut impl Watch) -> Result<(), Error> {
-        self.counts.trims += 1;
-        request.iter().for_each(|piece| self.model.drop_staged(piece.key));
-        self.drain(request, watch)?;
-        for piece in request {
-            if let Some(write_back) = &mut self.write_back {
-                write_back.forget(piece.key);
-            }
-            self.model.forget(piece)?;
-        }
-        Ok(())
-    }
-
-    /// Destages the dirty extents of a trim, as the server does before it changes the origin. Each commit inserts what
-    /// waits; an extent that was dirty already, and is written to again, is destaged twice.
-    fn drain(&mut self, request: &[Piece], watch: &mut impl Watch) -> Result<(), Error> {
-        let Some(write_back) = &self.write_back else { return Ok(()) };
-        let is_waiting = request.iter().any(|piece| write_back.waits(piece.key));
-        let dirty = write_back.dirty_among(&mut *self.model, request);
-        self.insert_waiting(watch)?;
-        self.commit();
-        self.drained(&dirty, watch);
-        if let Some(write_back) = self.write_back.as_ref().filter(|_| is_waiting) {
-            let dirty = write_back.dirty_among(&mut *self.model, request);
-            self.drained(&dirty, watch);
-        }
-        Ok(())
-    }
-
-    /// Notes that dirty extents were written to the origin, outside of rounds.
-    fn drained(&mut self, dirty: &[Leaving], watch: &mut impl Watch) {
-        let Some(write_back) = &mut self.write_back else { return };
-        for round in dirty.chunks(ROUND_EXTENTS) {
-            let runs = write_back.runs(round);
-            self.counts.destaged_extents += round.len() as u64;
-            self.counts.destage_writes += runs.len() as u64;
-            runs.iter().for_each(|run| watch.drained(run));
-            write_back.done(&mut *self.model, round);
-        }
-    }
-
     fn read(&mut self, request: &[Piece], watch: &mut impl Watch) -> Result<(), Error> {
         let access = self.front.as_mut().map_or(Access::RANDOM, |front| front.note_read(request));
         let misses = self.look_up(request, access.sequential, watch)?;
@@ -526,50 +454,6 @@ impl<'a> Run<'a> {
             watch.written(piece, duplicate);
         }
         Ok(())
-    }
-
-    /// Writes to a write-back cache; the rest of a partly written extent is read from the origin.
-    fn write_dirty(&mut self, request: &[Piece], watch: &mut impl Watch) -> Result<(), Error> {
-        let Some(write_back) = &mut self.write_back else { return Ok(()) };
-        let model = &mut *self.model;
-        for piece in request {
-            self.counts.written_bytes += u64::from(piece.len);
-            let in_ram = self.front.as_ref().is_some_and(|front| front.has(piece.key));
-            let known = write_back.knows(model, piece)? || in_ram;
-            if piece.len < self.settings.extent_bytes {
-                self.counts.partial_writes += 1;
-                if !known {
-                    self.counts.fetched_extents += 1;
-                    watch.fetched(piece);
-                }
-            }
-        }
-        request.iter().for_each(|piece| write_back.enqueue(model, piece));
-        let is_flushed = write_back.is_flushed();
-        match self.lag < 2 {
-            true => self.insert_written(watch)?,
-            false if is_flushed => self.insert_waiting(watch)?,
-            false => {}
-        }
-        if is_flushed {
-            self.commit();
-        }
-        Ok(())
-    }
-
-    /// Destages what is due, without timing.
-    fn destage(&mut self) {
-        let Some(write_back) = &mut self.write_back else { return };
-        let model = &mut *self.model;
-        loop {
-            let round = write_back.round(model, self.seconds);
-            if round.is_empty() {
-                return;
-            }
-            self.counts.destaged_extents += round.len() as u64;
-            self.counts.destage_writes += write_back.runs(&round).len() as u64;
-            write_back.done(model, &round);
-        }
     }
 
     fn snapshot(&self, time_ns: u64) -> Snapshot {
