@@ -150,8 +150,8 @@ class Stage:
         self.figures["end_s"] = max(seconds, self.figures.get("end_s", 0))
         await self._clear_loads()
         for volume in self.volumes.values():
-            # Of a cache device that failed, an end that tells so has kept what was flushed and no more.
-            volume.oracle.crash() if code and self.cache_is_sick else volume.oracle.ended()
+            # Of a cache device or filesystem that failed, an end that tells so has kept what was flushed and no more.
+            volume.oracle.crash() if code and (self.cache_is_sick or volume.origin_forgets) else volume.oracle.ended()
         self.check_log()
         return code
 

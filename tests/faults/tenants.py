@@ -33,6 +33,12 @@ class Volume:
         self.contents = contents_from
         self.latencies, self.refused, self.settings = {}, {}, {}
         self.mark = f"{origin}.nitro-dirty"
+        self.origin_forgets = False
+
+    def forgets(self):
+        """The origin is to lose what is not flushed; in write-through, so does the volume."""
+        if self.settings["mode"] == "write-through":
+            self.origin_forgets, self.oracle.durable_at_once = True, False
 
     def new_content(self):
         self.contents += 1
