@@ -71,6 +71,10 @@ bench: ## figures beside qemu-nbd, nbdkit, the raw device and foyer, as ratios o
 bench-policies: build ## what policies hit over traces, at several sizes, beside LRU, S3-FIFO and the optimum
 	scripts/bench-policies
 
+bench-peers: build ## Nitro, bcache and dm-cache over the same traces, in a virtual machine: hits and bytes
+	@scripts/setup-long
+	scripts/bench-peers
+
 bench-index: ## both kinds of flash index beside the device, RocksDB and BerkeleyDB, and the engine with either
 	@scripts/setup bench-index || echo "going on without RocksDB or BerkeleyDB"
 	$(CARGO) build --release -p nitro -p nitro-bench

@@ -69,6 +69,11 @@ const WEU_CLASSES_BYTES: u64 = 192;
 /// Minimum number of write-evict units of a cache: some are being filled, some are free in reserve, some hold data.
 pub const WEU_COUNT_MIN: u64 = 8;
 
+/// Number of write-evict units below which the usual unit is smaller than [`WEU_BYTES`]' default.
+const WEU_COUNT_USUAL: u64 = 48;
+/// Number of uncompressed extents for which a unit of the usual size has room at least.
+const WEU_EXTENTS_USUAL: u64 = 64;
+
 impl Setting {
     /// Checks a value.
     ///
@@ -149,7 +154,7 @@ impl Settings {
         Self {
             cache_bytes,
             extent_bytes: EXTENT_BYTES.default as u32,
-            weu_bytes: WEU_BYTES.default as u32,
+            weu_bytes: Self::usual_weu_bytes(cache_bytes, EXTENT_BYTES.default as u32),
             dedup: true,
             fingerprint_index_percent: FINGERPRINT_INDEX_RATIO.default as u8,
             admission: AdmissionKind::default(),
@@ -162,11 +167,29 @@ impl Settings {
         }
     }
 
-    /// As [`new`](Self::new), with the policies of the Nitro paper: all content is admitted, and the least recently
-    /// used unit is evicted.
+    /// As [`new`](Self::new), with the units and policies of the Nitro paper: units of 2 MiB, all content is admitted,
+    /// and the least recently used unit is evicted.
     #[must_use]
     pub fn paper(cache_bytes: u64) -> Self {
-        Self { admission: AdmissionKind::All, eviction: EvictionKind::Lru, ..Self::new(cache_bytes) }
+        Self {
+            weu_bytes: WEU_BYTES.default as u32,
+            admission: AdmissionKind::All,
+            eviction: EvictionKind::Lru,
+            ..Self::new(cache_bytes)
+        }
+    }
+
+    /// Default bytes of a write-evict unit, for a cache of `cache_bytes` with extents of `extent_bytes`: 2 MiB, or so
+    /// much less that the cache has [`WEU_COUNT_USUAL`] of them. Units that are being filled or are free in reserve
+    /// would otherwise be a large share of a small cache. A unit has room for [`WEU_EXTENTS_USUAL`] extents at least.
+    #[must_use]
+    pub fn usual_weu_bytes(cache_bytes: u64, extent_bytes: u32) -> u32 {
+        let least = WEU_BYTES.min.max(WEU_EXTENTS_USUAL * u64::from(extent_bytes)).min(WEU_BYTES.default);
+        let mut bytes = WEU_BYTES.default;
+        while bytes > least && cache_bytes < WEU_COUNT_USUAL * bytes {
+            bytes /= 2;
+        }
+        bytes as u32
     }
 
     /// Default RAM in bytes in which clean content waits before it is packed, for a cache of `cache_bytes`: 6 % of it,
@@ -305,7 +328,26 @@ mod tests {
             assert!(setting.check(nearest).is_ok() && error.to_string().contains(&nearest.to_string()));
         }
         let small = Settings::new(1 << 20).check().expect_err("too small");
-        assert_eq!((small.name, small.nearest), ("cache_size", 16 << 20));
-        assert!(Settings::new(16 << 20).check().is_ok());
+        assert_eq!((small.name, small.nearest), ("cache_size", 4 << 20));
+        assert!(Settings::new(4 << 20).check().is_ok());
+    }
+
+    #[test]
+    fn a_small_cache_has_small_units_unless_its_extents_are_large() {
+        for (cache_mib, extent_kib, unit_kib) in [
+            (4, 8, 512),
+            (47, 8, 512),
+            (48, 8, 1024),
+            (95, 8, 1024),
+            (96, 8, 2048),
+            (1 << 20, 8, 2048),
+            (4, 16, 1024),
+            (4, 32, 2048),
+            (4, 128, 2048),
+        ] {
+            assert_eq!(Settings::usual_weu_bytes(cache_mib << 20, extent_kib << 10), unit_kib << 10);
+        }
+        assert_eq!(Settings::new(47 << 20).weu_bytes, 512 << 10);
+        assert_eq!(Settings::paper(47 << 20).weu_bytes, 2 << 20);
     }
 }

@@ -29,6 +29,9 @@ pub fn adapt(settings: &mut Settings, asked: impl Fn(Knob) -> bool) {
         if !asked(Knob::Eviction) {
             settings.eviction = EvictionKind::default();
         }
+        if !asked(Knob::WeuSize) {
+            settings.weu_bytes = nitro_cache::Settings::usual_weu_bytes(settings.cache_bytes, settings.extent_bytes);
+        }
         if !asked(Knob::Staging) {
             settings.staging_bytes = nitro_cache::Settings::usual_staging_bytes(settings.cache_bytes);
         }

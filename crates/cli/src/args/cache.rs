@@ -154,7 +154,7 @@ pub(crate) struct CreateArgs {
     /// Unit of caching, 4K to 128K [default: 8K]
     #[arg(long, value_name = "SIZE")]
     extent_size: Option<Size>,
-    /// Unit of writing to the SSD and of eviction, 512K to 8M [default: 2M]
+    /// Unit of writing to the SSD and of eviction, 512K to 8M [default: 2M, less for a cache below 96M]
     #[arg(long, value_name = "SIZE")]
     weu_size: Option<Size>,
     /// Store equal extents once [default: on]

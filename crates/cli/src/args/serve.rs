@@ -135,7 +135,7 @@ struct CacheArgs {
     /// Unit of caching, 4K to 128K; smaller extents find more duplicates and take more RAM [default: 8K]
     #[arg(long, value_name = "SIZE", requires = "cache")]
     extent_size: Option<Size>,
-    /// Unit of writing to the SSD and of eviction, 512K to 8M [default: 2M]
+    /// Unit of writing to the SSD and of eviction, 512K to 8M [default: 2M, less for a cache below 96M]
     #[arg(long, value_name = "SIZE", requires = "cache")]
     weu_size: Option<Size>,
     /// Store equal extents once [default: on]

@@ -108,7 +108,7 @@ pub(crate) struct CacheSettings {
     /// Unit of caching, 4K to 128K [default: 8K]
     #[arg(long, value_name = "SIZE")]
     extent_size: Option<String>,
-    /// Unit of writing and eviction, 512K to 8M [default: 2M]
+    /// Unit of writing and eviction, 512K to 8M [default: 2M, less for a cache below 96M]
     #[arg(long, value_name = "SIZE")]
     weu_size: Option<String>,
     /// Percentage of the cached extents whose fingerprints are kept [default: 100]

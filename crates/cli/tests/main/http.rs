@@ -225,8 +225,11 @@ fn the_token_allows_actions() {
     assert_eq!(volume(&place, "dirty_bytes"), 0);
 
     for paused in [true, false] {
+        let shown = format!("\"fill_paused\":{paused}");
+        assert!(!get(&place, "/status.json").1.contains(&shown));
         let (status, said) = act(&place, &format!(r#"{{"action":"fill","volume":"vm","paused":{paused}}}"#));
         assert_eq!((status, volume(&place, "fill_paused")), (200, paused.into()), "{said}");
+        assert!(get(&place, "/status.json").1.contains(&shown), "the page still shows the state before the action");
     }
     drop(client);
     let (_, said) = server.stop();

@@ -244,7 +244,8 @@ impl CacheConfig {
         let bytes = |size: Size| u32::try_from(size.0).unwrap_or(u32::MAX);
         let mut manager = Settings::new(cache_bytes);
         manager.extent_bytes = self.extent_size.map_or(manager.extent_bytes, bytes);
-        manager.weu_bytes = self.weu_size.map_or(manager.weu_bytes, bytes);
+        let usual = Settings::usual_weu_bytes(cache_bytes, manager.extent_bytes);
+        manager.weu_bytes = self.weu_size.map_or(usual, bytes);
         manager.dedup = self.dedup.unwrap_or(manager.dedup);
         let on_flash = self.fingerprint_index.is_some_and(FingerprintIndexName::is_on_flash);
         let percent = if on_flash { FLASH_INDEX_RATIO } else { manager.fingerprint_index_percent };

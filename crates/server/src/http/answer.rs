@@ -142,7 +142,11 @@ impl Site {
         if !is_same_origin(request.headers()) {
             return Answer::text(StatusCode::FORBIDDEN, "the Origin header names another site than the Host header\n");
         }
-        actions.answer(request).await
+        let answer = actions.answer(request).await;
+        if matches!(answer, Answer::Text(StatusCode::OK, _)) {
+            self.snapshots.outdate();
+        }
+        answer
     }
 
     /// Finds what is to be read.

@@ -63,6 +63,11 @@ impl Snapshots {
         &self.served
     }
 
+    /// Has the state collected anew for the next request, because it was changed.
+    pub(super) fn outdate(&self) {
+        *self.newest.borrow_mut() = None;
+    }
+
     /// A state that is recent enough.
     pub(super) fn get(&self) -> Rc<Snapshot> {
         let mut newest = self.newest.borrow_mut();
