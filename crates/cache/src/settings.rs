@@ -154,7 +154,7 @@ impl Settings {
         Self {
             cache_bytes,
             extent_bytes: EXTENT_BYTES.default as u32,
-            weu_bytes: Self::usual_weu_bytes(cache_bytes, EXTENT_BYTES.default as u32),
+            weu_bytes: WEU_BYTES.default as u32,
             dedup: true,
             fingerprint_index_percent: FINGERPRINT_INDEX_RATIO.default as u8,
             admission: AdmissionKind::default(),
@@ -167,21 +167,16 @@ impl Settings {
         }
     }
 
-    /// As [`new`](Self::new), with the units and policies of the Nitro paper: units of 2 MiB, all content is admitted,
-    /// and the least recently used unit is evicted.
+    /// As [`new`](Self::new), with the policies of the Nitro paper: all content is admitted, and the least recently
+    /// used unit is evicted.
     #[must_use]
     pub fn paper(cache_bytes: u64) -> Self {
-        Self {
-            weu_bytes: WEU_BYTES.default as u32,
-            admission: AdmissionKind::All,
-            eviction: EvictionKind::Lru,
-            ..Self::new(cache_bytes)
-        }
+        Self { admission: AdmissionKind::All, eviction: EvictionKind::Lru, ..Self::new(cache_bytes) }
     }
 
-    /// Default bytes of a write-evict unit, for a cache of `cache_bytes` with extents of `extent_bytes`: 2 MiB, or so
-    /// much less that the cache has [`WEU_COUNT_USUAL`] of them. Units that are being filled or are free in reserve
-    /// would otherwise be a large share of a small cache. A unit has room for [`WEU_EXTENTS_USUAL`] extents at least.
+    /// Bytes of a write-evict unit if nothing else is configured, for a cache of `cache_bytes` with extents of
+    /// `extent_bytes`: 2 MiB, or so much less that the cache has 48 of them. Units that are being filled or are free in
+    /// reserve would otherwise be a large share of a small cache. A unit has room for 64 extents at least.
     #[must_use]
     pub fn usual_weu_bytes(cache_bytes: u64, extent_bytes: u32) -> u32 {
         let least = WEU_BYTES.min.max(WEU_EXTENTS_USUAL * u64::from(extent_bytes)).min(WEU_BYTES.default);
@@ -328,8 +323,8 @@ mod tests {
             assert!(setting.check(nearest).is_ok() && error.to_string().contains(&nearest.to_string()));
         }
         let small = Settings::new(1 << 20).check().expect_err("too small");
-        assert_eq!((small.name, small.nearest), ("cache_size", 4 << 20));
-        assert!(Settings::new(4 << 20).check().is_ok());
+        assert_eq!((small.name, small.nearest), ("cache_size", 16 << 20));
+        assert!(Settings::new(16 << 20).check().is_ok());
     }
 
     #[test]
@@ -347,7 +342,5 @@ mod tests {
         ] {
             assert_eq!(Settings::usual_weu_bytes(cache_mib << 20, extent_kib << 10), unit_kib << 10);
         }
-        assert_eq!(Settings::new(47 << 20).weu_bytes, 512 << 10);
-        assert_eq!(Settings::paper(47 << 20).weu_bytes, 2 << 20);
     }
 }
