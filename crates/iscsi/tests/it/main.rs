@@ -1,6 +1,7 @@
 //! Initiators against the target, over streams in memory.
 
 mod commands;
+mod digests;
 mod fuzz;
 mod hostile;
 mod sessions;
