@@ -145,6 +145,18 @@ enum Shape {
 /// # Errors
 /// [`Sense`] data INVALID COMMAND OPERATION CODE or INVALID FIELD IN CDB.
 pub fn parse(cdb: &[u8; 16]) -> Result<Command, Sense> {
+    let command = parse_parameters(cdb)?;
+    let control = match cdb[0] >> 5 {
+        0 => 5,
+        1 | 2 => 9,
+        4 => 15,
+        _ => 11,
+    };
+    // NACA: there is no auto contingent allegiance (SAM-5 §5.2).
+    if cdb[control] & 0x04 == 0 { Ok(command) } else { Err(Sense::cdb(control as u16)) }
+}
+
+fn parse_parameters(cdb: &[u8; 16]) -> Result<Command, Sense> {
     let fields = Fields(cdb);
     if let Some(action) = primary(fields)? {
         return Ok(Command { action, group: 0 });

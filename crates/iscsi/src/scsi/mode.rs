@@ -19,8 +19,8 @@ fn pages(changeable: bool) -> Vec<(u8, u8, Vec<u8>)> {
     if !changeable {
         // WCE: written data are durable after SYNCHRONIZE CACHE, or if FUA was set.
         caching[0] = 0x04;
-        // Commands may be reordered.
-        control[1] = 0x10;
+        // TST: each session has its own task set. QUEUE ALGORITHM MODIFIER: SIMPLE commands may be reordered.
+        (control[0], control[1]) = (0x20, 0x10);
         // Busy timeout: unlimited.
         control[6..8].fill(0xff);
         // DEXCPT: no exceptions are reported.

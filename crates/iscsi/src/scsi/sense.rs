@@ -49,6 +49,8 @@ impl Sense {
     pub const READ_ERROR: Self = Self::new(3, 0x1100);
     /// WRITE ERROR.
     pub const WRITE_ERROR: Self = Self::new(3, 0x0c00);
+    /// INVALID MESSAGE ERROR: the task attribute is not supported.
+    pub const INVALID_MESSAGE: Self = Self::new(5, 0x4900);
     /// INVALID COMMAND OPERATION CODE.
     pub const INVALID_OPCODE: Self = Self::new(5, 0x2000);
     /// LOGICAL BLOCK ADDRESS OUT OF RANGE.
@@ -94,8 +96,6 @@ impl Sense {
     pub const REGISTRATIONS_PREEMPTED: Self = Self::new(6, 0x2a05);
     /// UNIT ATTENTION: CAPACITY DATA HAS CHANGED.
     pub const CAPACITY_CHANGED: Self = Self::new(6, 0x2a09);
-    /// UNIT ATTENTION: COMMANDS CLEARED BY ANOTHER INITIATOR.
-    pub const COMMANDS_CLEARED: Self = Self::new(6, 0x2f00);
 
     /// Sense data of a sense key, and of a code with its qualifier.
     #[must_use]

@@ -1,5 +1,6 @@
 //! PDUs to the initiator.
 
+use super::order::Place;
 use super::state::Session;
 use crate::protocol::{Digest, Header, NO_TAG, crc32c, opcode, padding_of};
 use crate::scsi::Status;
@@ -25,6 +26,8 @@ pub(super) struct Asker {
     pub(super) immediate: bool,
     /// Bytes of memory that the command holds.
     pub(super) bytes: u64,
+    /// The command's place in the task set.
+    pub(super) place: Place,
 }
 
 /// Flag and count of the residual: expected bytes that were not transferred, or bytes beyond the expected ones.
@@ -76,8 +79,9 @@ impl<D> Session<'_, D> {
         }
     }
 
-    /// Removes a command from the window, since its response is queued or it gets none.
+    /// Removes a command from the window and from the task set, since its response is queued or it gets none.
     fn settle(&self, asker: &Asker) {
+        self.tasks.borrow_mut().leave(asker.place);
         let room = if asker.immediate { &self.immediate } else { &self.in_window };
         room.set(room.get().saturating_sub(1));
         self.connection.counts.requests.add(1);

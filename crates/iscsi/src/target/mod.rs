@@ -230,12 +230,4 @@ impl Target {
             nexus.attend(Sense::WAS_RESET);
         }
     }
-
-    /// CLEAR TASK SET: aborts the commands of other sessions.
-    pub(crate) fn clear(&self, by: &Nexus) {
-        for nexus in self.state.lock().nexuses.iter().filter(|nexus| !std::ptr::eq(&***nexus, by)) {
-            nexus.abort();
-            nexus.attend(Sense::COMMANDS_CLEARED);
-        }
-    }
 }

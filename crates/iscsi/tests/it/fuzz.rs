@@ -30,4 +30,37 @@ proptest! {
             initiator.leave();
         }).unwrap();
     }
+
+    #[test]
+    fn commands_are_executed_in_the_order_of_their_attributes(attributes in prop::collection::vec(0u8..4, 1..31)) {
+        const ORDERED: u8 = 2;
+        const HEAD_OF_QUEUE: u8 = 3;
+        let stage = Stage::new();
+        let sent = &attributes;
+        alone(&stage, |mut initiator| async move {
+            initiator.log_in("iqn.a:i", &[]).await;
+            for (attribute, class) in sent.iter().zip(1..) {
+                initiator.task(*attribute, &ten(0x2a, 0, class, 1), &[class; 512]).await;
+            }
+            let mut tags = Vec::new();
+            for _ in sent {
+                let (tag, status, _) = initiator.ended().await;
+                assert_eq!(status, 0);
+                tags.push(tag);
+            }
+            tags.sort_unstable();
+            assert_eq!(tags, (1..=sent.len() as u32).collect::<Vec<_>>());
+            initiator.log_out().await;
+        }).unwrap();
+        let started: Vec<u8> = stage.disk.classes.borrow().iter().copied().flatten().collect();
+        let place = |index: usize| started.iter().position(|class| usize::from(*class) == index + 1).expect("executed");
+        for later in 0..attributes.len() {
+            for earlier in 0..later {
+                let pair = [attributes[earlier], attributes[later]];
+                if pair.contains(&ORDERED) && !pair.contains(&HEAD_OF_QUEUE) {
+                    prop_assert!(place(earlier) < place(later), "{attributes:?}: {started:?}");
+                }
+            }
+        }
+    }
 }

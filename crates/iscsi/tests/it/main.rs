@@ -4,5 +4,6 @@ mod commands;
 mod digests;
 mod fuzz;
 mod hostile;
+mod order;
 mod sessions;
 mod support;
