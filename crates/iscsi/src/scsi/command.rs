@@ -188,6 +188,8 @@ fn primary(fields: Fields<'_>) -> Result<Option<Action>, Sense> {
             let page = fields.bit(1, 0).then_some(cdb[2]);
             Action::Inquiry { page, allocation: fields.number(3, 2) as u32 }
         }
+        // RTD (revert to defaults) is not supported.
+        0x15 | 0x55 if fields.bit(1, 1) => return Err(Sense::cdb(1)),
         0x15 => Action::ModeSelect { long: false, save: fields.bit(1, 0), len: cdb[4].into() },
         0x55 => Action::ModeSelect { long: true, save: fields.bit(1, 0), len: fields.number(7, 2) as u32 },
         0x1a => mode_sense(fields, false, cdb[4].into()),

@@ -209,6 +209,9 @@ impl<D: Disk> Session<'_, D> {
         if is_enabled && !unit.target.allows(&unit.nexus, &command.action) {
             return Err(Status::ReservationConflict);
         }
+        if is_enabled && command.action.writes() && unit.target.modes.is_protected() {
+            return Err(check(Sense::WRITE_PROTECTED));
+        }
         self.facts_check(&unit.facts, &command.action, asker).map_err(check)?;
         Ok(command)
     }
@@ -355,6 +358,7 @@ impl<D: Disk> Session<'_, D> {
     /// The requester of a command, with the class of the command's group if that has one.
     pub(super) fn requester(&self, command: &Command) -> Requester {
         let usual = self.unit.map(|unit| unit.requester).unwrap_or_default();
-        Requester { class: self.options.groups.class(command.group).or(usual.class), ..usual }
+        let markup = self.unit.and_then(|unit| unit.target.modes.io_class(command.group));
+        Requester { class: self.options.groups.class(command.group, markup).or(usual.class), ..usual }
     }
 }

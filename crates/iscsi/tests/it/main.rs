@@ -4,6 +4,7 @@ mod commands;
 mod digests;
 mod fuzz;
 mod hostile;
+mod modes;
 mod order;
 mod sessions;
 mod support;

@@ -139,6 +139,30 @@ fn a_command_that_waits_is_aborted_and_nothing_waits_for_it() {
 }
 
 #[test]
+fn a_command_that_waits_is_checked_when_it_is_executed() {
+    let stage = Stage::new();
+    let disk = &stage.disk;
+    alone(&stage, |mut initiator| async move {
+        initiator.log_in("iqn.a:i", &[]).await;
+        disk.blocked.set(Some(1));
+        initiator.task(SIMPLE, &write(1), &BLOCK).await;
+        // MODE SELECT (6) sets SWP; the write after it was sent before that was done.
+        let list = [0, 0, 0, 0, 0x0a, 10, 0x20, 0x10, 0x08, 0, 0, 0, 0xff, 0xff, 0, 0];
+        initiator.task(ORDERED, &[0x15, 0x10, 0, 0, 16, 0], &list).await;
+        initiator.task(SIMPLE, &write(3), &BLOCK).await;
+        // A command that is invalid in any case waits for none.
+        initiator.task(SIMPLE, &ten(0x2a, 2048, 4, 1), &BLOCK).await;
+        assert_eq!(initiator.ended().await, (4, 2, [5, 0x21, 0]));
+        disk.blocked.set(None);
+        assert_eq!((initiator.ended().await.1, initiator.ended().await.1), (0, 0));
+        assert_eq!(initiator.ended().await, (3, 2, [7, 0x27, 0]));
+        initiator.log_out().await;
+    })
+    .unwrap();
+    assert_eq!(started(&stage.disk), [1]);
+}
+
+#[test]
 fn aca_and_reserved_attributes_are_refused() {
     let stage = Stage::new();
     alone(&stage, |mut initiator| async move {

@@ -64,6 +64,14 @@ fn naca_is_refused_in_commands_of_all_lengths() {
 }
 
 #[test]
+fn a_mode_select_does_not_revert_to_defaults() {
+    for opcode in [0x15, 0x55] {
+        assert!(parse(&cdb(&[opcode, 0x10])).is_ok());
+        assert_eq!(parse(&cdb(&[opcode, 0x12])), Err(Sense::cdb(1)));
+    }
+}
+
+#[test]
 fn unknown_commands_are_refused() {
     for opcode in [0x01, 0x0b, 0x7f, 0x8b, 0x9f, 0xc0, 0xff] {
         assert_eq!(parse(&cdb(&[opcode])), Err(Sense::INVALID_OPCODE), "{opcode:#x}");
