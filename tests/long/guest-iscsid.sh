@@ -31,8 +31,7 @@ done
 # The kernel disables the write cache by MODE SELECT, reads the mode page again, and enables it.
 type=/sys/class/scsi_disk/$(basename "$(readlink -f /sys/block/sda/device)")/cache_type
 for cache in 'write through' 'write back'; do
-  echo "$cache" >"$type"
-  [ "$(cat "$type")" = "$cache" ] || fail "the write cache is set to $(cat "$type"), not $cache"
+  { echo "$cache" >"$type" && [ "$(cat "$type")" = "$cache" ]; } || fail "the write cache is set to $(cat "$type"), not $cache"
 done
 
 # As multipathd does: a path whose session is up again is used again. Prints the state of the paths when it changes.
