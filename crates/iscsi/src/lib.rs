@@ -23,7 +23,7 @@ mod target;
 
 pub use access::{Access, Account, AllowList, Network};
 pub use error::IscsiError;
-pub use groups::Groups;
+pub use groups::{Groups, IoClass};
 pub use limits::Limits;
 pub use server::{ConnectionSummary, End, Ends, ServerOptions, TARGET_PREFIX, serve};
 pub use target::{Keeper, StoredStates, Targets};

@@ -29,9 +29,43 @@ impl Digest {
 /// CRC32C of the concatenated pieces, in the byte order of the wire.
 #[must_use]
 pub fn crc32c<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> [u8; DIGEST_BYTES] {
-    let mut digest = crc_fast::Digest::new(CrcAlgorithm::Crc32Iscsi);
-    pieces.into_iter().for_each(|piece| digest.update(piece));
-    (digest.finalize() as u32).to_le_bytes()
+    let mut running = RunningDigest::new(Digest::Crc32c);
+    pieces.into_iter().for_each(|piece| running.add(piece));
+    running.end()
+}
+
+/// The checksum of bytes that arrive in parts.
+pub(crate) struct RunningDigest(Option<crc_fast::Digest>);
+
+impl RunningDigest {
+    /// Begins a checksum; without one, all bytes are right.
+    pub(crate) fn new(digest: Digest) -> Self {
+        Self(match digest {
+            Digest::None => None,
+            Digest::Crc32c => Some(crc_fast::Digest::new(CrcAlgorithm::Crc32Iscsi)),
+        })
+    }
+
+    /// Adds a part.
+    pub(crate) fn add(&mut self, part: &[u8]) {
+        if let Some(digest) = &mut self.0 {
+            digest.update(part);
+        }
+    }
+
+    /// Length in bytes of the checksum on the wire.
+    pub(crate) const fn bytes(&self) -> usize {
+        if self.0.is_some() { DIGEST_BYTES } else { 0 }
+    }
+
+    /// Whether `received`, the checksum on the wire, is that of the parts.
+    pub(crate) fn is_right(&self, received: &[u8]) -> bool {
+        self.0.is_none() || received == self.end()
+    }
+
+    fn end(&self) -> [u8; DIGEST_BYTES] {
+        self.0.as_ref().map_or(0, |digest| digest.finalize() as u32).to_le_bytes()
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ pub mod opcode;
 mod pdu;
 mod text;
 
+pub(crate) use digest::RunningDigest;
 pub use digest::{DIGEST_BYTES, Digest, crc32c};
 pub use pdu::{HEADER_BYTES, Header, NO_TAG, padding_of};
 pub use text::{Pairs, TextError, put_pair};

@@ -25,3 +25,4 @@ pub const REASON_UNSUPPORTED: u8 = 0x05;
 pub const REASON_TOO_MANY_IMMEDIATE: u8 = 0x06;
 pub const REASON_TASK_IN_PROGRESS: u8 = 0x07;
 pub const REASON_INVALID_FIELD: u8 = 0x09;
+pub const REASON_OUT_OF_RESOURCES: u8 = 0x0a;

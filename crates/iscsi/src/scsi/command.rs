@@ -145,6 +145,18 @@ enum Shape {
 /// # Errors
 /// [`Sense`] data INVALID COMMAND OPERATION CODE or INVALID FIELD IN CDB.
 pub fn parse(cdb: &[u8; 16]) -> Result<Command, Sense> {
+    let command = parse_parameters(cdb)?;
+    let control = match cdb[0] >> 5 {
+        0 => 5,
+        1 | 2 => 9,
+        4 => 15,
+        _ => 11,
+    };
+    // NACA: there is no auto contingent allegiance (SAM-5 §5.2).
+    if cdb[control] & 0x04 == 0 { Ok(command) } else { Err(Sense::cdb(control as u16)) }
+}
+
+fn parse_parameters(cdb: &[u8; 16]) -> Result<Command, Sense> {
     let fields = Fields(cdb);
     if let Some(action) = primary(fields)? {
         return Ok(Command { action, group: 0 });
@@ -176,6 +188,8 @@ fn primary(fields: Fields<'_>) -> Result<Option<Action>, Sense> {
             let page = fields.bit(1, 0).then_some(cdb[2]);
             Action::Inquiry { page, allocation: fields.number(3, 2) as u32 }
         }
+        // RTD (revert to defaults) is not supported.
+        0x15 | 0x55 if fields.bit(1, 1) => return Err(Sense::cdb(1)),
         0x15 => Action::ModeSelect { long: false, save: fields.bit(1, 0), len: cdb[4].into() },
         0x55 => Action::ModeSelect { long: true, save: fields.bit(1, 0), len: fields.number(7, 2) as u32 },
         0x1a => mode_sense(fields, false, cdb[4].into()),

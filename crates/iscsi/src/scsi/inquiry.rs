@@ -5,7 +5,7 @@ use super::{BLOCK_BYTES, Facts, Sense};
 const VENDOR: &[u8; 8] = b"NITRO   ";
 const PRODUCT: &[u8; 16] = b"Nitro cache     ";
 /// The supported pages of vital product data.
-const PAGES: [u8; 7] = [0x00, 0x80, 0x83, 0xb0, 0xb1, 0xb2, 0xb7];
+const PAGES: [u8; 8] = [0x00, 0x80, 0x83, 0x86, 0xb0, 0xb1, 0xb2, 0xb7];
 /// Version descriptors: SAM-5, SPC-4, SBC-3, iSCSI (SPC-5 §6.6.2, table 145).
 const VERSIONS: [u16; 4] = [0x00a0, 0x0460, 0x04c0, 0x0960];
 /// Longest UNMAP: blocks in total, and descriptors.
@@ -25,6 +25,7 @@ pub(crate) fn inquiry(facts: &Facts, has_unit: bool, page: Option<u8>) -> Result
         0x00 => PAGES.to_vec(),
         0x80 => facts.serial().into_bytes(),
         0x83 => identification(facts),
+        0x86 => extended(),
         0xb0 => block_limits(facts),
         0xb1 => characteristics(facts),
         0xb2 => provisioning(facts),
@@ -75,6 +76,14 @@ fn name(text: &str) -> Vec<u8> {
     let mut bytes = text.as_bytes()[..text.len().min(251)].to_vec();
     bytes.push(0);
     bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// Extended INQUIRY data (SPC-5 §7.7.7).
+fn extended() -> Vec<u8> {
+    let mut bytes = vec![0; 60];
+    // GROUP_SUP, and the task attributes HEAD OF QUEUE, ORDERED and SIMPLE; V_SUP: there is a volatile write cache.
+    (bytes[1], bytes[2]) = (0x17, 0x01);
     bytes
 }
 
@@ -145,6 +154,12 @@ mod tests {
         assert_eq!((word(20), word(24), word(28)), (UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX, 16));
         // Linux uses group numbers for write hints if bit 0 of byte 5 is set.
         assert_eq!(inquiry(&Facts::example(), true, Some(0xb7)).unwrap()[5] & 1, 1);
+    }
+
+    #[test]
+    fn task_attributes_are_told_where_the_standard_has_them() {
+        let bytes = inquiry(&Facts::example(), true, Some(0x86)).unwrap();
+        assert_eq!((bytes.len(), bytes[5], bytes[6]), (64, 0x17, 1));
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod sense;
 pub use command::{Action, Command, PrIn, PrOut, Range, parse};
 pub use facts::{BLOCK_BYTES, Facts};
 pub(crate) use inquiry::{WRITE_SAME_BLOCKS_MAX, inquiry};
-pub(crate) use mode::{mode_select, mode_sense};
+pub(crate) use mode::{Modes, mode_select, mode_sense};
 pub(crate) use opcodes::report_opcodes;
 pub(crate) use parameters::{
     get_lba_status, get_stream_status, read_capacity_10, read_capacity_16, report_luns, unmap_ranges,

@@ -49,6 +49,8 @@ impl Sense {
     pub const READ_ERROR: Self = Self::new(3, 0x1100);
     /// WRITE ERROR.
     pub const WRITE_ERROR: Self = Self::new(3, 0x0c00);
+    /// INVALID MESSAGE ERROR: the task attribute is not supported.
+    pub const INVALID_MESSAGE: Self = Self::new(5, 0x4900);
     /// INVALID COMMAND OPERATION CODE.
     pub const INVALID_OPCODE: Self = Self::new(5, 0x2000);
     /// LOGICAL BLOCK ADDRESS OUT OF RANGE.
@@ -86,6 +88,8 @@ impl Sense {
 
     /// UNIT ATTENTION: BUS DEVICE RESET FUNCTION OCCURRED.
     pub const WAS_RESET: Self = Self::new(6, 0x2903);
+    /// UNIT ATTENTION: MODE PARAMETERS CHANGED.
+    pub const MODE_CHANGED: Self = Self::new(6, 0x2a01);
     /// UNIT ATTENTION: RESERVATIONS PREEMPTED.
     pub const RESERVATIONS_PREEMPTED: Self = Self::new(6, 0x2a03);
     /// UNIT ATTENTION: RESERVATIONS RELEASED.
@@ -94,8 +98,6 @@ impl Sense {
     pub const REGISTRATIONS_PREEMPTED: Self = Self::new(6, 0x2a05);
     /// UNIT ATTENTION: CAPACITY DATA HAS CHANGED.
     pub const CAPACITY_CHANGED: Self = Self::new(6, 0x2a09);
-    /// UNIT ATTENTION: COMMANDS CLEARED BY ANOTHER INITIATOR.
-    pub const COMMANDS_CLEARED: Self = Self::new(6, 0x2f00);
 
     /// Sense data of a sense key, and of a code with its qualifier.
     #[must_use]
@@ -113,6 +115,23 @@ impl Sense {
     #[must_use]
     pub const fn parameter(byte: u16) -> Self {
         Self { field: Some((false, byte)), ..Self::INVALID_PARAMETER }
+    }
+
+    /// The sense data in descriptor format (§4.4.2), with descriptors for INFORMATION and for the invalid byte.
+    #[must_use]
+    pub fn descriptor_bytes(&self) -> Vec<u8> {
+        let [code, qualifier] = self.code.to_be_bytes();
+        let mut bytes = vec![0x72, self.key, code, qualifier, 0, 0, 0, 0];
+        if let Some(information) = self.information {
+            bytes.extend([0x00, 0x0a, 0x80, 0]);
+            bytes.extend(u64::from(information).to_be_bytes());
+        }
+        if let Some((in_cdb, byte)) = self.field {
+            let [high, low] = byte.to_be_bytes();
+            bytes.extend([0x02, 0x06, 0, 0, 0x80 | if in_cdb { 0x40 } else { 0 }, high, low, 0]);
+        }
+        bytes[7] = bytes.len() as u8 - 8;
+        bytes
     }
 
     /// The sense data in fixed format (§4.4.3).
@@ -141,5 +160,15 @@ mod tests {
         let sense = Sense { information: Some(0x0102), ..Sense::MISCOMPARE };
         assert_eq!(sense.bytes(), [0xf0, 0, 0xe, 0, 0, 1, 2, 10, 0, 0, 0, 0, 0x1d, 0, 0, 0, 0, 0]);
         assert_eq!(Sense::cdb(0x0203).bytes()[12..], [0x24, 0, 0, 0xc0, 2, 3]);
+    }
+
+    #[test]
+    fn sense_data_are_in_descriptor_format() {
+        assert_eq!(Sense::WAS_RESET.descriptor_bytes(), [0x72, 6, 0x29, 3, 0, 0, 0, 0]);
+        let sense = Sense { information: Some(0x0102), ..Sense::MISCOMPARE };
+        let information = [0, 10, 0x80, 0, 0, 0, 0, 0, 0, 0, 1, 2];
+        assert_eq!(sense.descriptor_bytes(), [&[0x72, 0xe, 0x1d, 0, 0, 0, 0, 12][..], &information].concat());
+        let field = [2, 6, 0, 0, 0x80, 2, 3, 0];
+        assert_eq!(Sense::parameter(0x0203).descriptor_bytes(), [&[0x72, 5, 0x26, 0, 0, 0, 0, 8][..], &field].concat());
     }
 }

@@ -1,7 +1,8 @@
 //! Receives SCSI commands and their data. A command is checked, then answered at once if possible; otherwise it is
 //! started, or its data are requested.
 
-use super::data::{Incoming, Next};
+use super::data::Incoming;
+use super::order::{Attribute, Place};
 use super::reply::Asker;
 use super::state::Session;
 use crate::error::IscsiError;
@@ -24,20 +25,27 @@ pub(super) const STEP_BYTES: u32 = 1 << 20;
 /// Longest parameter list in bytes.
 const LIST_BYTES_MAX: u64 = 64 << 10;
 
+/// A command whose data have arrived.
+pub(super) struct Complete {
+    pub(super) asker: Asker,
+    pub(super) command: Command,
+    pub(super) data: Bytes,
+}
+
+impl From<Incoming> for Complete {
+    fn from(incoming: Incoming) -> Self {
+        let Incoming { asker, command, mut buf, received, .. } = incoming;
+        buf.truncate(received as usize);
+        Self { asker, command, data: buf.freeze() }
+    }
+}
+
 /// A command that is executed by a task.
 pub(super) struct Started {
     pub(super) asker: Asker,
     pub(super) command: Command,
     pub(super) data: Bytes,
     pub(super) is_unwanted: Rc<Cell<bool>>,
-}
-
-impl From<Incoming> for Started {
-    fn from(incoming: Incoming) -> Self {
-        let Incoming { asker, command, mut buf, received, .. } = incoming;
-        buf.truncate(received as usize);
-        Self { asker, command, data: buf.freeze(), is_unwanted: Rc::default() }
-    }
 }
 
 impl<D: Disk> Session<'_, D> {
@@ -54,21 +62,15 @@ impl<D: Disk> Session<'_, D> {
             self.reject(header, opcode::REASON_TASK_IN_PROGRESS);
             return Ok(None);
         }
-        let expected = header.word(20);
-        let of = |flag| if header.flags() & flag != 0 { expected } else { 0 };
-        let immediate = header.is_immediate();
-        let mut asker = Asker {
-            tag: header.tag(),
-            expected_in: of(READS),
-            expected_out: of(WRITES),
-            is_unit: header.lun() == [0; 8],
-            immediate,
-            bytes: 0,
+        let mut asker = self.asker(header);
+        let attribute = Attribute::of(header.flags());
+        let is_enabled = attribute.is_some_and(|attribute| self.tasks.borrow().enables(attribute));
+        let checked = match attribute {
+            Some(attribute) => self.check(parse(&header.cdb()), &asker, is_enabled).map(|command| (attribute, command)),
+            None => Err(Status::Check(Sense::INVALID_MESSAGE)),
         };
-        let room = if immediate { &self.immediate } else { &self.in_window };
-        room.set(room.get() + 1);
-        let command = match self.check(header, &asker) {
-            Ok(command) => command,
+        let (attribute, command) = match checked {
+            Ok(checked) => checked,
             Err(status) => {
                 self.skip_segment(receiver, len).await?;
                 self.respond(&asker, status, 0);
@@ -83,8 +85,9 @@ impl<D: Disk> Session<'_, D> {
             return Ok(None);
         }
         asker.bytes = bytes;
+        asker.place = self.tasks.borrow_mut().enter(attribute);
         if wanted == 0 && len == 0 && header.is_final() {
-            return Ok(self.begin(asker, command));
+            return Ok(self.accept(Complete { asker, command, data: Bytes::new() }, is_enabled));
         }
         let buf = BufMut::with_capacity(wanted as usize);
         let incoming = Incoming {
@@ -98,16 +101,32 @@ impl<D: Disk> Session<'_, D> {
             transfer: NO_TAG,
             data_sn: 0,
             r2t_sn: 0,
+            is_enabled,
         };
         match self.receive_into(incoming, len, receiver).await? {
-            Ok(incoming) => match self.proceed(incoming, header.is_final()) {
-                Next::More => Ok(None),
-                Next::Start(started) => Ok(Some(self.note_running(started))),
-            },
+            Ok(incoming) => Ok(self.advance(incoming, header.is_final())),
             Err(asker) => {
                 self.refuse_data(header, &asker);
                 Ok(None)
             }
+        }
+    }
+
+    /// Counts a command in the window, and returns the part of it that its response needs.
+    fn asker(&self, header: &Header) -> Asker {
+        let expected = header.word(20);
+        let of = |flag| if header.flags() & flag != 0 { expected } else { 0 };
+        let immediate = header.is_immediate();
+        let room = if immediate { &self.immediate } else { &self.in_window };
+        room.set(room.get() + 1);
+        Asker {
+            tag: header.tag(),
+            expected_in: of(READS),
+            expected_out: of(WRITES),
+            is_unit: header.lun() == [0; 8],
+            immediate,
+            bytes: 0,
+            place: Place::Outside,
         }
     }
 
@@ -139,18 +158,15 @@ impl<D: Disk> Session<'_, D> {
         }
         incoming.data_sn = incoming.data_sn.wrapping_add(1);
         let received = self.receive_into(incoming, len, receiver).await?;
-        let next = match received {
+        let started = match received {
             Err(asker) => {
                 self.refuse_data(header, &asker);
-                Next::More
+                None
             }
-            Ok(incoming) => self.proceed(incoming, header.is_final()),
+            Ok(incoming) => self.advance(incoming, header.is_final()),
         };
         self.note_owed();
-        match next {
-            Next::More => Ok(None),
-            Next::Start(started) => Ok(Some(self.note_running(started))),
-        }
+        Ok(started)
     }
 
     /// Returns the bytes of unsolicited data that the command may have.
@@ -168,16 +184,12 @@ impl<D: Disk> Session<'_, D> {
         Ok(announced)
     }
 
-    fn is_known(&self, tag: u32) -> bool {
-        self.incoming.borrow().contains_key(&tag) || self.running.borrow().contains_key(&tag)
-    }
-
-    /// Checks whether a command may be executed. The error is the status of its response.
-    fn check(&self, header: &Header, asker: &Asker) -> Result<Command, Status> {
+    /// Checks whether a command may be executed. The error is the status of its response. A command that is not enabled
+    /// is checked again when it is: until then, other commands may change what it depends on, such as reservations.
+    fn check(&self, parsed: Result<Command, Sense>, asker: &Asker, is_enabled: bool) -> Result<Command, Status> {
         let check = Status::Check;
         let Some(unit) = self.unit else { return Err(check(Sense::NO_UNIT)) };
         self.look_at_size();
-        let parsed = parse(&header.cdb());
         let is_unit = asker.is_unit;
         if let Ok(Command { action: Action::Inquiry { .. } | Action::ReportLuns { .. }, .. }) = parsed {
             return parsed.map_err(check);
@@ -187,12 +199,18 @@ impl<D: Disk> Session<'_, D> {
             return if asks { parsed.map_err(check) } else { Err(check(Sense::NO_UNIT)) };
         }
         let is_request_sense = matches!(parsed, Ok(Command { action: Action::RequestSense { .. }, .. }));
-        if !is_request_sense && let Some(sense) = unit.nexus.attention() {
+        if is_enabled
+            && !is_request_sense
+            && let Some(sense) = unit.nexus.attention()
+        {
             return Err(check(sense));
         }
         let command = parsed.map_err(check)?;
-        if !unit.target.allows(&unit.nexus, &command.action) {
+        if is_enabled && !unit.target.allows(&unit.nexus, &command.action) {
             return Err(Status::ReservationConflict);
+        }
+        if is_enabled && command.action.writes() && unit.target.modes.is_protected() {
+            return Err(check(Sense::WRITE_PROTECTED));
         }
         self.facts_check(&unit.facts, &command.action, asker).map_err(check)?;
         Ok(command)
@@ -274,30 +292,73 @@ impl<D: Disk> Session<'_, D> {
     }
 
     /// Starts a command without data from the initiator, or answers it at once (`None`).
-    fn begin(&self, asker: Asker, command: Command) -> Option<Started> {
+    fn begin(&self, complete: Complete) -> Option<Started> {
+        let Complete { asker, command, .. } = &complete;
         if let (Action::Read { range }, Some(unit)) = (command.action, self.unit) {
             if range.blocks == 0 {
-                self.respond_with(&asker, Pieces::new());
+                self.respond_with(asker, Pieces::new());
                 return None;
             }
-            let from = self.requester(&command);
+            let from = self.requester(command);
             if let Some(Ok(pieces)) = unit.disk.try_read(from, range.offset(), range.bytes() as u32) {
                 self.connection.pace.note_answered();
-                self.respond_with(&asker, pieces);
+                self.respond_with(asker, pieces);
                 return None;
             }
         }
-        Some(self.note_running(Started { asker, command, data: Bytes::new(), is_unwanted: Rc::default() }))
+        Some(self.note_running(complete))
     }
 
-    fn note_running(&self, started: Started) -> Started {
-        self.running.borrow_mut().insert(started.asker.tag, Rc::clone(&started.is_unwanted));
-        started
+    fn note_running(&self, complete: Complete) -> Started {
+        let Complete { asker, command, data } = complete;
+        let is_unwanted = Rc::default();
+        self.running.borrow_mut().insert(asker.tag, Rc::clone(&is_unwanted));
+        Started { asker, command, data, is_unwanted }
+    }
+
+    /// Starts a command whose data have arrived. `None`: it was answered at once, or waits for other commands.
+    pub(super) fn accept(&self, complete: Complete, is_enabled: bool) -> Option<Started> {
+        if !is_enabled {
+            self.held.borrow_mut().push(complete);
+            // Meanwhile the commands for which it waits may have ended.
+            self.connection.note_change();
+            return None;
+        }
+        if complete.data.is_empty() { self.begin(complete) } else { Some(self.note_running(complete)) }
+    }
+
+    /// Passes the commands that waited for others, and wait no longer, to `start`.
+    pub(super) fn release(&self, start: impl Fn(Started)) {
+        while let Some(at) = self.next_enabled()
+            && self.connection.pace.may_begin()
+        {
+            let held = self.held.borrow_mut().remove(at);
+            let started = match self.check(Ok(held.command), &held.asker, true) {
+                Ok(_) => self.accept(held, true),
+                Err(status) => {
+                    self.respond(&held.asker, status, 0);
+                    None
+                }
+            };
+            match started {
+                Some(started) => {
+                    self.connection.pace.note_begun();
+                    start(started);
+                }
+                None => self.connection.pace.note_answered(),
+            }
+        }
+    }
+
+    fn next_enabled(&self) -> Option<usize> {
+        let tasks = self.tasks.borrow();
+        self.held.borrow().iter().position(|held| tasks.is_enabled(held.asker.place))
     }
 
     /// The requester of a command, with the class of the command's group if that has one.
     pub(super) fn requester(&self, command: &Command) -> Requester {
         let usual = self.unit.map(|unit| unit.requester).unwrap_or_default();
-        Requester { class: self.options.groups.class(command.group).or(usual.class), ..usual }
+        let markup = self.unit.and_then(|unit| unit.target.modes.io_class(command.group));
+        Requester { class: self.options.groups.class(command.group, markup).or(usual.class), ..usual }
     }
 }

@@ -1,10 +1,11 @@
 //! Data that the initiator sends for commands, and R2T, which requests them (RFC 7143 §11.7, §11.8).
 
-use super::command::Started;
+use super::command::{Complete, Started};
 use super::reply::Asker;
 use super::state::Session;
 use crate::protocol::{Header, NO_TAG, opcode};
 use crate::scsi::{Command, Sense};
+use nitro_frontend::Disk;
 use nitro_port::buf::BufMut;
 
 /// Least number of bytes by which the buffer of a command's data grows.
@@ -28,6 +29,8 @@ pub(super) struct Incoming {
     /// The next DataSN, and the next R2TSN.
     pub(super) data_sn: u32,
     pub(super) r2t_sn: u32,
+    /// Whether the command can be executed when its data have arrived. Otherwise it waits for other commands.
+    pub(super) is_enabled: bool,
 }
 
 impl Incoming {
@@ -62,19 +65,27 @@ impl Incoming {
 }
 
 /// The next step after the data of a PDU were received.
-pub(super) enum Next {
+enum Next {
     /// The command waits for more data.
     More,
-    /// The command can be executed.
-    Start(Started),
+    /// All data have arrived.
+    Complete(Complete),
 }
 
-impl<D> Session<'_, D> {
+impl<D: Disk> Session<'_, D> {
     /// Continues a command after data were received; `is_final`: they end the sequence. Then missing data are
-    /// requested.
-    pub(super) fn proceed(&self, mut incoming: Incoming, is_final: bool) -> Next {
+    /// requested. Returns the command if it can be executed.
+    pub(super) fn advance(&self, incoming: Incoming, is_final: bool) -> Option<Started> {
+        let is_enabled = incoming.is_enabled;
+        match self.proceed(incoming, is_final) {
+            Next::Complete(complete) => self.accept(complete, is_enabled),
+            Next::More => None,
+        }
+    }
+
+    fn proceed(&self, mut incoming: Incoming, is_final: bool) -> Next {
         if incoming.received >= incoming.wanted && (is_final || incoming.transfer != NO_TAG) {
-            return Next::Start(incoming.into());
+            return Next::Complete(incoming.into());
         }
         if is_final {
             // The sequence has ended and data are missing: an R2T requests them.

@@ -157,33 +157,32 @@ impl<D: Disk> Run<'_, '_, D> {
                 let runs = unit.disk.status(StatusOf::Allocation, offset, bytes).await.map_err(read_error)?;
                 parameters(get_lba_status(lba, &runs, allocation), allocation)
             }
+            Action::ModeSelect { .. } => {
+                self.mode_select(command.action, data).await?;
+                good
+            }
             Action::Reserve => Answer::Status(unit.target.reserve(&unit.nexus, true).await),
             Action::Release => Answer::Status(unit.target.reserve(&unit.nexus, false).await),
             Action::PrOut { .. } => Answer::Status(unit.target.reservations_out(&unit.nexus, command, data).await),
-            _ => self.at_once(asker, command, data)?,
+            _ => self.at_once(asker, command)?,
         })
     }
 
     /// Executes a command that needs no I/O.
-    fn at_once(&self, asker: &Asker, command: &Command, data: &Bytes) -> Result<Answer, Sense> {
+    fn at_once(&self, asker: &Asker, command: &Command) -> Result<Answer, Sense> {
         let Self { unit, facts, .. } = self;
         Ok(match command.action {
             Action::Inquiry { page, allocation } => parameters(inquiry(facts, asker.is_unit, page)?, allocation),
             Action::RequestSense { descriptor, allocation } => {
-                if descriptor {
-                    return Err(Sense::cdb(1));
-                }
                 let told = || unit.nexus.attention().unwrap_or(Sense::NONE);
                 let sense = if asker.is_unit { told() } else { Sense::NO_UNIT };
-                parameters(sense.bytes().to_vec(), allocation)
+                let bytes = if descriptor { sense.descriptor_bytes() } else { sense.bytes().to_vec() };
+                parameters(bytes, allocation)
             }
             Action::ReportLuns { select, allocation } => parameters(report_luns(select, allocation)?, allocation),
             Action::ModeSense { long, dbd, control, page, subpage, allocation } => {
-                parameters(mode_sense(facts, long, dbd, control, page, subpage)?, allocation)
-            }
-            Action::ModeSelect { .. } => {
-                mode_select(facts, command.action, data)?;
-                Answer::Status(Status::Good)
+                let modes = unit.target.modes.get();
+                parameters(mode_sense(facts, &modes, long, dbd, control, page, subpage)?, allocation)
             }
             Action::ReadCapacity10 { allocation } => parameters(read_capacity_10(facts), allocation),
             Action::ReadCapacity16 { allocation } => parameters(read_capacity_16(facts), allocation),
@@ -194,6 +193,34 @@ impl<D: Disk> Run<'_, '_, D> {
             Action::PrIn { action, allocation } => parameters(unit.target.reservations_in(action), allocation),
             _ => return Err(Sense::INTERNAL),
         })
+    }
+
+    /// Changes mode parameters. When the write cache is disabled or the unit is protected, all written data are durable
+    /// before the command ends (SBC-5 §6.5.6, SPC-5 §7.5.8).
+    async fn mode_select(&self, action: Action, list: &[u8]) -> Result<(), Sense> {
+        let Unit { target, nexus, disk, .. } = self.unit;
+        let _selecting = target.modes.select().await;
+        let before = target.modes.get();
+        let after = mode_select(&self.facts, &before, action, list)?;
+        if after == before {
+            return Ok(());
+        }
+        target.modes.set(after);
+        let must_flush = before.write_cache && !after.write_cache || !before.write_protect && after.write_protect;
+        if must_flush && let Err(error) = disk.flush(self.from).await {
+            target.modes.set(before);
+            return Err(write_error(error));
+        }
+        target.note_modes_changed(nexus);
+        Ok(())
+    }
+
+    /// Makes written data durable if the write cache is disabled. `is_durable`: they are.
+    async fn write_through(&self, is_durable: bool) -> Result<(), Sense> {
+        if is_durable || !self.unit.target.modes.writes_through() {
+            return Ok(());
+        }
+        self.unit.disk.flush(self.from).await.map_err(write_error)
     }
 
     /// Writes those blocks for which there are complete data. `verify` is BYTCHK: the blocks are then read back, and
@@ -211,7 +238,9 @@ impl<D: Disk> Run<'_, '_, D> {
             Some(1) => writes.alone(start..start + len).await,
             _ => writes.shared(start..start + len).await,
         };
+        let fua = fua || self.unit.target.modes.writes_through();
         self.unit.disk.write(self.from, start, data.clone(), fua).await.map_err(write_error)?;
+        self.write_through(fua).await?;
         match verify {
             Some(compare) => self.verify(written, compare, &data).await,
             None => Ok(()),
@@ -275,7 +304,8 @@ impl<D: Disk> Run<'_, '_, D> {
         if is_zero(data) {
             let flags = ZeroFlags { no_hole: !unmap, ..ZeroFlags::default() };
             let len = range.bytes() as u32;
-            return self.unit.disk.write_zeroes(self.from, start, len, flags).await.map_err(write_error);
+            self.unit.disk.write_zeroes(self.from, start, len, flags).await.map_err(write_error)?;
+            return self.write_through(false).await;
         }
         let mut step = BufMut::with_len(range.bytes().min(STEP_BYTES.into()) as usize);
         step.chunks_exact_mut(BLOCK_BYTES as usize)
@@ -286,7 +316,7 @@ impl<D: Disk> Run<'_, '_, D> {
             self.unit.disk.write(self.from, offset, part, false).await.map_err(write_error)?;
             yield_now().await;
         }
-        Ok(())
+        self.write_through(false).await
     }
 
     async fn unmap(&self, list: &Bytes) -> Result<(), Sense> {
@@ -298,7 +328,7 @@ impl<D: Disk> Run<'_, '_, D> {
                 Err(error) => return Err(write_error(error)),
             }
         }
-        Ok(())
+        self.write_through(false).await
     }
 
     async fn compare_and_write(&self, range: Range, fua: bool, data: &Bytes) -> Result<(), Sense> {
@@ -316,7 +346,9 @@ impl<D: Disk> Run<'_, '_, D> {
         }
         // `Disk::write` needs data at a page-aligned address.
         let new = BufMut::copy_of(new).freeze();
-        self.unit.disk.write(self.from, start, new, fua).await.map_err(write_error)
+        let fua = fua || self.unit.target.modes.writes_through();
+        self.unit.disk.write(self.from, start, new, fua).await.map_err(write_error)?;
+        self.write_through(fua).await
     }
 }
 

@@ -1,5 +1,6 @@
 //! Task management, text requests, logout (RFC 7143 §11.5, §11.10, §11.14).
 
+use super::command::Complete;
 use super::state::Session;
 use crate::login::PORTAL_GROUP;
 use crate::protocol::{Header, NO_TAG, Pairs, opcode, put_pair};
@@ -46,9 +47,13 @@ impl<D> Session<'_, D> {
         done.into_iter().for_each(|tag| self.answer_management(tag, COMPLETE));
     }
 
-    /// Aborts commands. Those that wait for data end at once; those that are being executed get no response. Returns
-    /// the tags of the latter.
+    /// Aborts commands. Those that wait for data or for other commands end at once; those that are being executed get
+    /// no response. Returns the tags of the latter.
     fn give_up(&self, is_meant: impl Fn(u32) -> bool) -> Vec<u32> {
+        let (held, others): (Vec<Complete>, Vec<Complete>) =
+            self.held.take().into_iter().partition(|held| is_meant(held.asker.tag));
+        self.held.replace(others);
+        held.iter().for_each(|held| self.drop_command(&held.asker));
         let waiting: Vec<u32> = self.incoming.borrow().keys().copied().filter(|tag| is_meant(*tag)).collect();
         for tag in waiting {
             let given_up = self.incoming.borrow_mut().remove(&tag);
@@ -87,17 +92,13 @@ impl<D: Disk> Session<'_, D> {
         let commands = match function {
             1 => {
                 let wanted = header.word(20);
-                let is_waiting = self.incoming.borrow().contains_key(&wanted);
-                if !is_waiting && !self.running.borrow().contains_key(&wanted) {
+                if !self.is_known(wanted) {
                     return self.answer_management(header.tag(), NO_TASK);
                 }
                 self.give_up(|tag| tag == wanted)
             }
-            2 => self.give_up(|_| true),
-            4 => {
-                unit.target.clear(&unit.nexus);
-                self.give_up(|_| true)
-            }
+            // ABORT TASK SET, CLEAR TASK SET: each session has its own task set (SAM-5 §7.5).
+            2 | 4 => self.give_up(|_| true),
             5..=7 => {
                 unit.target.reset(&unit.nexus);
                 self.give_up(|_| true)

@@ -4,6 +4,7 @@ mod command;
 mod data;
 mod execute;
 mod manage;
+mod order;
 mod reader;
 mod reply;
 mod state;
@@ -20,7 +21,8 @@ use nitro_frontend::transport::{ReadHalf, WriteHalf};
 use nitro_frontend::{Disks, Requester, Tasks, Work, drive};
 use reader::read_pdus;
 use state::Session;
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 /// The result of the login.
@@ -59,6 +61,14 @@ pub(crate) async fn run<X: Disks, R: ReadHalf, W: WriteHalf>(
     let Link { receiver, writer } = link;
     let session = Session::new(scene, unit, options, numbers);
     let tasks = Tasks::default();
-    let reader = read_pdus(&session, disks, receiver, |started| tasks.start(execute(&session, started)));
+    let start = |started| tasks.start(execute(&session, started));
+    let reader = async {
+        let mut reading = pin!(read_pdus(&session, disks, receiver, start));
+        poll_fn(|context| {
+            session.release(start);
+            reading.as_mut().poll(context)
+        })
+        .await
+    };
     drive(&session, reader, &tasks, writer, stop).await
 }

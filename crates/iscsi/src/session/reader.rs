@@ -5,14 +5,16 @@ use super::data::Incoming;
 use super::reply::Asker;
 use super::state::Session;
 use crate::error::IscsiError;
-use crate::protocol::{DIGEST_BYTES, Digest, HEADER_BYTES, Header, NO_TAG, crc32c, opcode, padding_of};
+use crate::protocol::{DIGEST_BYTES, Digest, HEADER_BYTES, Header, NO_TAG, RunningDigest, crc32c, opcode, padding_of};
 use crate::server::End;
 use bytes::Bytes;
 use nitro_frontend::transport::ReadHalf;
 use nitro_frontend::{Disk, Disks, Receiver};
 
-/// Most bytes that are used of the data of a request other than a command; the rest is discarded.
-pub(super) const REQUEST_BYTES_MAX: usize = 512;
+/// Bytes that are received at a time of data that are not those of a command.
+const PART_BYTES: usize = 4096;
+/// Most bytes of ping data for which no memory is taken.
+const SMALL_PING_BYTES: usize = 512;
 
 /// Receives PDUs until the initiator disconnects or an error occurs. Passes each command that cannot be answered at
 /// once to `start`.
@@ -32,12 +34,12 @@ pub(super) async fn read_pdus<X: Disks, R: ReadHalf>(
             opcode::SCSI_COMMAND => session.command(&header, &mut receiver).await?,
             opcode::DATA_OUT => session.data_out(&header, &mut receiver).await?,
             other => {
-                let data = session.request(&header, &mut receiver).await?;
-                match other {
-                    opcode::NOP_OUT => session.ping(&header, data),
-                    opcode::TEXT => session.answer_text(&header, &data, disks),
-                    opcode::TASK_MANAGEMENT => session.manage(&header),
-                    opcode::LOGOUT => {
+                match (other, session.request(&header, &mut receiver).await?) {
+                    (_, None) => {}
+                    (opcode::NOP_OUT, Some(request)) => session.ping(&header, request),
+                    (opcode::TEXT, Some(request)) => session.answer_text(&header, &request.data, disks),
+                    (opcode::TASK_MANAGEMENT, Some(_)) => session.manage(&header),
+                    (opcode::LOGOUT, Some(_)) => {
                         session.log_out(&header);
                         return Ok(End::LoggedOut);
                     }
@@ -54,6 +56,12 @@ pub(super) async fn read_pdus<X: Disks, R: ReadHalf>(
             None => session.connection.pace.note_answered(),
         }
     }
+}
+
+/// The data of a request other than a command, and the bytes of memory that they hold.
+struct Request {
+    data: Bytes,
+    bytes: u64,
 }
 
 impl<D: Disk> Session<'_, D> {
@@ -118,24 +126,75 @@ impl<D: Disk> Session<'_, D> {
         }
     }
 
-    /// Receives the data of a request other than a command, and returns at most [`REQUEST_BYTES_MAX`] of them.
-    async fn request<R: ReadHalf>(&self, header: &Header, receiver: &mut Receiver<R>) -> Result<Bytes, IscsiError> {
+    /// Receives the data of a request other than a command. `None`: it was rejected, because their checksum is wrong
+    /// (RFC 7143 §7.8), they are too long, or there is no memory for them.
+    async fn request<R: ReadHalf>(
+        &self,
+        header: &Header,
+        receiver: &mut Receiver<R>,
+    ) -> Result<Option<Request>, IscsiError> {
         let len = header.data_bytes();
         if len == 0 {
-            return Ok(Bytes::new());
+            return Ok(Some(Request { data: Bytes::new(), bytes: 0 }));
         }
-        let taken = len.min(REQUEST_BYTES_MAX);
-        if !receiver.fill(taken).await? {
+        // Ping data are kept until they are sent back. A text is answered at once. Other requests have no data.
+        let (kept, bytes) = match header.opcode() {
+            opcode::NOP_OUT if len > SMALL_PING_BYTES => (len, len as u64),
+            opcode::NOP_OUT => (len, 0),
+            opcode::TEXT => (len.min(self.limits().text_bytes_max), 0),
+            _ => (0, 0),
+        };
+        if bytes > 0 && !self.take(bytes).await {
+            self.skip_segment(receiver, len).await?;
+            self.reject(header, opcode::REASON_OUT_OF_RESOURCES);
+            return Ok(None);
+        }
+        let reason = match self.receive_request(len, kept, receiver).await? {
+            None => opcode::REASON_DATA_DIGEST,
+            Some(_) if header.opcode() == opcode::TEXT && kept < len => opcode::REASON_PROTOCOL,
+            Some(data) => return Ok(Some(Request { data, bytes })),
+        };
+        self.connection.share.give(bytes);
+        self.reject(header, reason);
+        Ok(None)
+    }
+
+    /// Receives a data segment of `len` bytes, and returns its first `kept` bytes. `None`: its checksum is wrong.
+    async fn receive_request<R: ReadHalf>(
+        &self,
+        len: usize,
+        kept: usize,
+        receiver: &mut Receiver<R>,
+    ) -> Result<Option<Bytes>, IscsiError> {
+        let mut digest = RunningDigest::new(self.scene.params.data_digest);
+        let (mut data, mut rest) = (Vec::new(), len + padding_of(len));
+        while rest > 0 {
+            let part = rest.min(PART_BYTES);
+            if !receiver.fill(part).await? {
+                return Err(IscsiError::Truncated);
+            }
+            let received = &receiver.window()[..part];
+            digest.add(received);
+            data.extend_from_slice(&received[..part.min(kept - data.len())]);
+            receiver.consume(part);
+            rest -= part;
+        }
+        Ok(self.ends_right(&digest, receiver).await?.then(|| data.into()))
+    }
+
+    /// Receives the checksum of a data segment, and returns whether it is right.
+    async fn ends_right<R: ReadHalf>(
+        &self,
+        digest: &RunningDigest,
+        receiver: &mut Receiver<R>,
+    ) -> Result<bool, IscsiError> {
+        let bytes = digest.bytes();
+        if !receiver.fill(bytes).await? {
             return Err(IscsiError::Truncated);
         }
-        let data = Bytes::copy_from_slice(&receiver.window()[..taken]);
-        receiver.consume(taken);
-        let digest = self.scene.params.data_digest.bytes();
-        let rest = len - taken + padding_of(len) + digest;
-        if !receiver.skip(rest).await? {
-            return Err(IscsiError::Truncated);
-        }
-        Ok(data)
+        let is_right = digest.is_right(&receiver.window()[..bytes]);
+        receiver.consume(bytes);
+        Ok(is_right)
     }
 
     /// Receives a data segment of a command, and discards data that the command does not take. The inner error: the
@@ -159,29 +218,21 @@ impl<D: Disk> Session<'_, D> {
                 return Err(IscsiError::Truncated);
             }
         }
-        // Only unsolicited data can exceed those that the command takes, so that the rest is at most a first burst.
-        let mut digest_of_rest = Vec::new();
-        let digest = self.scene.params.data_digest;
+        let mut digest = RunningDigest::new(self.scene.params.data_digest);
+        // If the command takes no more data, the buffer may end before `start`.
+        digest.add(incoming.buf.get(start..start + taken).unwrap_or_default());
         let mut rest = len - taken + padding_of(len);
-        while digest == Digest::Crc32c && rest > 0 {
-            let part = rest.min(REQUEST_BYTES_MAX);
+        while rest > 0 {
+            let part = rest.min(PART_BYTES);
             if !receiver.fill(part).await? {
                 return Err(IscsiError::Truncated);
             }
-            digest_of_rest.extend_from_slice(&receiver.window()[..part]);
+            digest.add(&receiver.window()[..part]);
             receiver.consume(part);
             rest -= part;
         }
-        if !receiver.skip(rest).await? || !receiver.fill(digest.bytes()).await? {
-            return Err(IscsiError::Truncated);
-        }
-        if digest == Digest::Crc32c {
-            let is_right =
-                crc32c([&incoming.buf[start..start + taken], &digest_of_rest]) == receiver.window()[..DIGEST_BYTES];
-            receiver.consume(DIGEST_BYTES);
-            if !is_right {
-                return Ok(Err(incoming.asker));
-            }
+        if !self.ends_right(&digest, receiver).await? {
+            return Ok(Err(incoming.asker));
         }
         incoming.received += len as u32;
         self.connection.counts.bytes_written.add(taken as u64);
@@ -189,14 +240,16 @@ impl<D: Disk> Session<'_, D> {
     }
 
     /// Answers a NOP-Out (RFC 7143 §11.18).
-    fn ping(&self, header: &Header, data: Bytes) {
+    fn ping(&self, header: &Header, request: Request) {
+        let Request { data, bytes } = request;
         if header.tag() == NO_TAG {
+            self.connection.share.give(bytes);
             return;
         }
         let data = data.slice(..data.len().min(self.scene.params.segment_bytes as usize));
         let mut reply = Header::new(opcode::NOP_IN, 0x80, header.tag()).with(20, NO_TAG);
         reply.0[8..16].copy_from_slice(&header.lun());
         self.send(reply, true, &[data]);
-        self.end_reply(0);
+        self.end_reply(bytes);
     }
 }

@@ -1,8 +1,9 @@
 //! PDUs to the initiator.
 
+use super::order::Place;
 use super::state::Session;
 use crate::protocol::{Digest, Header, NO_TAG, crc32c, opcode, padding_of};
-use crate::scsi::Status;
+use crate::scsi::{Sense, Status};
 use bytes::{BufMut as _, Bytes};
 use nitro_frontend::Pieces;
 
@@ -25,6 +26,8 @@ pub(super) struct Asker {
     pub(super) immediate: bool,
     /// Bytes of memory that the command holds.
     pub(super) bytes: u64,
+    /// The command's place in the task set.
+    pub(super) place: Place,
 }
 
 /// Flag and count of the residual: expected bytes that were not transferred, or bytes beyond the expected ones.
@@ -76,8 +79,9 @@ impl<D> Session<'_, D> {
         }
     }
 
-    /// Removes a command from the window, since its response is queued or it gets none.
+    /// Removes a command from the window and from the task set, since its response is queued or it gets none.
     fn settle(&self, asker: &Asker) {
+        self.tasks.borrow_mut().leave(asker.place);
         let room = if asker.immediate { &self.immediate } else { &self.in_window };
         room.set(room.get().saturating_sub(1));
         self.connection.counts.requests.add(1);
@@ -100,13 +104,20 @@ impl<D> Session<'_, D> {
             Header::new(opcode::SCSI_RESPONSE, FINAL | flags, asker.tag).with_byte(3, status.code()).with(44, count);
         match status {
             Status::Check(sense) => {
-                let mut data = vec![0, 18];
-                data.extend(sense.bytes());
-                self.send(header, true, &[data.into()]);
+                self.send(header, true, &[self.sense_segment(sense)]);
             }
             _ => self.send(header, true, &[]),
         }
         self.end_reply(asker.bytes);
+    }
+
+    /// The data segment of a response with sense data (RFC 7143 §11.4.7): their length, and the sense data in the format
+    /// that D_SENSE requires.
+    fn sense_segment(&self, sense: Sense) -> Bytes {
+        let is_descriptor = self.unit.is_some_and(|unit| unit.target.modes.has_descriptor_sense());
+        let sense = if is_descriptor { sense.descriptor_bytes() } else { sense.bytes().to_vec() };
+        let len = (sense.len() as u16).to_be_bytes();
+        [&len[..], &sense].concat().into()
     }
 
     /// Ends a command with data for the initiator, of which it gets at most as many as it expects.

@@ -1,7 +1,9 @@
 //! The state that the reader, the commands and the writer of one connection share.
 
+use super::command::Complete;
 use super::data::Incoming;
 use super::manage::Management;
+use super::order::TaskSet;
 use super::{Scene, Unit};
 use crate::error::IscsiError;
 use crate::limits::Limits;
@@ -32,6 +34,10 @@ pub(super) struct Session<'a, D> {
     pub(super) blocks: Cell<u64>,
     /// Commands that wait for data, by their tags.
     pub(super) incoming: RefCell<HashMap<u32, Incoming>>,
+    /// The commands that have not ended, in the order that their task attributes require.
+    pub(super) tasks: RefCell<TaskSet>,
+    /// Commands whose data have arrived and that wait for other commands, in the order of arrival.
+    pub(super) held: RefCell<Vec<Complete>>,
     /// Commands that are being executed, by their tags. The value is true if the command was aborted.
     pub(super) running: RefCell<HashMap<u32, Rc<Cell<bool>>>>,
     /// Task management requests that wait for commands to end.
@@ -61,6 +67,8 @@ impl<'a, D> Session<'a, D> {
             immediate: Cell::new(0),
             blocks: Cell::new(unit.map_or(0, |unit| unit.facts.blocks)),
             incoming: RefCell::default(),
+            tasks: RefCell::default(),
+            held: RefCell::default(),
             running: RefCell::default(),
             managing: RefCell::default(),
             next_transfer: Cell::new(0),
@@ -74,6 +82,13 @@ impl<'a, D> Session<'a, D> {
         &self.options.limits
     }
 
+    /// Whether a command with this tag has not ended.
+    pub(super) fn is_known(&self, tag: u32) -> bool {
+        self.incoming.borrow().contains_key(&tag)
+            || self.running.borrow().contains_key(&tag)
+            || self.held.borrow().iter().any(|held| held.asker.tag == tag)
+    }
+
     /// Waits until the connection's pace permits another PDU, in this poll or a later one, and not too many replies are
     /// unsent.
     pub(super) async fn turn(&self) {
@@ -85,11 +100,12 @@ impl<'a, D> Session<'a, D> {
         .await;
     }
 
-    /// Takes memory for a command. `false`: there is none at once, and other commands of the connection wait for data.
-    /// The reader must not wait for memory then, since it has to receive these data.
+    /// Takes memory for a command. `false`: there is none at once, and other commands of the connection wait for data
+    /// or for the end of commands. The reader must not wait for memory then, since it has to receive these data, or
+    /// they may wait for this command.
     pub(super) async fn take(&self, bytes: u64) -> bool {
         use futures_util::FutureExt as _;
-        if self.incoming.borrow().is_empty() {
+        if self.incoming.borrow().is_empty() && self.held.borrow().is_empty() {
             self.connection.share.take(bytes).await;
             return true;
         }
@@ -137,9 +153,10 @@ impl<D> Protocol for Session<'_, D> {
         (is_reading && unit.nexus.has_ended()).then_some(End::Replaced)
     }
 
-    /// Drops the commands that wait for data.
+    /// Drops the commands that wait for data or for other commands.
     fn left(&self) {
         self.incoming.borrow_mut().clear();
+        self.held.borrow_mut().clear();
     }
 
     fn sent(&self, settles: Cost) {

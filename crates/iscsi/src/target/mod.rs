@@ -1,13 +1,15 @@
 //! The state that the sessions of a target share.
 
 mod kept;
+mod modes;
 mod nexus;
 mod reservation;
 
+pub(crate) use modes::SharedModes;
 pub(crate) use nexus::{Nexus, Port};
 pub(crate) use reservation::{PrOutList, Reservations};
 
-use crate::scsi::{Action, Command, PrIn, PrOut, Sense, Status};
+use crate::scsi::{Action, Command, Modes, PrIn, PrOut, Sense, Status};
 use futures_util::future::{BoxFuture, OptionFuture};
 use nitro_port::range_lock::RangeLock;
 use parking_lot::Mutex;
@@ -81,6 +83,7 @@ impl Targets {
             state: Mutex::new(State { reservations, nexuses: Vec::new() }),
             storing: futures_util::lock::Mutex::new(()),
             writes: RangeLock::default(),
+            modes: SharedModes::default(),
         });
         all.insert(name.to_owned(), Arc::clone(&target));
         Ok(target)
@@ -105,6 +108,8 @@ pub(crate) struct Target {
     /// Makes COMPARE AND WRITE atomic: no other write to its blocks runs between its comparison and its end (SBC-4
     /// §5.3).
     pub(crate) writes: RangeLock,
+    /// The mode parameters of the unit.
+    pub(crate) modes: SharedModes,
 }
 
 #[derive(Debug)]
@@ -217,25 +222,26 @@ impl Target {
         Some(keeper.store(&self.name, after.is_kept().then(|| kept::to_bytes(after))))
     }
 
-    /// Resets the unit: ends the SPC-2 reservation and aborts the commands of other sessions (SAM-5 §6.3.3).
+    /// Tells the other sessions that a session has changed mode parameters (SPC-5 §6.13).
+    pub(crate) fn note_modes_changed(&self, by: &Nexus) {
+        let state = self.state.lock();
+        let others = state.nexuses.iter().filter(|nexus| !std::ptr::eq(&***nexus, by));
+        others.for_each(|nexus| nexus.attend(Sense::MODE_CHANGED));
+    }
+
+    /// Resets the unit: ends the SPC-2 reservation, restores the default mode parameters, and aborts the commands of
+    /// other sessions (SAM-5 §6.3.3, SPC-5 §7.5.2).
     pub(crate) fn reset(&self, by: &Nexus) {
         let mut state = self.state.lock();
         state.reservations.reset();
         self.note(&state);
+        self.modes.set(Modes::default());
         for nexus in &state.nexuses {
             // The requesting session aborts its own commands. It gets the unit attention condition, too.
             if !std::ptr::eq(&**nexus, by) {
                 nexus.abort();
             }
             nexus.attend(Sense::WAS_RESET);
-        }
-    }
-
-    /// CLEAR TASK SET: aborts the commands of other sessions.
-    pub(crate) fn clear(&self, by: &Nexus) {
-        for nexus in self.state.lock().nexuses.iter().filter(|nexus| !std::ptr::eq(&***nexus, by)) {
-            nexus.abort();
-            nexus.attend(Sense::COMMANDS_CLEARED);
         }
     }
 }

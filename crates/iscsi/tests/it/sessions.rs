@@ -41,6 +41,25 @@ fn compare_and_write_lets_one_of_many_win() {
 }
 
 #[test]
+fn all_paths_to_a_unit_show_the_same_identity() {
+    let stage = Stage::new();
+    let results = two(&stage, |mut one, mut other| async move {
+        one.log_in("iqn.a:one", &[]).await;
+        other.log_in("iqn.a:other", &[]).await;
+        // Device identification and unit serial number.
+        for page in [0x83, 0x80] {
+            let inquiry = [0x12, 1, page, 0, 255, 0];
+            let identity = one.read(&inquiry, 255).await.unwrap();
+            assert!(identity.len() > 16);
+            assert_eq!(other.read(&inquiry, 255).await, Ok(identity));
+        }
+        one.log_out().await;
+        other.log_out().await;
+    });
+    assert!(results.0.is_ok() && results.1.is_ok());
+}
+
+#[test]
 fn no_other_write_runs_between_write_and_comparison() {
     let stage = Stage::new();
     let results = two(&stage, |mut one, mut other| async move {

@@ -23,12 +23,19 @@ pub struct Ram {
     pub classes: RefCell<Vec<Option<u8>>>,
     /// The offset of a byte that gets a wrong value when it is written.
     pub flaw: Cell<Option<usize>>,
+    /// Requests of this class do not end until another one is set.
+    pub blocked: Cell<Option<u8>>,
+    /// Number of writes with FUA, and of flushes.
+    pub durable: Cell<(u32, u32)>,
 }
 
 impl Ram {
     async fn access(&self, from: Requester) {
         self.classes.borrow_mut().push(from.class.map(|class| class.number()));
         for _ in 0..3 {
+            yield_now().await;
+        }
+        while from.class.is_some() && self.blocked.get() == from.class.map(|class| class.number()) {
             yield_now().await;
         }
     }
@@ -44,8 +51,10 @@ impl Disk for Ram {
         let range = bytes.get(offset as usize..offset as usize + len as usize).ok_or(DiskError::OutOfRange)?;
         Ok(Pieces::from_iter([Bytes::copy_from_slice(range)]))
     }
-    async fn write(&self, from: Requester, offset: u64, data: Bytes, _: bool) -> Result<(), DiskError> {
+    async fn write(&self, from: Requester, offset: u64, data: Bytes, fua: bool) -> Result<(), DiskError> {
         self.access(from).await;
+        let (writes, flushes) = self.durable.get();
+        self.durable.set((writes + u32::from(fua), flushes));
         let mut bytes = self.bytes.borrow_mut();
         let range = bytes.get_mut(offset as usize..offset as usize + data.len()).ok_or(DiskError::OutOfRange)?;
         range.copy_from_slice(&data);
@@ -55,6 +64,8 @@ impl Disk for Ram {
         Ok(())
     }
     async fn flush(&self, _: Requester) -> Result<(), DiskError> {
+        let (writes, flushes) = self.durable.get();
+        self.durable.set((writes, flushes + 1));
         Ok(())
     }
     async fn trim(&self, from: Requester, offset: u64, len: u32, _: bool) -> Result<(), DiskError> {
@@ -101,6 +112,8 @@ impl Stage {
             bytes: RefCell::new(vec![0; DISK_BYTES]),
             classes: RefCell::default(),
             flaw: Cell::default(),
+            blocked: Cell::default(),
+            durable: Cell::default(),
         });
         let options = ServerOptions { limits: Limits::default(), ..ServerOptions::default() };
         Self { disk, options, allowed: AllowList::default() }
@@ -219,10 +232,8 @@ impl Initiator {
 
     /// The status of the next response.
     pub async fn status(&mut self) -> (u8, [u8; 3]) {
-        let (header, data) = self.next().await.expect("a response");
-        assert_eq!(header.opcode(), opcode::SCSI_RESPONSE);
-        let sense = if data.is_empty() { [0; 3] } else { [data[4], data[14], data[15]] };
-        (header.0[3], sense)
+        let (_, status, sense) = self.ended().await;
+        (status, sense)
     }
 
     /// A command that reads; gives its data, or `Err` with its status.
@@ -247,6 +258,28 @@ impl Initiator {
     pub async fn data_out(&mut self, tag: u32, transfer: u32, number: u32, offset: u32, data: &[u8], last: bool) {
         let header = Header::new(opcode::DATA_OUT, if last { 0x80 } else { 0 }, tag).with(20, transfer);
         self.send(header.with(36, number).with(40, offset), data).await;
+    }
+
+    /// Sends a command with a task attribute (ATTR), and data if it writes; gives its tag.
+    pub async fn task(&mut self, attribute: u8, cdb: &[u8], data: &[u8]) -> u32 {
+        let flags = if data.is_empty() { 0x80 } else { 0xa0 };
+        self.command(cdb, flags | attribute, data.len(), data).await
+    }
+
+    /// The tag, status and sense data's key and code of the next response.
+    pub async fn ended(&mut self) -> (u32, u8, [u8; 3]) {
+        let (header, data) = self.next().await.expect("a response");
+        assert_eq!(header.opcode(), opcode::SCSI_RESPONSE);
+        let sense = if data.is_empty() { [0; 3] } else { [data[4], data[14], data[15]] };
+        (header.tag(), header.0[3], sense)
+    }
+
+    /// Sends a ping for immediate delivery, and waits until it is answered: then the server has received all before it.
+    pub async fn ping(&mut self) {
+        let ping = Header::new(opcode::NOP_OUT | 0x40, 0x80, u32::MAX - 1).with(20, NONE).with(24, self.cmd_sn);
+        self.send(ping, b"ping").await;
+        let (header, data) = self.next().await.expect("an answer");
+        assert_eq!((header.opcode(), &data[..]), (opcode::NOP_IN, &b"ping"[..]));
     }
 
     /// Logs out.

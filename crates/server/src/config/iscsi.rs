@@ -27,6 +27,10 @@ pub struct IscsiConfig {
     /// Classes of SCSI group numbers, 1 to 63, by name or number; `none`: the volume's. A group that is not listed is the class of its number.
     #[serde(default)]
     pub groups: BTreeMap<String, String>,
+    /// Classes of groups to which an initiator gives an IO CLASS (`metadata`, `small` or `large`) by logical block
+    /// markup, and that `groups` does not list: by name or number; `none`: the volume's.
+    #[serde(default)]
+    pub markup: BTreeMap<String, String>,
 }
 
 impl IscsiConfig {

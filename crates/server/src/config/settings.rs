@@ -170,7 +170,7 @@ pub const SETTINGS: &[Setting] = &[
     of(Server, "vhost_busy_poll_us", Number, ("0", "10000"), Restart),
     told(
         of(Server, "iscsi", Section, FREE, Restart),
-        "Section [server.iscsi] with initiators, addresses, chap, mutual_chap, state and groups; docs/guide/iscsi.md describes them [default: any initiator]",
+        "Section [server.iscsi] with initiators, addresses, chap, mutual_chap, state, groups and markup; docs/guide/iscsi.md describes them [default: any initiator]",
     ),
     told(
         of(Server, "destage_on_exit", Switch, FREE, Live),

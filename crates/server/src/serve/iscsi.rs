@@ -7,7 +7,7 @@ use nitro_cache::builtin;
 use nitro_console::error::Error;
 use nitro_device::Blocking;
 use nitro_frontend::RequestMemory;
-use nitro_iscsi::{Access, Account, Groups, Keeper, ServerOptions, StoredStates, Targets};
+use nitro_iscsi::{Access, Account, Groups, IoClass, Keeper, ServerOptions, StoredStates, Targets};
 use nitro_units::ClassId;
 use std::fs;
 use std::io;
@@ -75,25 +75,47 @@ fn accounts(path: &Path) -> Result<Vec<Account>, Error> {
     if accounts.is_empty() { Err(refuse(&"it has no account").or("write NAME SECRET")) } else { Ok(accounts) }
 }
 
+/// The names of IO CLASS in a configuration, and the classes of groups that have it.
+const MARKUP: [(&str, IoClass, ClassId); 3] = [
+    ("metadata", IoClass::Metadata, builtin::METADATA),
+    ("small", IoClass::Small, builtin::of_file(16 << 10)),
+    ("large", IoClass::Large, builtin::of_file(u64::MAX)),
+];
+
 fn groups(config: &IscsiConfig) -> Result<Groups, Error> {
     let mut groups = Groups::default();
     for (group, class) in &config.groups {
         let what = format!("server.iscsi.groups.{group} = {class:?}");
         let number = group.parse::<u8>().ok().filter(|number| *number > 0);
-        let by_number = || class.parse().ok().and_then(ClassId::new);
-        let known = match class.as_str() {
-            "none" => Some(None),
-            name => builtin::named(name).or_else(by_number).map(Some),
-        };
-        let known = known.ok_or_else(|| {
-            Error::new(&what, "there is no such class")
-                .or("give a number from 0 to 31, the name of a class that is built in, or none")
-        })?;
-        if !number.is_some_and(|number| groups.set(number, known)) {
+        let class = class_of(class, &what)?;
+        if !number.is_some_and(|number| groups.set(number, class)) {
             return Err(Error::new(&what, "there is no such group").or("groups are 1 to 63"));
         }
     }
+    for (_, markup, class) in MARKUP {
+        groups.set_markup(markup, Some(class));
+    }
+    for (name, class) in &config.markup {
+        let what = format!("server.iscsi.markup.{name} = {class:?}");
+        let class = class_of(class, &what)?;
+        let known = MARKUP.iter().find(|(known, ..)| known == name);
+        let (_, markup, _) =
+            known.ok_or_else(|| Error::new(&what, "there is no such markup").or("write metadata, small or large"))?;
+        groups.set_markup(*markup, class);
+    }
     Ok(groups)
+}
+
+/// The class with a name or number; `none`: no class. `what`: the setting.
+fn class_of(class: &str, what: &str) -> Result<Option<ClassId>, Error> {
+    if class == "none" {
+        return Ok(None);
+    }
+    let by_number = || class.parse().ok().and_then(ClassId::new);
+    builtin::named(class).or_else(by_number).map(Some).ok_or_else(|| {
+        Error::new(what, "there is no such class")
+            .or("give a number from 0 to 31, the name of a class that is built in, or none")
+    })
 }
 
 /// The end of the name of a file of reservations.
@@ -211,10 +233,29 @@ mod tests {
             let groups = [(group.to_owned(), class.to_owned())].into();
             super::groups(&IscsiConfig { groups, ..IscsiConfig::default() }).map_err(|error| error.to_string())
         };
-        assert_eq!(of("40", "7").unwrap().class(40), ClassId::new(7));
-        assert_eq!(of("3", "none").unwrap().class(3), None);
+        assert_eq!(of("40", "7").unwrap().class(40, None), ClassId::new(7));
+        assert_eq!(of("3", "none").unwrap().class(3, None), None);
         for (group, class) in [("0", "1"), ("64", "1"), ("x", "1"), ("1", "32"), ("1", "no such")] {
             assert!(of(group, class).is_err(), "{group} {class}");
+        }
+    }
+
+    #[test]
+    fn markup_has_classes_by_name_and_number() {
+        let of = |name: &str, class: &str| {
+            let markup = [(name.to_owned(), class.to_owned())].into();
+            super::groups(&IscsiConfig { markup, ..IscsiConfig::default() }).map_err(|error| error.to_string())
+        };
+        let class = |groups: &Groups, markup| groups.class(2, Some(markup)).and_then(builtin::name);
+        let default = super::groups(&IscsiConfig::default()).unwrap();
+        let names = IoClass::ALL.map(|markup| class(&default, markup));
+        assert_eq!(names, [Some("metadata"), Some("file-16k"), Some("file-large")]);
+        assert_eq!(class(&of("small", "directory").unwrap(), IoClass::Small), Some("directory"));
+        assert_eq!(class(&of("small", "directory").unwrap(), IoClass::Large), Some("file-large"));
+        assert_eq!(of("large", "9").unwrap().class(2, Some(IoClass::Large)), ClassId::new(9));
+        assert_eq!(of("metadata", "none").unwrap().class(2, Some(IoClass::Metadata)), None);
+        for (name, class) in [("tiny", "1"), ("small", "32"), ("small", "no such")] {
+            assert!(of(name, class).is_err(), "{name} {class}");
         }
     }
 }

@@ -54,6 +54,24 @@ fn values_of_bytchk_that_a_command_does_not_have_are_refused() {
 }
 
 #[test]
+fn naca_is_refused_in_commands_of_all_lengths() {
+    for (opcode, control) in [(0x00, 5), (0x08, 5), (0x28, 9), (0x5a, 9), (0xa8, 11), (0xa0, 11), (0x88, 15)] {
+        let mut bytes = cdb(&[opcode]);
+        assert!(parse(&bytes).is_ok(), "{opcode:#x}");
+        bytes[control] = 0x04;
+        assert_eq!(parse(&bytes), Err(Sense::cdb(control as u16)), "{opcode:#x}");
+    }
+}
+
+#[test]
+fn a_mode_select_does_not_revert_to_defaults() {
+    for opcode in [0x15, 0x55] {
+        assert!(parse(&cdb(&[opcode, 0x10])).is_ok());
+        assert_eq!(parse(&cdb(&[opcode, 0x12])), Err(Sense::cdb(1)));
+    }
+}
+
+#[test]
 fn unknown_commands_are_refused() {
     for opcode in [0x01, 0x0b, 0x7f, 0x8b, 0x9f, 0xc0, 0xff] {
         assert_eq!(parse(&cdb(&[opcode])), Err(Sense::INVALID_OPCODE), "{opcode:#x}");
