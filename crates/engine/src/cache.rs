@@ -33,6 +33,7 @@ use crate::write_log::WriteLog;
 use crate::writeback::{Commits, DirtyOpen, Ledger, Shares};
 use bytes::Bytes;
 use event_listener::Event;
+use nitro_cache::admission::ObjectCounters;
 use nitro_cache::class::Classes;
 use nitro_cache::ram::{Ahead, RamCache};
 use nitro_cache::weu::layout::SECTOR_BYTES;
@@ -266,6 +267,16 @@ impl<F: Device, C: Clock> Cache<F, C> {
     pub fn check_origin_size(&self, size_bytes: u64) -> Result<(), Error> {
         let size_bytes_max = self.origin_bytes_max();
         if size_bytes > size_bytes_max { Err(Error::TooLarge { size_bytes, size_bytes_max }) } else { Ok(()) }
+    }
+
+    /// Allocates the counters that the policy of admission needs for a volume of that size.
+    pub(crate) fn provide_counters(&self, object: ObjectId, size_bytes: u64) {
+        let extents = size_bytes.div_ceil(self.superblock.extent_bytes.into());
+        let missing = self.manager.lock().counters_missing(object, extents);
+        if missing > 0 {
+            let counters = ObjectCounters::new(missing);
+            self.manager.lock().add_counters(object, counters);
+        }
     }
 
     /// Forgets what is cached of an object of that size and is not dirty, in time that grows with what is cached or with

@@ -175,7 +175,8 @@ struct CacheArgs {
     /// Which new content is admitted: probation (all, in separate write-evict units until it is used again), all,
     /// second-miss (extents at their second miss), by-source (all, with written content in separate write-evict units),
     /// two-level (metadata of file systems, and data that is accessed more often than the extents that would be evicted
-    /// for it) [default: probation]
+    /// for it), two-level-static (the same with a counter of accesses for each extent of the origin, a byte each)
+    /// [default: probation]
     #[arg(long, value_name = "POLICY", requires = "cache")]
     admission: Option<AdmissionKind>,
     /// Which write-evict unit is evicted next: heat (extents that were used again are copied forward), lru, fifo

@@ -116,7 +116,8 @@ pub(crate) struct CacheSettings {
     fingerprint_index_ratio: Option<String>,
     /// Which new content is admitted to write-evict units: probation (all, in separate units until it is used again),
     /// all, second-miss (extents at their second miss), by-source (all, with written content in separate units),
-    /// two-level (metadata, and data that is accessed more often than the extents that would be evicted for it)
+    /// two-level (metadata, and data that is accessed more often than the extents that would be evicted for it),
+    /// two-level-static (the same with a counter of accesses for each extent up to the last accessed one)
     /// [default: probation for variant weu, as in the server; otherwise all]
     #[arg(long, value_name = "POLICY")]
     admission: Option<String>,

@@ -137,6 +137,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         if has_recipes {
             flights.dirty_contents.keep();
         }
+        cache.provide_counters(options.object, size_bytes);
         if options.mode == WriteMode::WriteBack {
             cache.shares.set_writes_back(options.object, true);
         }

@@ -60,7 +60,8 @@ pub struct CacheConfig {
     pub endurance: Option<DriveEndurance>,
     /// The size of the SSD of which the cache is a part; default: the size of the cache.
     pub drive_size: Option<Size>,
-    /// Which new content is admitted: `probation`, `all`, `second-miss`, `by-source`, `two-level`.
+    /// Which new content is admitted: `probation`, `all`, `second-miss`, `by-source`, `two-level`,
+    /// `two-level-static`.
     pub admission: Option<AdmissionKind>,
     /// Which dirty extents are destaged next: `elevator`, `oldest`.
     pub destage: Option<DestageKind>,
