@@ -40,8 +40,10 @@ pub enum Source {
 pub struct Provenance {
     /// The kind of request.
     pub source: Source,
-    /// The request's class.
+    /// The class that the request gives, or the content itself.
     pub class: ClassId,
+    /// The class by the pattern of the requests, for content without another one.
+    pub pattern: ClassId,
     /// It was used again while it waited in RAM.
     pub used: bool,
 }
@@ -50,13 +52,13 @@ impl Provenance {
     /// The provenance of content that a request of this class read.
     #[must_use]
     pub const fn read(class: ClassId) -> Self {
-        Self { source: Source::Read, class, used: false }
+        Self { source: Source::Read, class, pattern: ClassId::UNCLASSIFIED, used: false }
     }
 
     /// The provenance of content that a request of this class wrote.
     #[must_use]
     pub const fn written(class: ClassId) -> Self {
-        Self { source: Source::Write, class, used: false }
+        Self { source: Source::Write, class, pattern: ClassId::UNCLASSIFIED, used: false }
     }
 }
 

@@ -174,6 +174,10 @@ pub(crate) struct CacheSettings {
     /// Also apply the rules of --classes to requests that have a class in the trace [default: these keep their class]
     #[arg(long, requires = "classes")]
     pub(crate) reclassify: bool,
+    /// Classify requests that have no other class by their pattern: scan (sequential runs), read-once, random (used outside
+    /// of runs: written, or read again) [default: off]
+    #[arg(long, value_name = "on|off")]
+    patterns: Option<String>,
     /// Size of the RAM cache in front of the SSD, which holds whole extents; for variants on an SSD [default: 0; the
     /// server's is 64M]
     #[arg(long, value_name = "SIZE")]
@@ -241,6 +245,7 @@ impl SimArgs {
             (Knob::DirtyAge, &cache.dirty_age),
             (Knob::FlushEvery, &cache.flush_every),
             (Knob::Destage, &cache.destage),
+            (Knob::Patterns, &cache.patterns),
             (Knob::Ram, &cache.ram),
             (Knob::Sequential, &cache.sequential_threshold),
             (Knob::Compression, &cache.compression_ratio),
@@ -300,6 +305,7 @@ mod tests {
             "extent-size",
             "fingerprint-index-ratio",
             "mode",
+            "patterns",
             "ram",
             "sequential-threshold",
             "staging",

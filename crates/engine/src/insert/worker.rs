@@ -129,7 +129,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let (extent, fingerprint) = self.content(job).await?;
         let zero = is_zero(extent.bytes());
         let named = self.name(job.key, extent.bytes(), zero, fingerprint);
-        let from = self.classified(job.key, job.from, extent.bytes());
+        let used = Provenance { used: job.token.is_used(), ..job.from };
+        let from = self.classified(job.key, used, extent.bytes());
         let mut known = Known { extent, zero, named, from, place: None, was_in_ram: false };
         if let Some(named) = named.as_ref().filter(|_| I::IS_THERE && !zero) {
             known.was_in_ram = self.manager.lock().lookup_fingerprint(&named.within).is_some();

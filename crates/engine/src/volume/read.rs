@@ -16,6 +16,7 @@ use fill::{Fill, Then};
 use futures_util::TryFutureExt;
 use futures_util::future::join_all;
 use locate::{Source, Sources};
+use nitro_cache::admission::Provenance;
 use nitro_cache::pattern::Access;
 use nitro_port::yielding::yield_now;
 use nitro_port::{Clock, Device, Origin, Recipe};
@@ -127,6 +128,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
         drop(ram);
         let count = extents.count();
+        self.pattern(Provenance::read(class), offset, len);
         self.want_ahead(self.note_read(offset, len));
         self.classes.read(class, len, count, count);
         self.cache.metrics.ram_hits.add(count);
@@ -155,7 +157,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             let run_end = extents.end.min(ExtentRange::from(index, run_max).end);
             let run = ExtentRange::new(index.next(), run_end).take_while(missing);
             let run = ExtentRange::new(index, run.end);
-            self.read_through(run, Fill { then: Then::Wait, class: self.class() }, span).await?;
+            self.read_through(run, Fill { then: Then::Wait, class: self.class(), pattern: ClassId::UNCLASSIFIED }, span).await?;
             index = run.end;
         }
         Ok(())
@@ -175,9 +177,10 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             return Ok(Plan::Here(Pieces::new()));
         }
         let access = self.note_read(offset, len);
-        let fill = Fill { then: if access.sequential { Then::HoldBack } else { Then::Insert }, class };
+        let pattern = self.pattern(Provenance::read(class), offset, len);
+        let fill = Fill { then: if access.sequential { Then::HoldBack } else { Then::Insert }, class, pattern };
         let range = self.extents(offset, len);
-        let mut sources = self.locate(range, span, class);
+        let mut sources = self.locate(range, span, fill);
         let missing: u64 = sources.iter().map(|(source, _)| source.missing()).sum();
         let count = range.count();
         self.classes.read(class, len, count - missing, count);

@@ -12,7 +12,6 @@ use crate::kept::{Kept, settle};
 use crate::write_log::Logged;
 use bytes::Bytes;
 use nitro_cache::Location;
-use nitro_cache::admission::Provenance;
 use nitro_port::buf::BufMut;
 use nitro_port::{Clock, Device, Origin};
 use nitro_units::{ExtentIndex, ExtentRange};
@@ -79,7 +78,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let tokens = writing.replace(contents.iter().cloned());
         self.forget_ram(extents);
         for ((index, kept), token) in contents.iter().cloned().zip(tokens.iter().cloned()) {
-            let from = Provenance::written(context.class);
+            let from = context.provenance();
             let job = self.job(index, Content::Whole(kept, None), token, Entrance { from, room: &room });
             if let Err(job) = self.cache.dirty_queue.push(job) {
                 self.flights.settle(index, &job.token);
