@@ -68,8 +68,10 @@ pub struct Cache<F, C> {
     /// Held while an extent is appended to an open WEU, or room is made.
     pub(crate) lanes: futures_util::lock::Mutex<Lanes>,
     pub(crate) ram: Mutex<RamCache<Bytes>>,
-    /// Classes have different priorities.
+    /// There are several bands of priority.
     pub(crate) has_bands: AtomicBool,
+    /// Classes have different priorities.
+    pub(crate) has_priorities: AtomicBool,
     pub(crate) ahead: Mutex<Ahead<Kept>>,
     pub(crate) device_health: DeviceHealth,
     /// How often the cache has been started, including this start.
@@ -219,6 +221,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let mut manager = self.manager.lock();
         manager.set_classes(classes);
         self.has_bands.store(manager.has_bands(), Ordering::Relaxed);
+        self.has_priorities.store(manager.has_priorities(), Ordering::Relaxed);
     }
 
     /// Ends the insertion workers after they have processed their queues, and refuses further work.

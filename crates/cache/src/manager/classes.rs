@@ -58,10 +58,16 @@ impl CacheManager {
         }
     }
 
-    /// Whether classes have different priorities.
+    /// Whether there are several bands.
     #[must_use]
     pub fn has_bands(&self) -> bool {
         self.rules.bands() > 1
+    }
+
+    /// Whether classes have different priorities, also if the cache is too small for several bands.
+    #[must_use]
+    pub fn has_priorities(&self) -> bool {
+        ClassId::all().any(|class| self.settings.classes.of(class).priority != Band::NORMAL)
     }
 
     /// Sets the policies of classes. Units that are already full stay in the band that they were filled for.

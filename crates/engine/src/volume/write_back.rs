@@ -13,7 +13,7 @@ use crate::write_log::Logged;
 use bytes::Bytes;
 use nitro_cache::Location;
 use nitro_port::buf::BufMut;
-use nitro_port::{Clock, Device, Origin};
+use nitro_port::{Clock, Device, Origin, Urgency};
 use nitro_units::{ExtentIndex, ExtentRange};
 use std::sync::atomic::Ordering;
 
@@ -131,13 +131,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             match location {
                 Some(location) if tried != Some(location) => {
                     tried = Some(location);
-                    if let Some(bytes) = self.cache.fetch(&[(key, location)]).await.pop().flatten() {
+                    if let Some(bytes) = self.cache.fetch(&[(key, location)], Urgency::Normal).await.pop().flatten() {
                         return Ok(bytes);
                     }
                 }
                 _ if dirty => return Err(self.lost(index)),
                 _ => {
-                    let extents = self.read_origin_extents(ExtentRange::one(index)).await?;
+                    let extents = self.read_origin_extents(ExtentRange::one(index), Urgency::Normal).await?;
                     return Ok(extents.into_iter().next().unwrap_or_default());
                 }
             }

@@ -11,7 +11,7 @@ use nitro_cache::weu::Space;
 use nitro_cache::{Missed, builtin, curve};
 use nitro_console::error::{Error, why};
 use nitro_console::logging;
-use nitro_engine::{EnduranceStatus, Explained, metrics};
+use nitro_engine::{Classifier, EnduranceStatus, Explained, metrics};
 use nitro_port::Device;
 use nitro_units::ClassId;
 use serde::Serialize;

@@ -65,12 +65,6 @@ impl VolumeDetector {
         self.detector.lock().counters()
     }
 
-    /// The class of a range of the volume, if the use of its blocks is known.
-    pub fn class_of(&self, range: Range<u64>) -> Option<ClassId> {
-        let found = self.detector.lock().found_in(range)?;
-        Some(self.class(found))
-    }
-
     /// The class of a block: that of the rules, otherwise the built-in one.
     fn class(&self, found: Found) -> ClassId {
         let asked = match found {
@@ -91,6 +85,11 @@ impl Classifier for VolumeDetector {
         let sighting = self.detector.lock().look(offset, bytes);
         learned.extend(sighting.learned.into_iter().map(|(range, found)| (range, self.class(found))));
         sighting.found.map(|found| self.class(found))
+    }
+
+    fn class_of(&self, range: Range<u64>) -> Option<ClassId> {
+        let found = self.detector.lock().found_in(range)?;
+        Some(self.class(found))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::volume::{Token, Volume};
 use bytes::Bytes;
 use nitro_cache::admission::Provenance;
 use nitro_cache::{Gone, builtin};
-use nitro_port::{Clock, Device, Origin};
+use nitro_port::{Clock, Device, Origin, Urgency};
 use nitro_units::{ClassId, ExtentIndex, ExtentRange, Fingerprint};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,6 +41,8 @@ pub(super) struct Fill {
     pub(super) then: Then,
     pub(super) class: ClassId,
     pub(super) pattern: ClassId,
+    /// The order in which the read waits for SSD and origin.
+    pub(super) urgency: Urgency,
 }
 
 impl Fill {
