@@ -141,6 +141,8 @@ pub struct Settings {
     pub classes: Classes,
     /// Sequential detection.
     pub streams: StreamSettings,
+    /// Classify content that has no other class by the pattern of the requests: see [`RunDetector`](crate::pattern::RunDetector).
+    pub patterns: bool,
     /// Estimate the hits of caches of other sizes: see [`what_if`](crate::CacheManager::what_if).
     pub what_if: bool,
     /// Mixed into hashes; random in the server, so that no client can provoke collisions; fixed in the simulator.
@@ -163,6 +165,7 @@ impl Settings {
             classes: Classes::default(),
             what_if: true,
             streams: StreamSettings::default(),
+            patterns: false,
             seed: 0,
         }
     }

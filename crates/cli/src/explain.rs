@@ -52,7 +52,8 @@ fn stored(at: &Stored) -> String {
         bytes => format!("{} to be read", Size(bytes)),
     };
     let way = if at.on_its_way { ", which is being filled or written" } else { "" };
-    let class = if at.class > 0 { format!(", class {}", at.class_name) } else { String::new() };
+    let class =
+        if at.class > 0 { format!(", class {} (by {})", at.class_name, at.class_source) } else { String::new() };
     format!("unit {}{way} (lane {}): {what}; used again {} times since{class}", at.weu, at.lane, at.heat)
 }
 

@@ -207,6 +207,14 @@ impl Detector {
         sighting
     }
 
+    /// The classification of a range of the volume by the blocks read so far, in bytes. If its blocks differ, the one
+    /// that is first in [`Found`]. `None`: not known; blocks that name themselves are not remembered by all file systems.
+    #[must_use]
+    pub fn found_in(&self, range: Range<u64>) -> Option<Found> {
+        let found = range.step_by(PIECE_BYTES as usize).filter_map(|at| self.ranges.find(at));
+        found.map(|(_, known)| known.found()).min()
+    }
+
     /// Whether a file system was found.
     #[must_use]
     pub fn knows_any(&self) -> bool {

@@ -4,7 +4,7 @@ use crate::{CompioClock, FileDevice, HddDevice, RamDevice};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::Either;
-use nitro_port::{Allocation, Device, DeviceError, Geometry};
+use nitro_port::{Allocation, Device, DeviceError, Geometry, Urgency};
 
 /// A device of any kind that a user can configure.
 pub enum AnyDevice {
@@ -35,6 +35,15 @@ impl Device for AnyDevice {
     fn read(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>> {
         match self {
             Self::File(file) => Either::Left(file.read(offset, len)),
+            Self::Hdd(hdd) => Either::Right(hdd.read(offset, len).boxed_local()),
+            Self::Ram(ram) => Either::Right(ram.read(offset, len).boxed_local()),
+        }
+    }
+
+    fn read_with(&self, urgency: Urgency, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>> {
+        match self {
+            Self::File(file) => Either::Left(file.read_with(urgency, offset, len)),
+            // Its emulation has the queue of a disk, which knows no priorities.
             Self::Hdd(hdd) => Either::Right(hdd.read(offset, len).boxed_local()),
             Self::Ram(ram) => Either::Right(ram.read(offset, len).boxed_local()),
         }

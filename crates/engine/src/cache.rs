@@ -33,6 +33,7 @@ use crate::write_log::WriteLog;
 use crate::writeback::{Commits, DirtyOpen, Ledger, Shares};
 use bytes::Bytes;
 use event_listener::Event;
+use nitro_cache::admission::ObjectCounters;
 use nitro_cache::class::Classes;
 use nitro_cache::ram::{Ahead, RamCache};
 use nitro_cache::weu::layout::SECTOR_BYTES;
@@ -67,8 +68,10 @@ pub struct Cache<F, C> {
     /// Held while an extent is appended to an open WEU, or room is made.
     pub(crate) lanes: futures_util::lock::Mutex<Lanes>,
     pub(crate) ram: Mutex<RamCache<Bytes>>,
-    /// Classes have different priorities.
+    /// There are several bands of priority.
     pub(crate) has_bands: AtomicBool,
+    /// Classes have different priorities.
+    pub(crate) has_priorities: AtomicBool,
     pub(crate) ahead: Mutex<Ahead<Kept>>,
     pub(crate) device_health: DeviceHealth,
     /// How often the cache has been started, including this start.
@@ -218,6 +221,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let mut manager = self.manager.lock();
         manager.set_classes(classes);
         self.has_bands.store(manager.has_bands(), Ordering::Relaxed);
+        self.has_priorities.store(manager.has_priorities(), Ordering::Relaxed);
     }
 
     /// Ends the insertion workers after they have processed their queues, and refuses further work.
@@ -266,6 +270,16 @@ impl<F: Device, C: Clock> Cache<F, C> {
     pub fn check_origin_size(&self, size_bytes: u64) -> Result<(), Error> {
         let size_bytes_max = self.origin_bytes_max();
         if size_bytes > size_bytes_max { Err(Error::TooLarge { size_bytes, size_bytes_max }) } else { Ok(()) }
+    }
+
+    /// Allocates the counters that the policy of admission needs for a volume of that size.
+    pub(crate) fn provide_counters(&self, object: ObjectId, size_bytes: u64) {
+        let extents = size_bytes.div_ceil(self.superblock.extent_bytes.into());
+        let missing = self.manager.lock().counters_missing(object, extents);
+        if missing > 0 {
+            let counters = ObjectCounters::new(missing);
+            self.manager.lock().add_counters(object, counters);
+        }
     }
 
     /// Forgets what is cached of an object of that size and is not dirty, in time that grows with what is cached or with

@@ -17,6 +17,9 @@ pub trait Classifier: Send + Sync {
     /// Examines bytes of the volume that were read or written, and returns their class, if it is known. Adds the
     /// classes that it learned for other bytes. Several threads call it, off the path of requests.
     fn look(&self, offset: u64, bytes: &[u8], learned: &mut Vec<Learned>) -> Option<ClassId>;
+
+    /// The class of a range of the volume, in bytes, if it follows from blocks that were examined before.
+    fn class_of(&self, range: Range<u64>) -> Option<ClassId>;
 }
 
 /// The classifiers of all volumes.

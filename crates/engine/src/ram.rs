@@ -68,6 +68,12 @@ impl EngineSettings {
             + VOLUME_BYTES
     }
 
+    /// The maximum RAM of the counters of accesses that the policy of admission keeps for a volume of `size_bytes`, in bytes.
+    #[must_use]
+    pub fn counters_ram_bytes(&self, size_bytes: u64) -> u64 {
+        self.manager.admission.object_ram_bytes(size_bytes.div_ceil(self.manager.extent_bytes.into()))
+    }
+
     /// RAM in bytes that the indexes take once the cache is full of extents that shrink by `reduction` (compression) and bear `dups`
     /// further keys each.
     #[must_use]

@@ -32,6 +32,27 @@ pub struct Allocation {
     pub hole: bool,
 }
 
+/// The order of requests that wait for a device: the bands of priority of their classes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Urgency {
+    /// After all others.
+    Low,
+    /// Requests without a class, and those that are not of a client.
+    #[default]
+    Normal,
+    /// Before the normal ones.
+    High,
+    /// Before all others.
+    Highest,
+}
+
+impl Urgency {
+    /// The number of them.
+    pub const COUNT: usize = 4;
+    /// From the last to the first.
+    pub const ALL: [Self; Self::COUNT] = [Self::Low, Self::Normal, Self::High, Self::Highest];
+}
+
 /// A block device: the origin, or the flash (SSD) of a cache.
 ///
 /// The caller keeps requests within [`Geometry::size_bytes`] and aligned to [`Geometry::block_bytes`]; a device refuses
@@ -43,6 +64,12 @@ pub trait Device: Send + Sync + 'static {
 
     /// Reads `len` bytes at `offset`. The result starts at a page-aligned address if that saves a copy.
     fn read(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>>;
+
+    /// As [`read`](Self::read), in an order with other requests that wait, if the device has a queue in which they do.
+    fn read_with(&self, urgency: Urgency, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>> {
+        let _ = urgency;
+        self.read(offset, len)
+    }
 
     /// Writes `data` at `offset`. Page-aligned data is written without a copy.
     fn write(&self, offset: u64, data: Bytes) -> impl Future<Output = Result<(), DeviceError>>;
@@ -138,6 +165,10 @@ impl<D: Device> Device for Arc<D> {
 
     fn read(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>> {
         (**self).read(offset, len)
+    }
+
+    fn read_with(&self, urgency: Urgency, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>> {
+        (**self).read_with(urgency, offset, len)
     }
 
     fn write(&self, offset: u64, data: Bytes) -> impl Future<Output = Result<(), DeviceError>> {

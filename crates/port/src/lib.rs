@@ -13,5 +13,5 @@ pub mod slice;
 pub mod yielding;
 
 pub use bytes::Bytes;
-pub use device::{Allocation, Clock, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe};
+pub use device::{Allocation, Clock, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe, Urgency};
 pub use nitro_units::Fingerprint;

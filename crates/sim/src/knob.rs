@@ -49,6 +49,8 @@ pub enum Knob {
     FlushEvery,
     /// The policy of destage.
     Destage,
+    /// Whether requests without another class are classified by their pattern.
+    Patterns,
     /// Bytes of the RAM cache.
     Ram,
     /// Consecutive bytes from which on a stream of reads bypasses the cache.
@@ -71,7 +73,7 @@ pub enum Knob {
     Seed,
 }
 
-const NAMES: [(&str, Knob); 30] = [
+const NAMES: [(&str, Knob); 31] = [
     ("size", Knob::Size),
     ("variant", Knob::Variant),
     ("dedup", Knob::Dedup),
@@ -92,6 +94,7 @@ const NAMES: [(&str, Knob); 30] = [
     ("dirty-age", Knob::DirtyAge),
     ("flush-every", Knob::FlushEvery),
     ("destage", Knob::Destage),
+    ("patterns", Knob::Patterns),
     ("ram", Knob::Ram),
     ("sequential-threshold", Knob::Sequential),
     ("compression-ratio", Knob::Compression),
@@ -182,6 +185,7 @@ impl Knob {
                 settings.flush_every = number(text)?;
             }
             Self::Destage => settings.destage = text.parse()?,
+            Self::Patterns => settings.patterns = switch(text)?,
             Self::Ram => settings.ram_bytes = size(text)?,
             Self::Sequential => settings.sequential_bytes = size(text)?,
             Self::Compression => settings.compression_mean = number(text)?,

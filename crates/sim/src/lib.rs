@@ -28,6 +28,7 @@ mod knob;
 mod model;
 pub mod mrc;
 mod outcome;
+mod patterns;
 mod plan;
 pub mod policies;
 mod replay;

@@ -48,7 +48,7 @@ pub fn adapt(settings: &mut Settings, asked: impl Fn(Knob) -> bool) {
         (settings.ram_bytes, settings.sequential_bytes) = (0, 0);
     }
     if !settings.variant.has_class_policies() {
-        settings.classes = Classes::default();
+        (settings.classes, settings.patterns) = (Classes::default(), false);
     }
 }
 

@@ -7,15 +7,17 @@ use crate::by_class::ByClass;
 use crate::front::{Front, InRam};
 use crate::model::{self, Foretold, Hit, Model};
 use crate::outcome::{Counts, Measures, Outcome, Snapshot, ratio};
+use crate::patterns::Patterns;
 use crate::policies::belady_hits;
 use crate::settings::{PartialWrites, Settings, Variant, Warmup};
 use crate::timing;
 use crate::workload::{Piece, Pieces, Stored};
 use crate::write_back::{Leaving, WriteBack};
+use nitro_cache::builtin;
 use nitro_cache::pattern::Access;
 use nitro_model::Nanos;
 use nitro_trace::Op;
-use nitro_units::ExtentKey;
+use nitro_units::{ClassId, ExtentKey};
 
 /// The number of pieces that are prefetched together, so that reads of memory overlap.
 const WARM: usize = 16;
@@ -185,8 +187,11 @@ pub(crate) struct Run<'a> {
     /// The write-back state, if the mode is write-back.
     pub(crate) write_back: Option<WriteBack>,
     front: Option<Front>,
+    patterns: Option<Patterns>,
     pub(crate) counts: Counts,
     by_class: ByClass,
+    /// The class of the current request, apart from its pattern.
+    class: ClassId,
     /// The pieces of a request whose end is in the next batch.
     rest: Vec<Piece>,
     misses: Vec<Piece>,
@@ -217,8 +222,10 @@ impl<'a> Run<'a> {
             lagging: 0,
             write_back,
             front: Front::new(settings),
+            patterns: settings.patterns.then(Patterns::default),
             counts: Counts::default(),
             by_class: ByClass::default(),
+            class: ClassId::UNCLASSIFIED,
             rest: Vec::new(),
             misses: Vec::new(),
             found: Vec::new(),
@@ -282,6 +289,22 @@ impl<'a> Run<'a> {
 
     #[inline]
     pub(crate) fn request(&mut self, request: &[Piece], watch: &mut impl Watch) -> Result<(), Error> {
+        self.class = request[0].class();
+        let extent_bytes = self.settings.extent_bytes;
+        match self.patterns.as_mut().and_then(|patterns| patterns.classified(request, extent_bytes)) {
+            None => self.request_as(request, watch),
+            Some(classified) => {
+                let result = self.request_as(&classified, watch);
+                if let Some(patterns) = &mut self.patterns {
+                    patterns.done(classified);
+                }
+                result
+            }
+        }
+    }
+
+    #[inline]
+    fn request_as(&mut self, request: &[Piece], watch: &mut impl Watch) -> Result<(), Error> {
         let first = &request[0];
         self.last_ns = first.time_ns;
         if first.op() == Op::Flush {
@@ -398,13 +421,15 @@ impl<'a> Run<'a> {
             InRam::Ahead => self.counts.readahead_hits += 1,
             InRam::Again => {
                 self.counts.readahead_hits += 1;
-                self.again.push(*piece);
+                let is_by_pattern = self.patterns.is_some() && !self.class.is_classified();
+                let class = builtin::used_again(builtin::SCAN, piece.class());
+                self.again.push(if is_by_pattern { piece.with_class(class) } else { *piece });
             }
         }
     }
 
     fn note_read_by_class(&mut self, request: &[Piece], misses: u64) {
-        let counts = &mut self.by_class[request[0].class()];
+        let counts = &mut self.by_class[self.class];
         counts.reads += 1;
         counts.hits += u64::from(misses == 0);
         counts.read_bytes += request.iter().map(|piece| u64::from(piece.len)).sum::<u64>();
@@ -414,7 +439,7 @@ impl<'a> Run<'a> {
 
     fn write(&mut self, request: &[Piece], watch: &mut impl Watch) -> Result<(), Error> {
         self.counts.writes += 1;
-        let by_class = &mut self.by_class[request[0].class()];
+        let by_class = &mut self.by_class[self.class];
         by_class.writes += 1;
         by_class.write_bytes += request.iter().map(|piece| u64::from(piece.len)).sum::<u64>();
         if self.write_back.is_some() {

@@ -218,6 +218,10 @@ pub struct Settings {
     /// The policies of classes, for variants with [class policies](Variant::has_class_policies) only.
     #[serde(default, skip_serializing_if = "Classes::are_usual")]
     pub classes: Classes,
+    /// Classify requests that have no other class by their pattern, for variants with
+    /// [class policies](Variant::has_class_policies) only.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub patterns: bool,
     /// RAM for whole extents in front of the SSD in bytes; 0: none. This and the next settings are for variants on an
     /// SSD.
     #[serde(default)]
@@ -267,6 +271,7 @@ impl Settings {
             insertion_lag: 0,
             destage: DestageKind::default(),
             classes: Classes::default(),
+            patterns: false,
             ram_bytes: 0,
             sequential_bytes: 0,
             readahead_ram_bytes: READAHEAD_RAM_BYTES,
@@ -291,6 +296,7 @@ impl Settings {
             eviction: self.eviction,
             destage: self.destage,
             classes: self.classes,
+            patterns: self.patterns,
             what_if: false,
             streams: self.streams(),
             seed: self.seed,
@@ -347,6 +353,9 @@ impl Settings {
         }
         if !self.classes.are_usual() && !self.variant.has_class_policies() {
             return Err(Error::setting("policies of classes are for the variants weu and weu-lru-trim"));
+        }
+        if self.patterns && !self.variant.has_class_policies() {
+            return Err(Error::setting("patterns give classes in the variants weu and weu-lru-trim"));
         }
         if self.write_budget.is_some_and(|ratio| !(ratio > 0.0 && ratio.is_finite())) {
             return Err(Error::setting("the write budget is bytes written for each byte requested, such as 0.25"));

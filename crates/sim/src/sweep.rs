@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// Increased by every change that changes outcomes without changing settings; results of another version are ignored.
-const MODEL_VERSION: u32 = 8;
+const MODEL_VERSION: u32 = 9;
 
 /// A file of finished points, with a line of JSON for each.
 #[derive(Debug)]

@@ -5,6 +5,7 @@
 
 mod all;
 mod by_source;
+mod counters;
 mod ghost;
 mod probation;
 mod second_miss;
@@ -14,13 +15,14 @@ mod write_policy;
 pub use crate::shelf::{Lane, Shelf};
 pub use all::All;
 pub use by_source::BySource;
+pub use counters::ObjectCounters;
 pub use probation::Probation;
 pub use second_miss::SecondMiss;
 pub use two_level::TwoLevel;
 pub use write_policy::WritePolicy;
 
 use crate::shelf::Band;
-use nitro_units::{ClassId, ExtentKey};
+use nitro_units::{ClassId, ExtentKey, ObjectId};
 use std::fmt;
 
 /// The kind of request that inserts content.
@@ -38,8 +40,10 @@ pub enum Source {
 pub struct Provenance {
     /// The kind of request.
     pub source: Source,
-    /// The request's class.
+    /// The class that the request gives, or the content itself.
     pub class: ClassId,
+    /// The class by the pattern of the requests, for content without another one.
+    pub pattern: ClassId,
     /// It was used again while it waited in RAM.
     pub used: bool,
 }
@@ -48,13 +52,13 @@ impl Provenance {
     /// The provenance of content that a request of this class read.
     #[must_use]
     pub const fn read(class: ClassId) -> Self {
-        Self { source: Source::Read, class, used: false }
+        Self { source: Source::Read, class, pattern: ClassId::UNCLASSIFIED, used: false }
     }
 
     /// The provenance of content that a request of this class wrote.
     #[must_use]
     pub const fn written(class: ClassId) -> Self {
-        Self { source: Source::Write, class, used: false }
+        Self { source: Source::Write, class, pattern: ClassId::UNCLASSIFIED, used: false }
     }
 }
 
@@ -107,6 +111,19 @@ pub trait Admission: fmt::Debug + Send {
     /// Notes that an extent is overwritten or trimmed; `again`: how to admit its next content.
     fn overwritten(&mut self, _key: ExtentKey, _again: Admitted) {}
 
+    /// Number of extents, of an object of `extents`, for which the policy needs counters that it does not have yet.
+    fn counters_missing(&self, _object: ObjectId, _extents: u64) -> u64 {
+        0
+    }
+
+    /// Adds the counters of an object that are [missing](Self::counters_missing).
+    fn add_counters(&mut self, _object: ObjectId, _more: ObjectCounters) {}
+
+    /// Gives up the counters of an object that is no longer cached.
+    fn take_counters(&mut self, _object: ObjectId) -> Option<ObjectCounters> {
+        None
+    }
+
     /// RAM in bytes.
     fn ram_bytes(&self) -> usize;
 }
@@ -125,11 +142,14 @@ pub enum AdmissionKind {
     BySource,
     /// See [`TwoLevel`].
     TwoLevel,
+    /// See [`TwoLevel::with_static_counters`].
+    TwoLevelStatic,
 }
 
 impl AdmissionKind {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Probation, Self::All, Self::SecondMiss, Self::BySource, Self::TwoLevel];
+    pub const ALL: [Self; 6] =
+        [Self::Probation, Self::All, Self::SecondMiss, Self::BySource, Self::TwoLevel, Self::TwoLevelStatic];
 
     /// Its name in configurations and on command lines.
     #[must_use]
@@ -140,6 +160,7 @@ impl AdmissionKind {
             Self::SecondMiss => "second-miss",
             Self::BySource => "by-source",
             Self::TwoLevel => "two-level",
+            Self::TwoLevelStatic => "two-level-static",
         }
     }
 
@@ -158,14 +179,21 @@ impl AdmissionKind {
             Self::SecondMiss => Box::new(SecondMiss::new(extents, seed)),
             Self::BySource => Box::new(BySource),
             Self::TwoLevel => Box::new(TwoLevel::new(extents)),
+            Self::TwoLevelStatic => Box::new(TwoLevel::with_static_counters(extents)),
         }
+    }
+
+    /// The maximum RAM in bytes for an object of `extents` extents, in addition to that of the cache.
+    #[must_use]
+    pub const fn object_ram_bytes(self, extents: u64) -> u64 {
+        if matches!(self, Self::TwoLevelStatic) { ObjectCounters::ram_bytes(extents) } else { 0 }
     }
 
     /// The maximum RAM in bytes for a cache of `extents` extents.
     #[must_use]
     pub const fn ram_bytes_max(self, extents: u64) -> u64 {
         match self {
-            Self::All | Self::BySource => 0,
+            Self::All | Self::BySource | Self::TwoLevelStatic => 0,
             Self::Probation => Probation::ram_bytes_max(extents),
             Self::SecondMiss => SecondMiss::ram_bytes_max(extents),
             Self::TwoLevel => TwoLevel::ram_bytes_max(extents),
@@ -176,7 +204,7 @@ impl AdmissionKind {
     #[must_use]
     pub const fn has_side_lane(self) -> bool {
         match self {
-            Self::Probation | Self::BySource | Self::TwoLevel => true,
+            Self::Probation | Self::BySource | Self::TwoLevel | Self::TwoLevelStatic => true,
             Self::All | Self::SecondMiss => false,
         }
     }

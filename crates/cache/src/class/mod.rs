@@ -61,7 +61,7 @@ impl Allocation {
 /// The policy of one class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassPolicy {
-    /// Its priority in eviction.
+    /// Its priority in eviction, and among requests that wait for SSD and origin.
     pub priority: Band,
     /// When its new content is admitted.
     pub allocation: Allocation,

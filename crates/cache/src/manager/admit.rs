@@ -1,13 +1,13 @@
 //! Admission of new content: the policies of admission and classes, pins, and the write budget.
 
 use super::CacheManager;
-use crate::admission::{Admitted, Provenance, Source};
+use crate::admission::{Admitted, ObjectCounters, Provenance, Source};
 use crate::eviction::Victim;
 use crate::file_index::{Reference, mix};
 use crate::gone::Gone;
 use crate::shelf::Lane;
 use crate::thrift::Thrift;
-use nitro_units::ExtentKey;
+use nitro_units::{ExtentKey, ObjectId};
 
 /// Extents whose numbers differ only in this many low bits are refused together, because a request is a hit only if all
 /// its extents are cached.
@@ -37,6 +37,23 @@ impl CacheManager {
         }
         let band = self.band(from.class);
         admitted.map(|a| Admitted { lane: if has_lanes { a.lane } else { Lane::Main }, band, ..a })
+    }
+
+    /// Number of extents, of an object of `extents`, for which the policy of admission still needs counters. They are
+    /// allocated outside of the manager, because this takes long.
+    #[must_use]
+    pub fn counters_missing(&self, object: ObjectId, extents: u64) -> u64 {
+        self.admission.counters_missing(object, extents)
+    }
+
+    /// Adds the counters that are [missing](Self::counters_missing).
+    pub fn add_counters(&mut self, object: ObjectId, more: ObjectCounters) {
+        self.admission.add_counters(object, more);
+    }
+
+    /// Takes the counters of an object that is no longer cached, to be freed outside of the manager.
+    pub fn take_counters(&mut self, object: ObjectId) -> Option<ObjectCounters> {
+        self.admission.take_counters(object)
     }
 
     /// Shows the policy of admission the unit that would be evicted for new content.

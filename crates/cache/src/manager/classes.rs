@@ -2,8 +2,10 @@
 
 use super::CacheManager;
 use crate::admission::{Admission, Provenance, SecondMiss, Source};
+use crate::builtin;
 use crate::class::{Allocation, CLEAN_PERCENT_MIN, ClassPolicy, ClassRules, Classes};
 use crate::shelf::Band;
+use crate::weu::Location;
 use nitro_units::{ClassId, ExtentKey};
 
 /// A class that exceeds its maximum by this fraction of it, and by at least a unit, is refused: its extents may be too
@@ -29,10 +31,43 @@ impl CacheManager {
         self.band(location.map_or(ClassId::UNCLASSIFIED, |at| self.weus.class_of(at.weu, at.entry)))
     }
 
-    /// Whether classes have different priorities.
+    /// The provenance of new content with the class of the [pattern](Provenance::pattern) if it has no other. Content of
+    /// class [`builtin::READ_ONCE`] that was used before, as far as this is remembered, is of class [`builtin::RANDOM`].
+    #[must_use]
+    pub fn by_pattern(&self, key: ExtentKey, from: Provenance) -> Provenance {
+        if !self.settings.patterns {
+            return from;
+        }
+        let class = if from.class.is_classified() { from.class } else { from.pattern };
+        let is_used = || from.used || self.why_gone(key).is_some();
+        let class = if class == builtin::READ_ONCE && is_used() { builtin::RANDOM } else { class };
+        Provenance { class, ..from }
+    }
+
+    /// Notes that the extent at a location was read by a request of class `by`, its own or by its pattern. If content is
+    /// classified by patterns, a use outside of a run makes data of the classes [`builtin::READ_ONCE`] and [`builtin::SCAN`] one of class
+    /// [`builtin::RANDOM`]. Content shared by several extents keeps its class.
+    pub fn note_read_by(&mut self, by: ClassId, location: &Location) {
+        if self.settings.patterns && by.is_classified() {
+            let (weu, entry) = (location.weu, location.entry);
+            let class = self.weus.class_of(weu, entry);
+            let after = builtin::used_again(class, by);
+            if after != class && !self.weus.is_shared(weu, entry) {
+                self.weus.reclassify(weu, entry, after);
+            }
+        }
+    }
+
+    /// Whether there are several bands.
     #[must_use]
     pub fn has_bands(&self) -> bool {
         self.rules.bands() > 1
+    }
+
+    /// Whether classes have different priorities, also if the cache is too small for several bands.
+    #[must_use]
+    pub fn has_priorities(&self) -> bool {
+        ClassId::all().any(|class| self.settings.classes.of(class).priority != Band::NORMAL)
     }
 
     /// Sets the policies of classes. Units that are already full stay in the band that they were filled for.

@@ -5,6 +5,7 @@ use nitro_cache::Settings;
 use nitro_cache::admission::Provenance;
 use nitro_cache::class::{Allocation, Band, ClassError, ClassPolicy, Classes};
 use nitro_cache::eviction::EvictionKind;
+use nitro_cache::{Gone, builtin};
 use nitro_units::ClassId;
 use proptest::prelude::*;
 
@@ -97,6 +98,51 @@ fn promises_that_cannot_be_kept_are_refused() {
     let refused = check(ClassPolicy { min_percent: 40, max_percent: 39, ..policy }, 0).unwrap_err();
     assert!(refused.to_string().contains("class 1: a minimum of 40 % and a maximum of 39 %"), "{refused}");
     assert!(check(ClassPolicy { min_percent: 0, max_percent: 0, ..policy }, 0).is_err());
+}
+
+/// The class with which new content of an extent is cached that a request of this class by its pattern brings.
+fn by_pattern(world: &World, number: u64, pattern: ClassId) -> ClassId {
+    let from = Provenance { pattern, ..Provenance::read(ClassId::UNCLASSIFIED) };
+    world.manager.by_pattern(key(number), from).class
+}
+
+#[test]
+fn content_without_another_class_gets_that_of_the_pattern() {
+    let mut world = World::with(Settings { patterns: true, ..settings(EvictionKind::Heat, &[]) });
+    assert_eq!(by_pattern(&world, 1, builtin::SCAN), builtin::SCAN);
+    assert_eq!(by_pattern(&world, 1, builtin::READ_ONCE), builtin::READ_ONCE);
+    // It was used before: while it waited, or until it was dropped.
+    let from = Provenance { pattern: builtin::READ_ONCE, used: true, ..Provenance::default() };
+    assert_eq!(world.manager.by_pattern(key(1), from).class, builtin::RANDOM);
+    world.manager.note_gone(key(1), Gone::Evicted);
+    assert_eq!(by_pattern(&world, 1, builtin::READ_ONCE), builtin::RANDOM);
+    assert_eq!(by_pattern(&world, 1, builtin::SCAN), builtin::SCAN);
+    // Another class comes first; and without the setting there are none.
+    let known = Provenance { pattern: builtin::SCAN, ..Provenance::read(builtin::METADATA) };
+    assert_eq!(world.manager.by_pattern(key(1), known).class, builtin::METADATA);
+    let off = World::with(settings(EvictionKind::Heat, &[]));
+    assert_eq!(by_pattern(&off, 1, builtin::SCAN), ClassId::UNCLASSIFIED);
+}
+
+#[test]
+fn a_further_use_changes_the_class_by_pattern() {
+    let mut world = World::with(Settings { patterns: true, ..settings(EvictionKind::Heat, &[]) });
+    let known = builtin::METADATA;
+    for (number, class) in [(1, builtin::READ_ONCE), (2, builtin::SCAN), (3, known)] {
+        assert!(!world.read_as(class, key(number), number));
+    }
+    let read = |world: &mut World, by| {
+        [1, 2, 3].map(|number| {
+            let location = world.manager.lookup(key(number)).unwrap();
+            world.manager.note_read_by(by, &location);
+            world.manager.worth(&location).class
+        })
+    };
+    assert_eq!(read(&mut world, ClassId::UNCLASSIFIED), [builtin::READ_ONCE, builtin::SCAN, known]);
+    assert_eq!(read(&mut world, builtin::SCAN), [builtin::READ_ONCE, builtin::SCAN, known]);
+    assert_eq!(read(&mut world, builtin::READ_ONCE), [builtin::RANDOM, builtin::RANDOM, known]);
+    let cached = world.manager.cached_by_class();
+    assert_eq!((cached[builtin::RANDOM.index()], cached[known.index()], cached.iter().sum::<u64>()), (2, 1, 3));
 }
 
 proptest! {

@@ -50,7 +50,8 @@ fn what_is_pinned_survives_any_scan_under_every_policy() {
         assert_eq!(world.manager.pinned_extents(), (len, len));
         // Others are cached beside them.
         let last = 100_000 + EXTENTS * 5;
-        let takes_all = !matches!(admission, AdmissionKind::SecondMiss | AdmissionKind::TwoLevel);
+        let takes_all =
+            !matches!(admission, AdmissionKind::SecondMiss | AdmissionKind::TwoLevel | AdmissionKind::TwoLevelStatic);
         assert!(!takes_all || read(&mut world, last - 100..last) > 0, "{eviction}, {admission}");
         pin(&mut world, pinned.clone(), false);
         assert_eq!(world.manager.pinned_extents(), (0, 0));

@@ -175,23 +175,26 @@ struct CacheArgs {
     /// Which new content is admitted: probation (all, in separate write-evict units until it is used again), all,
     /// second-miss (extents at their second miss), by-source (all, with written content in separate write-evict units),
     /// two-level (metadata of file systems, and data that is accessed more often than the extents that would be evicted
-    /// for it) [default: probation]
+    /// for it), two-level-static (the same with a counter of accesses for each extent of the origin, a byte each)
+    /// [default: probation]
     #[arg(long, value_name = "POLICY", requires = "cache")]
     admission: Option<AdmissionKind>,
     /// Which write-evict unit is evicted next: heat (extents that were used again are copied forward), lru, fifo
     /// [default: heat]
     #[arg(long, value_name = "POLICY", requires = "cache")]
     eviction: Option<EvictionKind>,
-
     /// How the cache treats each class of I/O: one of the presets file-server, database and hypervisor, or a file in
     /// TOML or Open-CAS's CSV; the help of nitro class load has an example [default: all classes alike]
     #[arg(long, value_name = "FILE|PRESET", help_heading = "Cache")]
     classes: Option<PathBuf>,
-
     /// Classify the volume's blocks by parsing ext2 to ext4, XFS, btrfs and NTFS: metadata, directories, journal, and
     /// files by size [default: on]
     #[arg(long, value_name = "on|off", requires = "cache", help_heading = "Cache")]
     detect: Option<Switch>,
+    /// Classify what has no other class by the pattern of the requests: scan (sequential runs), read-once, random (used
+    /// outside of runs: written, or read again) [default: off]
+    #[arg(long, value_name = "on|off", requires = "cache", help_heading = "Cache")]
+    patterns: Option<Switch>,
     /// Write-back: which dirty data is destaged next: elevator (by offset) or oldest (by age) [default: elevator]
     #[arg(long, value_name = "POLICY", requires = "cache")]
     destage: Option<DestageKind>,
@@ -442,6 +445,7 @@ impl CacheArgs {
             eviction: self.eviction,
             classes: self.classes.clone(),
             detect: self.detect.is_none_or(Switch::is_on),
+            patterns: self.patterns.is_some_and(Switch::is_on),
             sequential_threshold: self.sequential_threshold,
             dirty_start: self.dirty_start,
             dirty_max: self.dirty_max,

@@ -116,7 +116,8 @@ pub(crate) struct CacheSettings {
     fingerprint_index_ratio: Option<String>,
     /// Which new content is admitted to write-evict units: probation (all, in separate units until it is used again),
     /// all, second-miss (extents at their second miss), by-source (all, with written content in separate units),
-    /// two-level (metadata, and data that is accessed more often than the extents that would be evicted for it)
+    /// two-level (metadata, and data that is accessed more often than the extents that would be evicted for it),
+    /// two-level-static (the same with a counter of accesses for each extent up to the last accessed one)
     /// [default: probation for variant weu, as in the server; otherwise all]
     #[arg(long, value_name = "POLICY")]
     admission: Option<String>,
@@ -173,6 +174,10 @@ pub(crate) struct CacheSettings {
     /// Also apply the rules of --classes to requests that have a class in the trace [default: these keep their class]
     #[arg(long, requires = "classes")]
     pub(crate) reclassify: bool,
+    /// Classify requests that have no other class by their pattern: scan (sequential runs), read-once, random (used outside
+    /// of runs: written, or read again) [default: off]
+    #[arg(long, value_name = "on|off")]
+    patterns: Option<String>,
     /// Size of the RAM cache in front of the SSD, which holds whole extents; for variants on an SSD [default: 0; the
     /// server's is 64M]
     #[arg(long, value_name = "SIZE")]
@@ -240,6 +245,7 @@ impl SimArgs {
             (Knob::DirtyAge, &cache.dirty_age),
             (Knob::FlushEvery, &cache.flush_every),
             (Knob::Destage, &cache.destage),
+            (Knob::Patterns, &cache.patterns),
             (Knob::Ram, &cache.ram),
             (Knob::Sequential, &cache.sequential_threshold),
             (Knob::Compression, &cache.compression_ratio),
@@ -299,6 +305,7 @@ mod tests {
             "extent-size",
             "fingerprint-index-ratio",
             "mode",
+            "patterns",
             "ram",
             "sequential-threshold",
             "staging",

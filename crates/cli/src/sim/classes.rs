@@ -6,36 +6,22 @@ use nitro_console::error::Error;
 use nitro_console::output::Table;
 use nitro_console::size::Size;
 use nitro_server::classes::ClassTable;
-use nitro_sim::{ClassMeasures, Measures, Settings};
+use nitro_sim::{ClassMeasures, Knob, Measures, Settings};
 use nitro_units::ClassId;
 use serde_json::{Map, Value};
-use std::path::Path;
 
 /// The table of classes of `args`; without `--classes`, one that treats all classes alike.
 pub(super) fn table(args: &SimArgs) -> Result<ClassTable, Error> {
     let Some(named) = &args.cache.classes else { return Ok(ClassTable::default()) };
     let table = ClassTable::open(named).map_err(|error| error.within("--classes"))?;
-    refuse_conditions_on_contents(&table, named)?;
+    table.check_for_trace().map_err(|error| error.within(format_args!("--classes {}", named.display())))?;
     Ok(table)
 }
 
-/// A trace has the offsets, lengths and directions of requests, but no data about file systems.
-fn refuse_conditions_on_contents(table: &ClassTable, named: &Path) -> Result<(), Error> {
-    for (number, rule) in table.rules.0.iter().enumerate() {
-        if let Some((_, condition)) = rule.conditions.iter().find(|(_, condition)| condition.is_of_content()) {
-            let what =
-                format!("--classes {}: rule {}, for class {}", named.display(), number + 1, table.name(rule.class));
-            let why = format!("a trace does not contain {}", condition.name());
-            return Err(Error::new(what, why).or("remove the rule, or classify by place, request_size or direction"));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses a table without rules if the trace has no classes either, because it has no effect.
+/// Refuses a table without rules if neither the trace nor patterns give classes, because it has no effect.
 pub(super) fn check_use(table: &ClassTable, args: &SimArgs, source: &Traces<'_>) -> Result<(), Error> {
     let Some(named) = args.cache.classes.as_ref().filter(|_| *table != ClassTable::default()) else { return Ok(()) };
-    if source.has_classes()? {
+    if args.asked(Knob::Patterns) || source.has_classes()? {
         return Ok(());
     }
     let what = format!("--classes {}", named.display());

@@ -320,6 +320,7 @@ fn value(knob: Knob, settings: &Settings, format: Format) -> String {
         Knob::Staging => size(settings.staging_bytes),
         Knob::WriteBudget => settings.write_budget.map_or_else(String::new, |ratio| ratio.to_string()),
         Knob::Recipes => switch(settings.recipes),
+        Knob::Patterns => switch(settings.patterns),
         Knob::Ram => size(settings.ram_bytes),
         Knob::Sequential => size(settings.sequential_bytes),
         Knob::Compression => settings.compression_mean.to_string(),

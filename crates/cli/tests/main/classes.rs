@@ -252,6 +252,8 @@ fn what_a_file_system_says_gives_its_blocks_their_classes() {
     assert!(detection["inodes"].as_u64() >= Some(210), "{detection}");
     let text = place.stdout("status");
     assert!(text.contains("1 file systems") && text.contains("metadata: "), "{text}");
+    let superblock = place.stdout("explain vm 0");
+    assert!(superblock.contains("class metadata (by blocks)"), "{superblock}");
     drop(client);
     assert!(server.stop().0.success());
     // In write-back, what is written is told apart too.
@@ -362,4 +364,49 @@ fn a_scan_that_cannot_be_is_refused() {
         let refused = place.failure(&format!("serve --origin vm.img {arguments}"), code);
         assert!(refused.contains(told), "{arguments}: {refused}");
     }
+}
+
+#[test]
+fn the_pattern_of_requests_gives_a_class_to_what_has_none() {
+    let place = Place::new();
+    fs::write(place.path("vm.img"), noise(5, 64 << 20)).unwrap();
+    let arguments = "--origin vm.img --cache cache.img --cache-size 128M --ram 0 --sequential-threshold 0";
+    let server = place.serve(&format!("{arguments} --patterns on"));
+    // They are listed before there is anything of them.
+    let listed = place.stdout("class list");
+    assert!(["scan", "read-once", "random"].iter().all(|name| listed.contains(name)), "{listed}");
+    let mut client = place.client();
+    let held = |status: &Value, id| of(&status["caches"][0]["classes"], id, "cached_bytes").unwrap_or(0);
+    let [scan, once, random] = [29, 30, 31];
+    // The first mebibyte of a run is not known to be one.
+    (0..64).for_each(|piece| drop(client.read(piece * 65536, 65536)));
+    place.until("scanned", |status| (held(status, scan), held(status, once)) == (3 * MIB + 65536, MIB - 65536));
+    read_scattered(&mut client, 32 * MIB, 4 * MIB);
+    place.until("read", |status| held(status, once) == 5 * MIB - 65536);
+    let source = |offset: u64| {
+        let explained: Value = serde_json::from_str(&place.stdout(&format!("explain vm {offset} -o json"))).unwrap();
+        let at = &explained["stored"];
+        [&at["class_name"], &at["class_source"]].map(|text| text.as_str().unwrap_or_default().to_owned())
+    };
+    assert_eq!([source(2 * MIB), source(33 * MIB)], [["scan", "pattern"], ["read-once", "pattern"]]);
+    // A further use outside of a run, and a write.
+    read_scattered(&mut client, 32 * MIB, 2 * MIB);
+    assert_eq!(client.write(48 * MIB, &noise(9, 65536)), 0);
+    place
+        .until("used again", |status| (held(status, once), held(status, random)) == (3 * MIB - 65536, 2 * MIB + 65536));
+    assert!(place.stdout("explain vm 32M").contains("class random (by pattern)"), "{}", place.stdout("explain vm 32M"));
+    // Any other source comes first.
+    let mut classed = Nbd::connect(&place.path("run/nitro/vm.sock"), "vm?class=7");
+    classed.read(56 * MIB, 65536);
+    place.until("classified", |status| held(status, 7) == 65536);
+    assert_eq!(source(56 * MIB), ["file-256k", "request"]);
+    drop((client, classed));
+    assert!(server.stop().0.success());
+    let server = place.serve(&format!("{} --name plain", arguments.replace("cache.img", "other.img")));
+    let mut client = Nbd::connect(&place.path("run/nitro/plain.sock"), "plain");
+    client.read(0, 65536);
+    let status = place.until("cached", |status| status["caches"][0]["insertions"] == 8);
+    assert_eq!(status["caches"][0]["classes"], Value::Array(Vec::new()), "{status}");
+    drop(client);
+    assert!(server.stop().0.success());
 }

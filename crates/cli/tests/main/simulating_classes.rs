@@ -10,7 +10,7 @@ use std::fs;
 
 const COLUMNS: &str = "--columns time=0,op=1,offset=2,len=3,sep=comma --dedup off --compress off";
 
-/// 8 MiB of 8 KiB blocks that are read again after each scan of 256 MiB in larger requests.
+/// 8 MiB of 8 KiB blocks that are read again, in no order, after each scan of 256 MiB in larger requests.
 fn trace(place: &Place) {
     let (mut text, mut time) = (String::new(), 0);
     let mut request = |op: &str, offset: u64, len: u64| {
@@ -18,7 +18,7 @@ fn trace(place: &Place) {
         time += 1;
     };
     for _ in 0..4 {
-        (0..1024).for_each(|block| request("R", block * 8192, 8192));
+        (0..1024).for_each(|number| request("R", number * 301 % 1024 * 8192, 8192));
         (0..2048).for_each(|part| request("R", (1 << 30) + part * (128 << 10), 128 << 10));
         (0..16).for_each(|block| request("W", (2 << 30) + block * 8192, 8192));
     }
@@ -40,7 +40,7 @@ const TABLE: &str = r#"
 [class.precious]
 id = 20
 priority = "high"
-[class.scan]
+[class.bulk]
 id = 21
 [class.absent]
 id = 22
@@ -50,7 +50,7 @@ class = "precious"
 offset_to = "8M"
 direction = "read"
 [[rule]]
-class = "scan"
+class = "bulk"
 request_size_min = "128K"
 "#;
 
@@ -61,10 +61,10 @@ fn rules_classify_a_trace_and_policies_change_its_hits() {
     fs::write(place.path("classes.toml"), TABLE).unwrap();
     fs::write(place.path("usual.toml"), TABLE.replace("priority = \"high\"\n", "")).unwrap();
     let told = json(&place, "--classes classes.toml");
-    let (precious, scan) = (of(&told, "precious"), of(&told, "scan"));
+    let (precious, bulk) = (of(&told, "precious"), of(&told, "bulk"));
     assert_eq!((&precious["id"], &precious["reads"], &precious["hits"]), (&20.into(), &4096.into(), &3072.into()));
     assert_eq!((&precious["cached_bytes"], &precious["read_hit_extents"]), (&(8 << 20).into(), &3072.into()));
-    assert_eq!((&scan["reads"], &scan["hits"], &scan["read_extents"]), (&8192.into(), &0.into(), &(8192 * 16).into()));
+    assert_eq!((&bulk["reads"], &bulk["hits"], &bulk["read_extents"]), (&8192.into(), &0.into(), &(8192 * 16).into()));
     assert_eq!((&of(&told, "unclassified")["writes"], &of(&told, "absent")["reads"]), (&64.into(), &0.into()));
     let usual = json(&place, "--classes usual.toml --admission all --eviction lru --staging 0");
     assert_eq!((&of(&usual, "precious")["reads"], &of(&usual, "precious")["hits"]), (&4096.into(), &0.into()));
@@ -135,7 +135,7 @@ fn tables_that_a_trace_cannot_use_are_refused() {
             format!("{cas}1,lba:lt:8|file_size:le:4096,0,1\n"),
             &["rule 1", "a trace does not contain file_size"],
         ),
-        ("p.toml", "[class.scan]\nid = 21\nmin = 95\n[[rule]]\nclass = \"scan\"\n".to_owned(), &["minimums"]),
+        ("p.toml", "[class.bulk]\nid = 21\nmin = 95\n[[rule]]\nclass = \"bulk\"\n".to_owned(), &["minimums"]),
     ] {
         fs::write(place.path(name), text).unwrap();
         let said = place.failure(&format!("sim trace.csv {COLUMNS} --cache-size 64M --classes {name}"), 1);
@@ -171,4 +171,24 @@ fn sweeps_tell_which_variants_have_no_policies_of_classes_and_resume() {
     fs::write(place.path("classes.toml"), TABLE.replace("8M", "4M")).unwrap();
     let other: Value = serde_json::from_slice(&place.run(&sweep).stdout).unwrap();
     assert_eq!(of(&other[0], "precious")["reads"], 2048);
+}
+
+#[test]
+fn patterns_classify_what_nothing_else_does() {
+    let place = Place::new();
+    trace(&place);
+    let table = "[class.scan]\npriority = \"low\"\n[class.random]\npriority = \"high\"\n";
+    fs::write(place.path("patterns.toml"), table).unwrap();
+    let policies = "--admission all --eviction lru --staging 0";
+    let told = json(&place, &format!("--classes patterns.toml --patterns on {policies}"));
+    // Requests are counted by their own class; contents by pattern. The blocks that are read again stay.
+    assert_eq!(of(&told, "unclassified")["reads"], 4096 + 8192, "{told}");
+    let cached = ["scan", "read-once", "random"].map(|name| of(&told, name)["cached_bytes"].as_u64().unwrap_or(0));
+    assert!(cached[0] > 32 << 20 && cached[2] >= 8 << 20, "{cached:?}");
+    let all = |told: &Value| told["read_hits"].as_u64().unwrap();
+    let without = json(&place, &format!("--classes patterns.toml --patterns off {policies}"));
+    assert!(all(&told) >= 2 * 1024 && all(&without) == 0, "{} hits, {} without", all(&told), all(&without));
+    // A preset needs no rules, if patterns give classes.
+    assert!(all(&json(&place, &format!("--classes database --patterns on {policies}"))) >= 2 * 1024);
+    place.failure(&format!("sim trace.csv {COLUMNS} --cache-size 64M --patterns maybe"), 1);
 }

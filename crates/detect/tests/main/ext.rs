@@ -147,6 +147,14 @@ fn metadata_and_sizes_are_known_after_one_pass() {
         let bytes = fs::read(&image.path).unwrap();
         let mut detector = Detector::new(RAM);
         show(&mut detector, &bytes, 8192);
+        // What was read is known without its bytes.
+        let of_files = truth.iter().filter(|(_, found)| matches!(found, Found::File(_)));
+        let known = of_files.clone().filter(|(block, found)| {
+            detector.found_in(*block * block_bytes..(*block + 1) * block_bytes) == Some(**found)
+        });
+        assert!(known.count() * 100 >= of_files.count() * 95, "{options:?}");
+        assert_eq!(detector.found_in(1024..2048), Some(Found::Metadata), "{options:?}");
+        assert_eq!(detector.found_in(bytes.len() as u64..bytes.len() as u64 + 8192), None, "{options:?}");
         Score::of(&mut detector, &bytes, block_bytes, &truth).check(&format!("{options:?}"));
         check_scan(&bytes, block_bytes, &truth, 40, &format!("{options:?}"));
         assert!(detector.counters().ram_bytes <= RAM);

@@ -3,7 +3,7 @@
 
 use event_listener::Event;
 use futures_util::task::AtomicWaker;
-use nitro_port::DeviceError;
+use nitro_port::{DeviceError, Urgency};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -19,20 +19,29 @@ pub(super) const THREADS_MAX: usize = 8;
 /// A read or write of this size takes one turn, a longer one more: the turns also bound the memory that a hanging
 /// device keeps.
 const TURN_BYTES: usize = 256 << 10;
+/// Number of later requests of the next higher urgency that may overtake one that waits; of the one above it twice as
+/// many, and so on. So none waits for ever, and the time that it waits follows from the speed of the device.
+const OVERTAKEN_MAX: u64 = 64;
 
-/// The turns of a device's reads and writes, granted in the order of the requests.
+/// The turns of a device's reads and writes, granted by urgency, and among requests of one urgency in their order.
 #[derive(Debug, Default)]
 pub(super) struct Turns(Mutex<Queue>);
 
 #[derive(Debug, Default)]
 struct Queue {
     taken: usize,
-    waiting: VecDeque<Arc<Waiter>>,
+    /// Number of requests that had to wait so far.
+    arrived: u64,
+    /// By urgency, each in the order of arrival.
+    waiting: [VecDeque<Arc<Waiter>>; Urgency::COUNT],
 }
 
 /// A read or write that waits.
 #[derive(Debug)]
 struct Waiter {
+    urgency: Urgency,
+    /// Its place among all requests: that of its arrival, but the further back, the less urgent it is.
+    place: u64,
     weight: usize,
     limit: usize,
     waker: AtomicWaker,
@@ -60,15 +69,36 @@ fn weight(limit: usize, len: usize) -> usize {
 impl Queue {
     /// Takes turns, unless there are too few or others wait.
     fn try_take(&mut self, weight: usize, limit: usize) -> bool {
-        let may = self.waiting.is_empty() && self.taken + weight <= limit;
+        let may = self.taken + weight <= limit && self.waiting.iter().all(VecDeque::is_empty);
         if may {
             self.taken += weight;
         }
         may
     }
 
+    /// Adds a request to those that wait.
+    fn wait(&mut self, urgency: Urgency, weight: usize, limit: usize, context: &Context<'_>) -> Arc<Waiter> {
+        let place = self.arrived + OVERTAKEN_MAX * (Urgency::COUNT - 1 - urgency as usize) as u64;
+        self.arrived += 1;
+        let (waker, granted) = (AtomicWaker::new(), AtomicBool::new(false));
+        waker.register(context.waker());
+        let waiter = Arc::new(Waiter { urgency, place, weight, limit, waker, granted });
+        self.waiting[urgency as usize].push_back(Arc::clone(&waiter));
+        waiter
+    }
+
+    /// The request that is next; of two with the same place, the more urgent one.
+    fn next(&self) -> Option<Urgency> {
+        let fronts = self.waiting.iter().rev().filter_map(VecDeque::front);
+        fronts.min_by_key(|waiter| waiter.place).map(|waiter| waiter.urgency)
+    }
+
     fn grant(&mut self) {
-        while let Some(waiter) = self.waiting.pop_front_if(|w| self.taken + w.weight <= w.limit) {
+        while let Some(urgency) = self.next() {
+            // A long request that is next is not overtaken by shorter ones.
+            let taken = self.taken;
+            let next = self.waiting[urgency as usize].pop_front_if(|w| taken + w.weight <= w.limit);
+            let Some(waiter) = next else { return };
             self.taken += waiter.weight;
             waiter.granted.store(true, Ordering::SeqCst);
             waiter.waker.wake();
@@ -79,9 +109,9 @@ impl Queue {
 impl Turns {
     /// Waits until a read or write of `len` bytes may be in progress, where no more than `limit` turns are taken at
     /// once.
-    pub(super) async fn take(self: &Arc<Self>, limit: usize, len: usize) -> Turn {
+    pub(super) async fn take(self: &Arc<Self>, urgency: Urgency, limit: usize, len: usize) -> Turn {
         let weight = weight(limit, len);
-        let mut claim = Claim { turns: self, weight, limit, waiter: None };
+        let mut claim = Claim { turns: self, urgency, weight, limit, waiter: None };
         poll_fn(|context| claim.poll(context)).await;
         Turn { turns: Arc::clone(self), weight }
     }
@@ -102,6 +132,7 @@ impl Turns {
 /// A request that waits for turns.
 struct Claim<'a> {
     turns: &'a Turns,
+    urgency: Urgency,
     weight: usize,
     limit: usize,
     waiter: Option<Arc<Waiter>>,
@@ -121,11 +152,7 @@ impl Claim<'_> {
         if queue.try_take(self.weight, self.limit) {
             return Poll::Ready(());
         }
-        let (waker, granted) = (AtomicWaker::new(), AtomicBool::new(false));
-        waker.register(context.waker());
-        let waiter = Arc::new(Waiter { weight: self.weight, limit: self.limit, waker, granted });
-        queue.waiting.push_back(Arc::clone(&waiter));
-        self.waiter = Some(waiter);
+        self.waiter = Some(queue.wait(self.urgency, self.weight, self.limit, context));
         Poll::Pending
     }
 }
@@ -137,7 +164,7 @@ impl Drop for Claim<'_> {
         if waiter.granted.load(Ordering::SeqCst) {
             queue.taken -= self.weight;
         } else {
-            queue.waiting.retain(|other| !Arc::ptr_eq(other, &waiter));
+            queue.waiting[waiter.urgency as usize].retain(|other| !Arc::ptr_eq(other, &waiter));
         }
         queue.grant();
     }
@@ -216,10 +243,13 @@ impl Flushes {
 mod tests {
     use super::*;
     use futures_util::FutureExt;
+    use futures_util::StreamExt;
     use futures_util::future::{join, pending, poll_fn};
+    use futures_util::stream::FuturesUnordered;
     use nitro_port::{ErrorKind, Operation};
-    use std::cell::Cell;
+    use std::cell::{Cell, RefCell};
     use std::pin::pin;
+    use std::rc::Rc;
     use std::task::Poll;
 
     /// Yields to other tasks once.
@@ -238,8 +268,11 @@ mod tests {
     #[test]
     fn a_turn_is_waited_for_and_given_on() {
         let turns = Arc::new(Turns::default());
-        let (first, _second) = (turns.take(2, 1).now_or_never().unwrap(), turns.take(2, 1).now_or_never().unwrap());
-        let mut third = pin!(turns.take(2, 1));
+        let (first, _second) = (
+            turns.take(Urgency::Normal, 2, 1).now_or_never().unwrap(),
+            turns.take(Urgency::Normal, 2, 1).now_or_never().unwrap(),
+        );
+        let mut third = pin!(turns.take(Urgency::Normal, 2, 1));
         assert!(third.as_mut().now_or_never().is_none());
         drop(first);
         assert!(third.now_or_never().is_some());
@@ -248,12 +281,12 @@ mod tests {
     #[test]
     fn a_long_request_takes_more_turns_and_is_not_overtaken() {
         let turns = Arc::new(Turns::default());
-        let short = [(); 4].map(|()| turns.take(4, TURN_BYTES).now_or_never().unwrap());
-        let mut long = Box::pin(turns.take(4, 100 * TURN_BYTES));
+        let short = [(); 4].map(|()| turns.take(Urgency::Normal, 4, TURN_BYTES).now_or_never().unwrap());
+        let mut long = Box::pin(turns.take(Urgency::Normal, 4, 100 * TURN_BYTES));
         assert!(long.as_mut().now_or_never().is_none());
         let [first, second, rest @ ..] = short;
         drop((first, second));
-        let mut late = pin!(turns.take(4, 1));
+        let mut late = pin!(turns.take(Urgency::Normal, 4, 1));
         assert!(late.as_mut().now_or_never().is_none());
         drop(rest);
         let long = long.now_or_never().unwrap();
@@ -263,11 +296,64 @@ mod tests {
     }
 
     #[test]
+    fn urgent_requests_come_first_and_others_in_their_order() {
+        let turns = Arc::new(Turns::default());
+        let held = turns.take(Urgency::Low, 1, 1).now_or_never().unwrap();
+        let (order, granted) = (Rc::new(RefCell::new(Vec::new())), FuturesUnordered::new());
+        let [low, normal, high, highest] = Urgency::ALL;
+        for (number, urgency) in [low, normal, highest, high, normal, highest, low].into_iter().enumerate() {
+            let mut wait = Box::pin(turns.take(urgency, 1, 1));
+            assert!(wait.as_mut().now_or_never().is_none(), "the only turn is taken");
+            let order = Rc::clone(&order);
+            granted.push(async move {
+                let turn = wait.await;
+                order.borrow_mut().push((number, urgency));
+                drop(turn);
+            });
+        }
+        drop(held);
+        crate::Reactor::new().unwrap().block_on(granted.collect::<Vec<()>>());
+        let numbers: Vec<_> = order.borrow().iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, [2, 5, 3, 1, 4, 0, 6], "{:?}", order.borrow());
+    }
+
+    /// Number of later requests that are granted a turn before one that waits, if there are always some that wait.
+    fn overtaken(waits: Urgency, others: Urgency) -> u64 {
+        let turns = Arc::new(Turns::default());
+        let mut held = turns.take(others, 1, 1).now_or_never();
+        let mut waiting = Box::pin(turns.take(waits, 1, 1));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        let mut later = VecDeque::new();
+        for number in 0..10 * OVERTAKEN_MAX {
+            let mut next = Box::pin(turns.take(others, 1, 1));
+            assert!(next.as_mut().now_or_never().is_none());
+            later.push_back(next);
+            drop(held.take());
+            if waiting.as_mut().now_or_never().is_some() {
+                return number;
+            }
+            held = later.pop_front().and_then(|mut first| first.as_mut().now_or_never());
+        }
+        u64::MAX
+    }
+
+    #[test]
+    fn none_waits_for_ever() {
+        assert_eq!(overtaken(Urgency::Normal, Urgency::Normal), 0);
+        assert_eq!(overtaken(Urgency::Highest, Urgency::Low), 0);
+        assert_eq!(overtaken(Urgency::Normal, Urgency::High), OVERTAKEN_MAX);
+        assert_eq!(overtaken(Urgency::Low, Urgency::Highest), 3 * OVERTAKEN_MAX);
+    }
+
+    #[test]
     fn who_goes_away_while_waiting_or_given_a_turn_leaves_it_to_others() {
         let turns = Arc::new(Turns::default());
-        let held = turns.take(1, 1).now_or_never().unwrap();
-        let (mut gone, mut granted, mut last) =
-            (Box::pin(turns.take(1, 1)), Box::pin(turns.take(1, 1)), pin!(turns.take(1, 1)));
+        let held = turns.take(Urgency::Normal, 1, 1).now_or_never().unwrap();
+        let (mut gone, mut granted, mut last) = (
+            Box::pin(turns.take(Urgency::Normal, 1, 1)),
+            Box::pin(turns.take(Urgency::Normal, 1, 1)),
+            pin!(turns.take(Urgency::Normal, 1, 1)),
+        );
         assert!(gone.as_mut().now_or_never().is_none() && granted.as_mut().now_or_never().is_none());
         assert!(last.as_mut().now_or_never().is_none());
         drop(gone);

@@ -22,7 +22,7 @@ use compio::runtime::submit;
 use compio_buf::{BufResult, IntoInner};
 use futures_util::FutureExt as _;
 use nitro_port::buf::{BufMut, is_aligned};
-use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation};
+use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Urgency};
 use rustix::fd::OwnedFd;
 use std::io;
 use std::sync::Arc;
@@ -134,10 +134,10 @@ impl FileDevice {
     }
 
     /// Waits until another read or write of the device may begin, which keeps its turn until the kernel has answered.
-    async fn lend_in_turn(&self, len: usize) -> Lent {
+    async fn lend_in_turn(&self, urgency: Urgency, len: usize) -> Lent {
         match self.lend_at_once(len) {
             Some(lent) => lent,
-            None => Lent::with(&self.fd, self.under_way.turns.take(turns_max(), len).await),
+            None => Lent::with(&self.fd, self.under_way.turns.take(urgency, turns_max(), len).await),
         }
     }
 
@@ -147,12 +147,12 @@ impl FileDevice {
     }
 
     /// Runs a read or write of `len` bytes on a thread, in its turn.
-    async fn transfer<T, W>(&self, len: usize, work: W) -> io::Result<T>
+    async fn transfer<T, W>(&self, urgency: Urgency, len: usize, work: W) -> io::Result<T>
     where
         T: Send + 'static,
         W: FnOnce(&OwnedFd, usize) -> io::Result<T> + Send + 'static,
     {
-        let turn = self.under_way.turns.take(waiting::THREADS_MAX, len).await;
+        let turn = self.under_way.turns.take(urgency, waiting::THREADS_MAX, len).await;
         let step = self.step_bytes();
         self.blocking(move |fd| {
             let result = work(fd, step);
@@ -163,11 +163,11 @@ impl FileDevice {
     }
 
     /// A read that waits for its turn, or that takes a thread.
-    async fn read_waiting(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+    async fn read_waiting(&self, urgency: Urgency, offset: u64, len: usize) -> io::Result<Bytes> {
         if self.may_wait {
-            return self.transfer(len, move |fd, step| waiting::read(fd, step, offset, len)).await;
+            return self.transfer(urgency, len, move |fd, step| waiting::read(fd, step, offset, len)).await;
         }
-        let lent = self.lend_in_turn(len).await;
+        let lent = self.lend_in_turn(urgency, len).await;
         let (result, buf) = read_once(lent, offset, BufMut::with_len(len), 0).await;
         self.read_on(offset, buf, result).await
     }
@@ -185,7 +185,7 @@ impl FileDevice {
                 }
                 Err(e) => retries.pause(e).await?,
             }
-            let lent = self.lend_in_turn(len - done).await;
+            let lent = self.lend_in_turn(Urgency::default(), len - done).await;
             (result, buf) = read_once(lent, offset, buf, done).await;
         }
     }
@@ -202,9 +202,11 @@ impl FileDevice {
         }
         if self.may_wait {
             let data = self.aligned(data);
-            return self.transfer(data.len(), move |fd, step| waiting::write(fd, step, offset, data)).await;
+            return self
+                .transfer(Urgency::default(), data.len(), move |fd, step| waiting::write(fd, step, offset, data))
+                .await;
         }
-        let lent = self.lend_in_turn(data.len()).await;
+        let lent = self.lend_in_turn(Urgency::default(), data.len()).await;
         let (result, data) = write_once(lent, offset, self.aligned(data)).await;
         self.write_on(offset, data, result).await
     }
@@ -224,7 +226,7 @@ impl FileDevice {
             if rest.is_empty() {
                 return Ok(());
             }
-            let lent = self.lend_in_turn(rest.len()).await;
+            let lent = self.lend_in_turn(Urgency::default(), rest.len()).await;
             (result, rest) = write_once(lent, offset, self.aligned(rest)).await;
         }
     }
@@ -247,8 +249,12 @@ impl Device for FileDevice {
         self.geometry
     }
 
-    #[expect(clippy::manual_async_fn, reason = "the arguments of an async fn take room in its future twice")]
     fn read(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>> {
+        self.read_with(Urgency::default(), offset, len)
+    }
+
+    #[expect(clippy::manual_async_fn, reason = "the arguments of an async fn take room in its future twice")]
+    fn read_with(&self, urgency: Urgency, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>> {
         async move {
             self.check(Operation::Read, offset, len as u64)?;
             let result = match (!self.may_wait).then(|| self.lend_at_once(len)).flatten() {
@@ -257,7 +263,7 @@ impl Device for FileDevice {
                     (Ok(read), buf) if read == len => Ok(buf.freeze()),
                     (other, buf) => Box::pin(self.read_on(offset, buf, other)).await,
                 },
-                None => Box::pin(self.read_waiting(offset, len)).await,
+                None => Box::pin(self.read_waiting(urgency, offset, len)).await,
             };
             result.map_err(|e| DeviceError::from_io(e, Operation::Read, offset, len as u64))
         }

@@ -13,8 +13,14 @@ const EXTENTS_PER_HOLD: u64 = 64;
 const EXTENTS_PER_LOOK: u64 = 1 << 14;
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// The provenance of an extent with its class: that of the request, otherwise the class of its bytes.
+    /// The provenance of an extent with its class: that of the request, otherwise the class of its bytes, otherwise that
+    /// of the pattern of the requests.
     pub(crate) fn classified(&self, key: ExtentKey, from: Provenance, bytes: &[u8]) -> Provenance {
+        let from = self.by_content(key, from, bytes);
+        if self.settings.manager.patterns { self.manager.lock().by_pattern(key, from) } else { from }
+    }
+
+    fn by_content(&self, key: ExtentKey, from: Provenance, bytes: &[u8]) -> Provenance {
         let Some(classifier) = self.classifiers.of(key.object()) else { return from };
         // Says nothing, and is stored once for all.
         if is_zero(bytes) {

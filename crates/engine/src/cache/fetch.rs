@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes};
 use nitro_cache::Location;
 use nitro_cache::weu::layout::SECTOR_BYTES;
 use nitro_port::codec::decode;
-use nitro_port::{Clock, Device, DeviceError};
+use nitro_port::{Clock, Device, DeviceError, Urgency};
 use nitro_units::{ExtentKey, WeuId};
 use std::ops::Range;
 
@@ -32,13 +32,13 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// refilled meanwhile, whose checksum is wrong, or for which the device failed. These are counted, and dropped by
     /// the manager.
     #[expect(clippy::manual_async_fn, reason = "the arguments of an async fn take room in its future twice")]
-    pub(crate) fn fetch(&self, wanted: &[(ExtentKey, Location)]) -> impl Future<Output = Fetched> {
+    pub(crate) fn fetch(&self, wanted: &[(ExtentKey, Location)], urgency: Urgency) -> impl Future<Output = Fetched> {
         async move {
             if let Some(fetched) = wanted.iter().map(|(_, location)| self.without_reading(location)).collect() {
                 return fetched;
             }
             let (offset, len) = self.span_to_read(wanted);
-            let result = self.flash.read(offset, len).await;
+            let result = self.flash.read_with(urgency, offset, len).await;
             let (fetched, useless) = self.take_out(wanted, result);
             if useless.is_empty() { fetched } else { Box::pin(self.without(fetched, useless)).await }
         }

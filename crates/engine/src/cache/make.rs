@@ -147,6 +147,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             superblock,
             first_superblock_whole: AtomicBool::new(false),
             has_bands: AtomicBool::new(manager.has_bands()),
+            has_priorities: AtomicBool::new(manager.has_priorities()),
             manager: Mutex::new(manager),
             resident: Resident::default(),
             queue: InsertQueue::new(settings.insert_queue_bytes, settings.staging_bytes),

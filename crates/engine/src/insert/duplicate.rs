@@ -7,7 +7,7 @@ use crate::domain::Named;
 use crate::fingerprints::ContentPlace;
 use bytes::Bytes;
 use nitro_cache::{CacheManager, Location};
-use nitro_port::{Clock, Device};
+use nitro_port::{Clock, Device, Urgency};
 use nitro_units::{ExtentKey, Fingerprint};
 
 /// The result of comparing an extent with the cached content of its fingerprint.
@@ -36,7 +36,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// Compares an extent with the bytes at `location`, which have the same fingerprint. No lock is held meanwhile: the
     /// caller has to check, with the manager locked, that the location is still valid.
     pub(crate) async fn compare(&self, key: ExtentKey, extent: &Bytes, location: Location) -> Compared {
-        let Some(there) = self.fetch(&[(key, location)]).await.pop().flatten() else { return Compared::New };
+        let Some(there) = self.fetch(&[(key, location)], Urgency::Normal).await.pop().flatten() else {
+            return Compared::New;
+        };
         self.metrics.duplicates_compared.add(1);
         if there == *extent {
             return Compared::Same(location);

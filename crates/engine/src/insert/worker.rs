@@ -19,7 +19,7 @@ use nitro_cache::{Append, CacheManager, Location};
 use nitro_port::buf::{BufMut, is_zero};
 use nitro_port::codec::{Compressor, Encoding};
 use nitro_port::yielding::yield_now;
-use nitro_port::{Clock, Device, DeviceError};
+use nitro_port::{Clock, Device, DeviceError, Urgency};
 use nitro_units::{ExtentKey, Fingerprint, WeuId};
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -129,7 +129,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let (extent, fingerprint) = self.content(job).await?;
         let zero = is_zero(extent.bytes());
         let named = self.name(job.key, extent.bytes(), zero, fingerprint);
-        let from = self.classified(job.key, job.from, extent.bytes());
+        let used = Provenance { used: job.token.is_used(), ..job.from };
+        let from = self.classified(job.key, used, extent.bytes());
         let mut known = Known { extent, zero, named, from, place: None, was_in_ram: false };
         if let Some(named) = named.as_ref().filter(|_| I::IS_THERE && !zero) {
             known.was_in_ram = self.manager.lock().lookup_fingerprint(&named.within).is_some();
@@ -159,7 +160,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         match &job.content {
             Content::Whole(extent, fingerprint) => Some((extent.clone(), *fingerprint)),
             Content::Merge { base, at, patch } => {
-                let old = self.fetch(&[(job.key, *base)]).await.pop().flatten()?;
+                let old = self.fetch(&[(job.key, *base)], Urgency::Normal).await.pop().flatten()?;
                 let mut merged = BufMut::copy_of(&old);
                 merged[*at..*at + patch.len()].copy_from_slice(patch);
                 Some((Kept::own(merged.freeze()), None))

@@ -7,6 +7,7 @@ use crate::error::Error;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{Either, LocalBoxFuture, select};
+use nitro_cache::admission::Provenance;
 use nitro_port::{Clock, Device, DeviceError, ErrorKind, Operation, Origin};
 use nitro_units::{ClassId, ExtentRange};
 use parking_lot::Mutex;
@@ -87,7 +88,9 @@ fn timed_out(operation: Operation, offset: u64, len: u64) -> Error {
 /// The context of a request: its class, and whether its caller still waits for it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RequestContext {
-    pub(super) class: ClassId,
+    class: ClassId,
+    /// The class by the pattern of the requests.
+    pattern: ClassId,
     /// Set when the request was given up; `None`: it cannot be given up.
     given_up: Option<Arc<AtomicBool>>,
 }
@@ -95,11 +98,26 @@ pub(super) struct RequestContext {
 impl RequestContext {
     /// The context of a request that cannot be given up.
     pub(super) fn patient(class: ClassId) -> Self {
-        Self { class, given_up: None }
+        Self { class, ..Self::default() }
     }
 
     pub(super) fn limited(class: ClassId) -> Self {
-        Self { class, given_up: Some(Arc::default()) }
+        Self { class, given_up: Some(Arc::default()), ..Self::default() }
+    }
+
+    /// The same with another class by the pattern of the requests.
+    pub(super) fn with_pattern(self, pattern: ClassId) -> Self {
+        Self { pattern, ..self }
+    }
+
+    /// The class of the request.
+    pub(super) const fn class(&self) -> ClassId {
+        self.class
+    }
+
+    /// The provenance of content that the request writes.
+    pub(super) fn provenance(&self) -> Provenance {
+        Provenance { pattern: self.pattern, ..Provenance::written(self.class) }
     }
 
     pub(super) fn give_up(&self) {
@@ -241,7 +259,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             // Boxed, as is all but a write: this future is allocated and moved for each write.
             return Box::pin(self.change_in_time(class, change)).await;
         }
-        let context = RequestContext::patient(class);
+        let context = RequestContext::patient(class).with_pattern(self.pattern_of(class, &change));
         let result = match change {
             Change::Write { offset, data, fua } => self.write_with(offset, data, fua, &context).await,
             change => Box::pin(self.apply(change, &context)).await,
@@ -249,8 +267,17 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         (result, None)
     }
 
+    /// The class of a change by the pattern of the requests: only writes have one.
+    fn pattern_of(&self, class: ClassId, change: &Change) -> ClassId {
+        match change {
+            Change::Write { offset, data, .. } => self.pattern(Provenance::written(class), *offset, data.len() as u64),
+            Change::Flush | Change::Trim { .. } | Change::WriteZeroes { .. } => ClassId::UNCLASSIFIED,
+        }
+    }
+
     async fn change_in_time(self: &Arc<Self>, class: ClassId, change: Change) -> (Result<(), Error>, Option<Rest>) {
-        let (volume, context, timed_out) = (Arc::clone(self), RequestContext::limited(class), change.timed_out());
+        let context = RequestContext::limited(class).with_pattern(self.pattern_of(class, &change));
+        let (volume, timed_out) = (Arc::clone(self), change.timed_out());
         if self.waits.is_full() {
             self.metrics.errors.add(1);
             return (Err(timed_out), None);

@@ -13,7 +13,7 @@ use nitro_cache::destage::{Contention, ROUND_EXTENTS, TICK, WRITES_AT_ONCE_MAX, 
 use nitro_cache::{CacheManager, DirtyExtent};
 use nitro_port::buf::{BufMut, held_bytes};
 use nitro_port::yielding::{attempt_at, yield_now};
-use nitro_port::{Clock, Device, Origin, Recipe};
+use nitro_port::{Clock, Device, Origin, Recipe, Urgency};
 use nitro_units::{ExtentIndex, ExtentRange, Fingerprint};
 use std::ops::Range;
 use std::pin::pin;
@@ -479,7 +479,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     async fn dirty_content(&self, extent: &DirtyExtent) -> Option<Bytes> {
         let location = extent.location?;
-        self.cache.fetch(&[(extent.key, location)]).await.pop().flatten()
+        self.cache.fetch(&[(extent.key, location)], Urgency::Normal).await.pop().flatten()
     }
 
     /// Removes the lost state of extents whose whole content is in the origin after the write of `len` bytes at

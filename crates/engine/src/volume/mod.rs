@@ -41,9 +41,9 @@ use bytes::Bytes;
 use destage::Destage;
 pub(crate) use destage::{ROUNDS_MAX as DESTAGE_ROUNDS_MAX, round_bytes as destage_round_bytes};
 use nitro_cache::CacheManager;
-use nitro_cache::admission::WritePolicy;
+use nitro_cache::admission::{Provenance, WritePolicy};
 use nitro_cache::class::Band;
-use nitro_cache::pattern::StreamDetector;
+use nitro_cache::pattern::{RunDetector, StreamDetector};
 pub use nitro_port::buf::Pieces;
 use nitro_port::buf::held_bytes;
 use nitro_port::yielding::yield_now;
@@ -96,6 +96,8 @@ pub struct Volume<F, O, C> {
     has_recipes: bool,
     flights: Arc<Flights>,
     streams: Mutex<StreamDetector>,
+    /// The runs of its requests, if content is classified by patterns.
+    runs: Option<Mutex<RunDetector>>,
     readahead: ReadaheadQueue,
     write_epochs: Box<[AtomicU32]>,
     writes_back: AtomicBool,
@@ -137,6 +139,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         if has_recipes {
             flights.dirty_contents.keep();
         }
+        cache.provide_counters(options.object, size_bytes);
         if options.mode == WriteMode::WriteBack {
             cache.shares.set_writes_back(options.object, true);
         }
@@ -158,6 +161,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             destage: Destage::default(),
             destage_state: DestageState::default(),
             streams: Mutex::new(StreamDetector::new(cache.settings.manager.streams)),
+            runs: cache.settings.manager.patterns.then(Mutex::default),
             flights,
             readahead: ReadaheadQueue::default(),
             write_epochs: (0..WRITE_EPOCHS).map(|_| AtomicU32::new(0)).collect(),
@@ -349,6 +353,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             Some(end) if end <= self.size_bytes() => Ok(()),
             _ => Err(Error::OutOfRange { offset, len, size_bytes: self.size_bytes() }),
         }
+    }
+
+    /// Notes a request in the pattern of the requests. Returns the class by the pattern, if the request has none.
+    fn pattern(&self, from: Provenance, offset: u64, len: u64) -> ClassId {
+        let Some(runs) = &self.runs else { return ClassId::UNCLASSIFIED };
+        let class = runs.lock().note(from.source, offset, len);
+        if from.class.is_classified() { ClassId::UNCLASSIFIED } else { class }
     }
 
     fn write_epoch(&self, index: ExtentIndex) -> &AtomicU32 {

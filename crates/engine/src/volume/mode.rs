@@ -83,6 +83,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             return Err(Error::OutOfRange { offset: 0, len: before, size_bytes });
         }
         self.cache.check_origin_size(size_bytes)?;
+        self.cache.provide_counters(self.options.object, size_bytes);
         if before.is_multiple_of(self.extent_bytes()) || !self.is_attached() {
             self.size_bytes.store(size_bytes, Ordering::Release);
             return Ok(());

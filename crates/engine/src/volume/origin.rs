@@ -6,7 +6,7 @@ use crate::error::Error;
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use nitro_port::buf::BufMut;
-use nitro_port::{Clock, Device, DeviceError, ErrorKind, Operation, Origin};
+use nitro_port::{Clock, Device, DeviceError, ErrorKind, Operation, Origin, Urgency};
 use nitro_units::{ExtentRange, Fingerprint};
 use std::ops::Range;
 use std::pin::pin;
@@ -34,21 +34,21 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// Reads from the origin, aligned or not.
-    pub(super) async fn read_origin(&self, range: Range<u64>) -> Result<Bytes, Error> {
+    pub(super) async fn read_origin(&self, range: Range<u64>, urgency: Urgency) -> Result<Bytes, Error> {
         let block = self.origin_block();
         let start = range.start / block * block;
         let len = (range.end.next_multiple_of(block) - start) as usize;
         self.metrics.origin_reads.add(1);
         self.metrics.origin_read_bytes.add(len as u64);
         let reading = OriginRead::new(&self.origin_reading);
-        let bytes = self.read_in_time(start, len).await.map_err(Error::Origin)?;
+        let bytes = self.read_in_time(start, len, urgency).await.map_err(Error::Origin)?;
         drop(reading);
         let skip = (range.start - start) as usize;
         Ok(bytes.slice(skip..skip + (range.end - range.start) as usize))
     }
 
-    async fn read_in_time(&self, start: u64, len: usize) -> Result<Bytes, DeviceError> {
-        let read = self.answered(self.origin.read(start, len));
+    async fn read_in_time(&self, start: u64, len: usize, urgency: Urgency) -> Result<Bytes, DeviceError> {
+        let read = self.answered(self.origin.read_with(urgency, start, len));
         let Some(timeout) = self.cache.live.origin_timeout() else { return read.await };
         match select(pin!(read), pin!(self.cache.clock.sleep(timeout))).await {
             Either::Left((result, _)) => result,
@@ -60,10 +60,14 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// Reads whole extents from the origin; an extent that extends beyond the volume's end is padded with zeroes.
-    pub(super) async fn read_origin_extents(&self, extents: ExtentRange) -> Result<Vec<Bytes>, Error> {
+    pub(super) async fn read_origin_extents(
+        &self,
+        extents: ExtentRange,
+        urgency: Urgency,
+    ) -> Result<Vec<Bytes>, Error> {
         let extent_bytes = self.extent_bytes();
         let Range { start, end } = extents.bytes(extent_bytes);
-        let mut bytes = self.read_origin(start..end.min(self.size_bytes())).await?;
+        let mut bytes = self.read_origin(start..end.min(self.size_bytes()), urgency).await?;
         let each = extent_bytes as usize;
         Ok((0..extents.count())
             .map(|_| match bytes.len() >= each {
@@ -116,11 +120,11 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let mut whole = BufMut::with_len((stop - start) as usize);
         let last = stop - block;
         if start != offset {
-            let first = self.read_origin(start..start + block).await?;
+            let first = self.read_origin(start..start + block, Urgency::Normal).await?;
             whole[..block as usize].copy_from_slice(&first);
         }
         if stop != end && (last != start || start == offset) {
-            let tail = self.read_origin(last..stop).await?;
+            let tail = self.read_origin(last..stop, Urgency::Normal).await?;
             whole[(last - start) as usize..].copy_from_slice(&tail);
         }
         let at = (offset - start) as usize;

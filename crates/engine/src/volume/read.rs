@@ -16,12 +16,16 @@ use fill::{Fill, Then};
 use futures_util::TryFutureExt;
 use futures_util::future::join_all;
 use locate::{Source, Sources};
+use nitro_cache::CacheManager;
+use nitro_cache::admission::Provenance;
+use nitro_cache::class::Band;
 use nitro_cache::pattern::Access;
 use nitro_port::yielding::yield_now;
-use nitro_port::{Clock, Device, Origin, Recipe};
+use nitro_port::{Clock, Device, Origin, Recipe, Urgency};
 use nitro_units::{ClassId, ExtentIndex, ExtentRange};
 use smallvec::SmallVec;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Maximum bytes of one read of the origin by a warm-up.
@@ -82,7 +86,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             let result = match plan {
                 Ok(Plan::Here(pieces)) => Ok((pieces, true)),
                 Ok(Plan::Ssd(ref run, fill)) => {
-                    let fetched = self.cache.fetch(&run.extents).await;
+                    let fetched = self.cache.fetch(&run.extents, fill.urgency).await;
                     match self.take_hits(run, fetched) {
                         Ok(extents) => Ok((self.cut(extents, span), true)),
                         Err(fetched) => Box::pin(self.read_lost(run, fetched, fill, span)).await,
@@ -127,6 +131,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
         drop(ram);
         let count = extents.count();
+        self.pattern(Provenance::read(class), offset, len);
         self.want_ahead(self.note_read(offset, len));
         self.classes.read(class, len, count, count);
         self.cache.metrics.ram_hits.add(count);
@@ -155,7 +160,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             let run_end = extents.end.min(ExtentRange::from(index, run_max).end);
             let run = ExtentRange::new(index.next(), run_end).take_while(missing);
             let run = ExtentRange::new(index, run.end);
-            self.read_through(run, Fill { then: Then::Wait, class: self.class() }, span).await?;
+            let (class, pattern) = (self.class(), ClassId::UNCLASSIFIED);
+            let fill = Fill { then: Then::Wait, class, pattern, urgency: Urgency::default() };
+            self.read_through(run, fill, span).await?;
             index = run.end;
         }
         Ok(())
@@ -175,9 +182,14 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             return Ok(Plan::Here(Pieces::new()));
         }
         let access = self.note_read(offset, len);
-        let fill = Fill { then: if access.sequential { Then::HoldBack } else { Then::Insert }, class };
+        let pattern = self.pattern(Provenance::read(class), offset, len);
+        let then = if access.sequential { Then::HoldBack } else { Then::Insert };
+        let mut fill = Fill { then, class, pattern, urgency: Urgency::default() };
         let range = self.extents(offset, len);
-        let mut sources = self.locate(range, span, class);
+        let mut sources = self.locate(range, span, fill);
+        if self.cache.has_priorities.load(Ordering::Relaxed) {
+            fill.urgency = self.urgency(fill, &sources);
+        }
         let missing: u64 = sources.iter().map(|(source, _)| source.missing()).sum();
         let count = range.count();
         self.classes.read(class, len, count - missing, count);
@@ -198,6 +210,28 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 Plan::Scattered(Box::new(sources), fill)
             }
         })
+    }
+
+    /// The urgency of a request: that of its class, otherwise that of the most urgent class of what it reads. The class of
+    /// an extent that is not cached follows from the blocks that were seen before, or from the pattern of the requests.
+    fn urgency(&self, fill: Fill, sources: &Sources) -> Urgency {
+        if fill.class.is_classified() {
+            return urgency_of(&self.cache.manager.lock(), fill.class);
+        }
+        let classifier = self.cache.classifiers.of(self.object());
+        let urgency = |(source, first): &(Source, ExtentIndex)| match source {
+            Source::Here(_) => None,
+            Source::Ssd(run) => {
+                let manager = self.cache.manager.lock();
+                run.extents.first().map(|(_, location)| urgency_of(&manager, manager.worth(location).class))
+            }
+            Source::Origin(_) => {
+                let bytes = ExtentRange::one(*first).bytes(self.extent_bytes());
+                let class = classifier.as_ref().and_then(|classifier| classifier.class_of(bytes));
+                Some(urgency_of(&self.cache.manager.lock(), class.unwrap_or(fill.pattern)))
+            }
+        };
+        sources.iter().filter_map(urgency).max().unwrap_or_default()
     }
 
     /// Reads a range that has several sources, or is not cached.
@@ -248,7 +282,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     async fn read_ssd(&self, run: SsdRun, fill: Fill, span: Span) -> Result<(Extents, bool), Error> {
-        match self.take_hits(&run, self.cache.fetch(&run.extents).await) {
+        match self.take_hits(&run, self.cache.fetch(&run.extents, fill.urgency).await) {
             Ok(extents) => Ok((extents, true)),
             Err(fetched) => Ok((self.make_up(&run, fetched, fill, span).await?, false)),
         }
@@ -315,7 +349,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 }
                 (Start::Own, Some(reading)) => {
                     self.metrics.read_miss_extents.add(range.count());
-                    let (result, recipe) = match self.read_missing(range).await {
+                    let (result, recipe) = match self.read_missing(range, fill.urgency).await {
                         Ok((read, recipe)) => (Ok(read), recipe),
                         Err(error) => (Err(error), Recipe::new()),
                     };
@@ -340,13 +374,21 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 }
                 _ => {
                     self.metrics.read_miss_extents.add(range.count());
-                    got.extend(self.read_missing(range).await?.0);
+                    got.extend(self.read_missing(range, fill.urgency).await?.0);
                 }
             }
             next = range.end;
         }
         Ok(got)
     }
+}
+
+// Each band of priority is an urgency.
+const _: () = assert!(Urgency::COUNT == Band::COUNT);
+
+/// How urgent the requests of a class are.
+fn urgency_of(manager: &CacheManager, class: ClassId) -> Urgency {
+    Urgency::ALL[manager.classes().of(class).priority.index()]
 }
 
 /// Bytes of an extent, for a reply.

@@ -9,7 +9,7 @@ use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use nitro_cache::pattern::Access;
 use nitro_port::yielding::attempt_at;
-use nitro_port::{Clock, Device, Origin};
+use nitro_port::{Clock, Device, Origin, Urgency};
 use nitro_units::{ExtentIndex, ExtentRange};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -89,7 +89,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 continue; // it is at hand now
             }
             self.metrics.readahead_extents.add(range.count());
-            let result = self.read_missing(range).await.map(|(read, _)| read);
+            let result = self.read_missing(range, Urgency::Normal).await.map(|(read, _)| read);
             let miss = reading.miss.clone();
             // Copied here, where no client waits, they need not be when clients read them one by one.
             let own =

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
 use nitro_port::buf::is_zero;
 use nitro_port::codec::FingerprintHash;
-use nitro_port::{Clock, Device, Origin, Recipe};
+use nitro_port::{Clock, Device, Origin, Recipe, Urgency};
 use nitro_units::{ExtentIndex, ExtentRange, Fingerprint};
 use std::ops::Range;
 
@@ -43,11 +43,15 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// Reads extents that are not cached under their own key: from the cache if it has the content in the origin's
     /// recipe, otherwise from the origin. Also returns that recipe, or an empty one.
-    pub(super) async fn read_missing(&self, extents: ExtentRange) -> Result<(Vec<Bytes>, Recipe), Error> {
+    pub(super) async fn read_missing(
+        &self,
+        extents: ExtentRange,
+        urgency: Urgency,
+    ) -> Result<(Vec<Bytes>, Recipe), Error> {
         let recipe = self.known_recipe(extents).await;
         let read = match recipe.is_empty() {
-            true => self.read_origin_extents(extents).await?,
-            false => self.read_by_recipe(extents, &recipe).await?,
+            true => self.read_origin_extents(extents, urgency).await?,
+            false => self.read_by_recipe(extents, &recipe, urgency).await?,
         };
         Ok((read, recipe))
     }
@@ -68,8 +72,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         recipe
     }
 
-    async fn read_by_recipe(&self, extents: ExtentRange, recipe: &Recipe) -> Result<Vec<Bytes>, Error> {
-        let mut found = self.read_known(extents.start, recipe).await;
+    async fn read_by_recipe(
+        &self,
+        extents: ExtentRange,
+        recipe: &Recipe,
+        urgency: Urgency,
+    ) -> Result<Vec<Bytes>, Error> {
+        let mut found = self.read_known(extents.start, recipe, urgency).await;
         let known = found.iter().flatten().count() as u64;
         self.metrics.recipe_hit_extents.add(known);
         let missing = extents.iter().zip(&found).filter(|(_, found)| found.is_none());
@@ -77,7 +86,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let runs = missing.chunk_by(|a, b| a.next() == *b);
         let runs = runs.filter_map(|run| Some(ExtentRange::from(*run.first()?, run.len() as u64)));
         let reads = runs.map(|run| async move {
-            let read = self.read_origin_extents(run).await?;
+            let read = self.read_origin_extents(run, urgency).await?;
             Ok::<_, Error>((run.start, read))
         });
         for (first, read) in try_join_all(reads).await? {
@@ -90,7 +99,12 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// Reads the cached contents of a recipe; zeroes are always available.
-    async fn read_known(&self, first: ExtentIndex, recipe: &[Option<Fingerprint>]) -> Vec<Option<Bytes>> {
+    async fn read_known(
+        &self,
+        first: ExtentIndex,
+        recipe: &[Option<Fingerprint>],
+        urgency: Urgency,
+    ) -> Vec<Option<Bytes>> {
         let mut found: Vec<Option<Bytes>> = vec![None; recipe.len()];
         // Extents that stand near one another on the SSD are read in one go.
         let mut runs: Vec<(Vec<usize>, SsdRun)> = Vec::new();
@@ -117,7 +131,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 }
             }
         }
-        let reads = runs.iter().map(|(_, run)| self.cache.fetch(&run.extents));
+        let reads = runs.iter().map(|(_, run)| self.cache.fetch(&run.extents, urgency));
         let fetched = join_all(reads).await;
         for ((numbers, _), extents) in runs.iter().zip(fetched) {
             for (i, extent) in numbers.iter().zip(extents) {

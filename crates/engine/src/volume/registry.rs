@@ -167,7 +167,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
             volumes.pins.remove(&object);
             volumes.pins_changed.remove(&object);
         }
-        self.manager.lock().forget_pins(object);
+        let counters = {
+            let mut manager = self.manager.lock();
+            manager.forget_pins(object);
+            manager.take_counters(object)
+        };
+        drop(counters);
         self.ledger.push(Record::VolumeRemoved { object }).await;
         self.sync().await
     }

@@ -82,7 +82,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Waits for the origin without a time limit; see [`change`](Self::change). The future must be polled to its end:
     /// if it is dropped, its write may still be in progress at the origin, and its extents stay locked.
     pub async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Error> {
-        self.write_with(offset, data, fua, &RequestContext::patient(self.class())).await
+        let pattern = self.pattern(Provenance::written(self.class()), offset, data.len() as u64);
+        let context = RequestContext::patient(self.class()).with_pattern(pattern);
+        self.write_with(offset, data, fua, &context).await
     }
 
     pub(super) fn write_with(
@@ -95,7 +97,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let begun = self.cache.clock.now();
         self.metrics.writes.add(1);
         self.metrics.write_bytes.add(data.len() as u64);
-        self.classes.written(context.class, data.len() as u64);
+        self.classes.written(context.class(), data.len() as u64);
         // Not async: that future would contain the arguments twice.
         self.write_inner(offset, data, fua, context).map(move |result| {
             self.latencies.write.record(self.cache.clock.now().saturating_sub(begun));
@@ -308,7 +310,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             Vec::new()
         };
         drop((written, before));
-        let from = Provenance::written(context.class);
+        let from = context.provenance();
         let Some(room) = self.admit(&mut contents) else { return Ok(()) };
         let tokens = begun.finish(contents.iter().map(|(index, content)| match content {
             Content::Whole(kept, _) => (*index, Some(kept.clone())),

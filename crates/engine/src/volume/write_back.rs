@@ -12,9 +12,8 @@ use crate::kept::{Kept, settle};
 use crate::write_log::Logged;
 use bytes::Bytes;
 use nitro_cache::Location;
-use nitro_cache::admission::Provenance;
 use nitro_port::buf::BufMut;
-use nitro_port::{Clock, Device, Origin};
+use nitro_port::{Clock, Device, Origin, Urgency};
 use nitro_units::{ExtentIndex, ExtentRange};
 use std::sync::atomic::Ordering;
 
@@ -79,7 +78,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let tokens = writing.replace(contents.iter().cloned());
         self.forget_ram(extents);
         for ((index, kept), token) in contents.iter().cloned().zip(tokens.iter().cloned()) {
-            let from = Provenance::written(context.class);
+            let from = context.provenance();
             let job = self.job(index, Content::Whole(kept, None), token, Entrance { from, room: &room });
             if let Err(job) = self.cache.dirty_queue.push(job) {
                 self.flights.settle(index, &job.token);
@@ -132,13 +131,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             match location {
                 Some(location) if tried != Some(location) => {
                     tried = Some(location);
-                    if let Some(bytes) = self.cache.fetch(&[(key, location)]).await.pop().flatten() {
+                    if let Some(bytes) = self.cache.fetch(&[(key, location)], Urgency::Normal).await.pop().flatten() {
                         return Ok(bytes);
                     }
                 }
                 _ if dirty => return Err(self.lost(index)),
                 _ => {
-                    let extents = self.read_origin_extents(ExtentRange::one(index)).await?;
+                    let extents = self.read_origin_extents(ExtentRange::one(index), Urgency::Normal).await?;
                     return Ok(extents.into_iter().next().unwrap_or_default());
                 }
             }

@@ -21,5 +21,6 @@ mod paths;
 mod ram;
 mod recipes;
 mod threads;
+mod urgency;
 mod waiting;
 mod write_log;

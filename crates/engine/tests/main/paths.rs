@@ -8,6 +8,7 @@ use nitro_engine::{Cache, Classifier, EngineSettings, ErrorKind, Learned, Volume
 use nitro_port::buf::BufMut;
 use nitro_testkit::{Simulation, VirtualTime};
 use nitro_units::{ClassId, ObjectId};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -176,6 +177,10 @@ impl Classifier for Told {
             learned.push((0..MIB, ClassId::new(6)?));
         }
         ClassId::new(5).filter(|_| offset / MIB == 1)
+    }
+
+    fn class_of(&self, _: Range<u64>) -> Option<ClassId> {
+        None
     }
 }
 

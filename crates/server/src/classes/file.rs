@@ -224,14 +224,14 @@ fn number(table: &ClassTable, name: &str, id: Option<u8>) -> Result<ClassId, Err
             Err(Error::new(format_args!("{what}.id = {id}"), format_args!("{name:?} is class {class}"))
                 .or("leave the id out, or choose another name"))
         }
-        (None, None) => Err(Error::new(what, "it is not a built-in class and has no id").or("give an id of 15 to 31")),
+        (None, None) => Err(Error::new(what, "it is not a built-in class and has no id").or("give an id of 15 to 28")),
         (None, Some(id)) => {
             let class = ClassId::new(id).filter(|class| class.is_classified()).ok_or_else(|| {
                 Error::new(format_args!("{what}.id = {id}"), "classes are 1 to 31").or("choose one that is free")
             })?;
             if builtin::name(class).is_some() || table.names.contains_key(&class) {
                 let why = format!("that is class {:?}", table.name(class));
-                return Err(Error::new(format_args!("{what}.id = {id}"), why).or("choose another, 15 to 31"));
+                return Err(Error::new(format_args!("{what}.id = {id}"), why).or("choose another, 15 to 28"));
             }
             Ok(class)
         }

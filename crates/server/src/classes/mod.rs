@@ -69,6 +69,22 @@ impl ClassTable {
         Ok(())
     }
 
+    /// Checks that rules need only requests: a trace has their offsets, lengths and directions, but no data of file systems.
+    ///
+    /// # Errors
+    /// The first rule with another condition.
+    pub fn check_for_trace(&self) -> Result<(), Error> {
+        for (number, rule) in self.rules.0.iter().enumerate() {
+            if let Some((_, condition)) = rule.conditions.iter().find(|(_, condition)| condition.is_of_content()) {
+                let what = format!("rule {}, for class {}", number + 1, self.name(rule.class));
+                let why = format!("a trace does not contain {}", condition.name());
+                let way_out = "remove the rule, or classify by place, request_size or direction";
+                return Err(Error::new(what, why).or(way_out));
+            }
+        }
+        Ok(())
+    }
+
     /// A class's name, or its number if it has no name.
     #[must_use]
     pub fn name(&self, class: ClassId) -> String {

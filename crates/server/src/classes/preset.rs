@@ -17,6 +17,11 @@ pub(super) fn named(name: &str) -> Option<ClassTable> {
             table.classes.set(class, ClassPolicy { priority, allocation, ..ClassPolicy::default() });
         };
         let sizes = (0..11).map(|step| builtin::of_file(4096_u64 << (2 * step)));
+        if name != "none" {
+            // With `patterns`: a scan does not displace other data. The other two have the usual priority: all writes are
+            // `random`, and the cache must keep what was read once until its next use, to see that there is one.
+            set(builtin::SCAN, "low", Allocation::Always);
+        }
         match name {
             // What the paper gave its file server: the smaller the file, the higher its priority.
             "file-server" => {

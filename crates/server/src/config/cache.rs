@@ -60,7 +60,8 @@ pub struct CacheConfig {
     pub endurance: Option<DriveEndurance>,
     /// The size of the SSD of which the cache is a part; default: the size of the cache.
     pub drive_size: Option<Size>,
-    /// Which new content is admitted: `probation`, `all`, `second-miss`, `by-source`, `two-level`.
+    /// Which new content is admitted: `probation`, `all`, `second-miss`, `by-source`, `two-level`,
+    /// `two-level-static`.
     pub admission: Option<AdmissionKind>,
     /// Which dirty extents are destaged next: `elevator`, `oldest`.
     pub destage: Option<DestageKind>,
@@ -71,6 +72,9 @@ pub struct CacheConfig {
     /// Classify the volumes' blocks by parsing file systems: metadata, and files by size.
     #[serde(default = "on")]
     pub detect: bool,
+    /// Classify content that has no other class by the pattern of the requests: scan, read-once, random.
+    #[serde(default)]
+    pub patterns: bool,
     /// Consecutive bytes after which a stream of reads is sequential and its data are kept off the SSD; 0: never.
     pub sequential_threshold: Option<Size>,
     /// Percentage of the cache that may be dirty before destage starts independent of the age of the data.
@@ -227,6 +231,7 @@ impl CacheConfig {
             eviction: None,
             classes: None,
             detect: true,
+            patterns: false,
             sequential_threshold: None,
             dirty_start: None,
             dirty_max: None,
@@ -253,6 +258,7 @@ impl CacheConfig {
         manager.admission = self.admission.unwrap_or_default();
         manager.destage = self.destage.unwrap_or_default();
         manager.eviction = self.eviction.unwrap_or_default();
+        manager.patterns = self.patterns;
         if let Some(threshold) = self.sequential_threshold {
             manager.streams.threshold_bytes = threshold.0;
         }

@@ -208,6 +208,7 @@ pub const SETTINGS: &[Setting] = &[
     of(Cache, "eviction", Text, FREE, Restart),
     of(Cache, "classes", Path, FREE, Live),
     of(Cache, "detect", Switch, FREE, Restart),
+    of(Cache, "patterns", Switch, FREE, Restart),
     of(Cache, "sequential_threshold", Size, FREE, Restart),
     of(Cache, "dirty_start", Percent, ("0", "90"), Live),
     of(Cache, "dirty_max", Percent, ("1", "90"), Live),

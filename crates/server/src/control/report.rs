@@ -6,17 +6,17 @@ use super::protocol::{
 };
 use crate::export::VolumeExport;
 use crate::serve::{CacheEntry, FlashIndexStatus, Served, VolumeDetector, mode_of_byte, ram_need};
-use nitro_cache::Missed;
 use nitro_cache::admission::Lane;
-use nitro_cache::curve;
 use nitro_cache::weu::Space;
+use nitro_cache::{Missed, builtin, curve};
 use nitro_console::error::{Error, why};
 use nitro_console::logging;
-use nitro_engine::{EnduranceStatus, Explained, metrics};
+use nitro_engine::{Classifier, EnduranceStatus, Explained, metrics};
 use nitro_port::Device;
 use nitro_units::ClassId;
 use serde::Serialize;
 use serde_json::Value;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 /// Maximum number of lost ranges listed for a volume.
@@ -230,8 +230,11 @@ fn classes_of_contents(entry: &CacheEntry, extent_bytes: u64) -> Vec<ClassOfCont
             ..ClassOfContents::default()
         }
     };
-    let all: Vec<_> =
-        ClassId::all().filter(|class| extents[class.index()] > 0 || table.knows(*class)).map(told).collect();
+    let by_patterns = entry.cache.settings().manager.patterns;
+    let is_told = |class: &ClassId| {
+        extents[class.index()] > 0 || table.knows(*class) || by_patterns && builtin::is_of_pattern(*class)
+    };
+    let all: Vec<_> = ClassId::all().filter(is_told).map(told).collect();
     if all.iter().any(|held| held.id > 0 || table.knows(ClassId::UNCLASSIFIED)) { all } else { Vec::new() }
 }
 
@@ -363,9 +366,29 @@ pub fn explanation(served: &Served, volume: &str, offset: u64) -> Result<Explana
             heat: at.worth.heat,
             class: at.worth.class.number(),
             class_name: export.entry.classes.table().name(at.worth.class),
+            class_source: class_source(&export, range.clone(), at.worth.class),
         }),
         gone: gone.map(|gone| format!("{gone:?}").to_lowercase()),
     })
+}
+
+/// Where the class of a cached extent comes from. The cache does not store this: it follows from the blocks whose use is
+/// known, from the requests so far, and from the kind of the class.
+fn class_source(export: &VolumeExport, range: Range<u64>, class: ClassId) -> String {
+    let in_blocks = || export.detector.as_ref().and_then(|detector| detector.class_of(range.clone())) == Some(class);
+    let in_requests = || {
+        let volume = &export.volume;
+        volume.class() == class || volume.class_counters().iter().any(|(requested, _)| *requested == class)
+    };
+    let source = match class {
+        class if !class.is_classified() => "none",
+        _ if in_blocks() => "blocks",
+        _ if in_requests() => "request",
+        class if builtin::is_of_pattern(class) => "pattern",
+        class if builtin::name(class).is_some() => "blocks",
+        _ => "request",
+    };
+    source.to_owned()
 }
 
 impl From<metrics::Latency> for Latency {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::Either;
 use nitro_device::AnyDevice;
-use nitro_port::{Allocation, Device, DeviceError, Geometry, Origin, Recipe};
+use nitro_port::{Allocation, Device, DeviceError, Geometry, Origin, Recipe, Urgency};
 use nitro_units::Fingerprint;
 
 /// The device behind an origin.
@@ -33,6 +33,13 @@ impl Device for Backing {
     fn read(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>> {
         match self {
             Self::Device(device) => Either::Left(device.read(offset, len)),
+            Self::Object(object) => Either::Right(object.read(offset, len).boxed_local()),
+        }
+    }
+
+    fn read_with(&self, urgency: Urgency, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>> {
+        match self {
+            Self::Device(device) => Either::Left(device.read_with(urgency, offset, len)),
             Self::Object(object) => Either::Right(object.read(offset, len).boxed_local()),
         }
     }

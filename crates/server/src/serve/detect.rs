@@ -86,6 +86,11 @@ impl Classifier for VolumeDetector {
         learned.extend(sighting.learned.into_iter().map(|(range, found)| (range, self.class(found))));
         sighting.found.map(|found| self.class(found))
     }
+
+    fn class_of(&self, range: Range<u64>) -> Option<ClassId> {
+        let found = self.detector.lock().found_in(range)?;
+        Some(self.class(found))
+    }
 }
 
 impl VolumeExport {

@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::Either;
 use nitro_device::{AnyDevice, FileDevice};
 use nitro_port::buf::BufMut;
-use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe};
+use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe, Urgency};
 use nitro_units::Fingerprint;
 use std::future::ready;
 use std::sync::OnceLock;
@@ -103,6 +103,13 @@ impl Device for OriginDevice {
     fn read(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>> {
         match self {
             Self::Real(origin) => Either::Left(origin.device().read(offset, len)),
+            Self::Nowhere(_) => Either::Right(ready(Ok(BufMut::zeroed(len).freeze()))),
+        }
+    }
+
+    fn read_with(&self, urgency: Urgency, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>> {
+        match self {
+            Self::Real(origin) => Either::Left(origin.device().read_with(urgency, offset, len)),
             Self::Nowhere(_) => Either::Right(ready(Ok(BufMut::zeroed(len).freeze()))),
         }
     }
@@ -243,6 +250,14 @@ impl Device for CacheDevice {
     // No `async`, and what is rare boxed: each request has such a future.
     fn read(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>> {
         each!(self, d => Either::Left(d.read(offset, len)), o => Either::Right(o.read(offset, len).boxed_local()))
+    }
+
+    fn read_with(&self, urgency: Urgency, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>> {
+        each!(
+            self,
+            d => Either::Left(d.read_with(urgency, offset, len)),
+            o => Either::Right(o.read(offset, len).boxed_local())
+        )
     }
 
     async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {

@@ -65,8 +65,10 @@ pub fn need(served: &Served) -> Ram {
     }
     for export in served.all() {
         let detection = export.detector.as_ref().map_or(0, |_| detect::ram_bytes_max(export.volume.size_bytes()));
-        let bytes = export.volume.cache().settings().volume_ram_bytes() + detection;
-        parts.push(part(format!("volume {}", export.name), bytes));
+        let settings = export.volume.cache().settings();
+        parts.push(part(format!("volume {}", export.name), settings.volume_ram_bytes() + detection));
+        let counters = settings.counters_ram_bytes(export.volume.size_bytes());
+        parts.extend((counters > 0).then(|| part(format!("volume {}: counters of accesses", export.name), counters)));
     }
     for (path, bytes) in origins::ram_needs() {
         parts.push(part(format!("store {}", path.display()), bytes));

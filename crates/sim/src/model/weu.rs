@@ -236,7 +236,10 @@ impl Model for Weus {
     fn read(&mut self, piece: &Piece) -> Result<Option<Hit>, Error> {
         self.note_requested();
         match self.manager.lookup(piece.key) {
-            Some(location) => self.hit(location),
+            Some(location) => {
+                self.manager.note_read_by(piece.class(), &location);
+                self.hit(location)
+            }
             None if self.staged.use_again(piece.key) => {
                 Ok(Some(Hit { done: self.flash.now, compressed: false, staged: true }))
             }
@@ -361,13 +364,14 @@ impl Weus {
         }
         let class = piece.class();
         let from = if piece.op() == Op::Write { Provenance::written(class) } else { Provenance::read(class) };
-        let Some(admitted) = self.manager.admit(piece.key, Provenance { used, ..from }) else { return Ok(false) };
+        let from = self.manager.by_pattern(piece.key, Provenance { used, ..from });
+        let Some(admitted) = self.manager.admit(piece.key, from) else { return Ok(false) };
         let shelf = admitted.shelf();
         let stored = self.stored(piece);
         while let Some(weu) = self.opened(shelf)? {
             match self.manager.append(weu, piece.key, fingerprint, stored) {
                 Append::At(location) => {
-                    self.manager.classify(&location, class);
+                    self.manager.classify(&location, from.class);
                     self.manager.heat(&location, admitted);
                     self.note(&location, piece.fingerprint, stored);
                     break;
@@ -402,7 +406,8 @@ impl DirtyUnits for Weus {
         while let Some(weu) = self.opened_dirty()? {
             match self.manager.append_dirty(weu, piece.key, fingerprint, stored, now) {
                 Append::At(location) => {
-                    self.manager.classify(&location, piece.class());
+                    let from = self.manager.by_pattern(piece.key, Provenance::written(piece.class()));
+                    self.manager.classify(&location, from.class);
                     self.note(&location, piece.fingerprint, stored);
                     return Ok(Some(false));
                 }

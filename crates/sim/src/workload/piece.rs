@@ -91,6 +91,12 @@ impl Piece {
         ClassId::new(((self.packed & !LAST) >> CLASS_SHIFT) as u8).unwrap_or_default()
     }
 
+    /// The same piece of a request of another class.
+    pub(crate) fn with_class(self, class: ClassId) -> Self {
+        let others = self.packed & (LAST | ((1 << CLASS_SHIFT) - 1));
+        Self { packed: others | u32::from(class.number()) << CLASS_SHIFT, ..self }
+    }
+
     /// Whether this is the last piece of its request.
     #[must_use]
     pub const fn is_last(&self) -> bool {
@@ -153,6 +159,9 @@ mod tests {
             let piece = Piece::new(request, key, Part { offset, len }, Fingerprint(print), size);
             prop_assert_eq!(piece.class(), class);
             prop_assert_eq!((piece.op(), piece.is_last(), piece.compressed_bytes()), (Op::ALL[op], last, size));
+            let other = ClassId::new(31 - class.number()).unwrap_or_default();
+            prop_assert_eq!(piece.with_class(other).class(), other);
+            prop_assert_eq!(piece.with_class(other).with_class(class), piece);
             let mut bytes = [0; PIECE_BYTES];
             piece.encode(&mut bytes);
             prop_assert_eq!(Piece::decode(&bytes), piece);

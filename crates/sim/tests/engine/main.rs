@@ -9,6 +9,7 @@ mod real;
 mod streams;
 
 use nitro_cache::admission::AdmissionKind;
+use nitro_cache::builtin;
 use nitro_cache::class::{Allocation, Band, ClassPolicy, Comparison, Condition, Join, Rule, Rules};
 use nitro_cache::destage::Watermarks;
 use nitro_cache::eviction::EvictionKind;
@@ -292,6 +293,36 @@ fn with_policies_of_classes() {
     let (with, without) = hits_with_and_without(&with_classes(), 20, |c| c.read_hits);
     assert!(with > without, "{with} hits of the highest class, {without} where all deserve the same");
     assert_eq!(hits_with_and_without(&with_classes(), 22, |c| c.read_hits).0, 0);
+}
+
+/// The same cache with priorities for the classes that follow from the pattern of the requests.
+fn with_patterns(settings: Settings) -> Settings {
+    let mut settings = Settings { patterns: true, cache_bytes: 72 * (512 << 10), ..settings };
+    for (class, priority) in [(builtin::SCAN, 0), (builtin::READ_ONCE, 1), (builtin::RANDOM, 3)] {
+        settings.classes.set(class, ClassPolicy { priority: Band::ALL[priority], ..ClassPolicy::default() });
+    }
+    settings
+}
+
+#[test]
+fn with_classes_by_pattern() {
+    let trace = || random_reads(96 << 20).reader().unwrap();
+    let plain = small(false, false, 4096);
+    for settings in [plain, behind_ram(plain), staging(plain)] {
+        let with = with_patterns(settings);
+        let hits = |settings| sum(&agreed(trace(), &settings, 40_000), |c| c.read_hits);
+        let (with, without) = (hits(with), hits(Settings { patterns: false, ..with }));
+        assert_ne!(with, without, "the classes by pattern have no effect");
+    }
+}
+
+#[test]
+fn with_classes_by_pattern_of_writes() {
+    let trace = || FiuLike::web_vm(0.02, 3).reader().unwrap();
+    for settings in [small(false, false, 8192), writing_back(small(false, false, 8192))] {
+        let real = agreed(trace(), &with_patterns(settings), 20_000);
+        assert!(sum(&real, |c| c.evictions) > 20);
+    }
 }
 
 #[test]

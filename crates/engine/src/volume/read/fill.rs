@@ -7,9 +7,9 @@ use crate::kept::{Kept, Room, settle};
 use crate::volume::flights::{Reading, Start};
 use crate::volume::{Token, Volume};
 use bytes::Bytes;
-use nitro_cache::Gone;
 use nitro_cache::admission::Provenance;
-use nitro_port::{Clock, Device, Origin};
+use nitro_cache::{Gone, builtin};
+use nitro_port::{Clock, Device, Origin, Urgency};
 use nitro_units::{ClassId, ExtentIndex, ExtentRange, Fingerprint};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,17 +34,33 @@ pub(in crate::volume) struct Entrance<'a> {
     pub(in crate::volume) room: &'a Arc<Room>,
 }
 
-/// How to treat extents that were read from the origin, and the class of the read.
+/// How to treat extents that were read from the origin, the class of the read, and the class by the pattern of the
+/// requests if the read has none.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fill {
     pub(super) then: Then,
     pub(super) class: ClassId,
+    pub(super) pattern: ClassId,
+    /// The order in which the read waits for SSD and origin.
+    pub(super) urgency: Urgency,
+}
+
+impl Fill {
+    /// The class of the read, its own or by the pattern of the requests.
+    pub(super) fn by(self) -> ClassId {
+        if self.class.is_classified() { self.class } else { self.pattern }
+    }
+
+    /// The provenance of content that the read brings.
+    fn provenance(self) -> Provenance {
+        Provenance { pattern: self.pattern, ..Provenance::read(self.class) }
+    }
 }
 
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
-    /// Queues an extent for insertion that was in RAM when its write epoch was `epoch`, if no other operation on it is
-    /// in progress.
-    pub(super) fn promote(&self, index: ExtentIndex, bytes: Bytes, epoch: u32, class: ClassId) {
+    /// Queues an extent for insertion that a stream brought into RAM and that is read again; it was in RAM when its write
+    /// epoch was `epoch`. Does nothing if another operation on it is in progress.
+    pub(super) fn promote(&self, index: ExtentIndex, bytes: Bytes, epoch: u32, fill: Fill) {
         if self.fill_paused() {
             return;
         }
@@ -55,8 +71,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             }
             let mut keep = vec![Kept::own(bytes.clone())];
             let Some(room) = self.admit_fills(&mut keep) else { return };
+            let from = Provenance { pattern: builtin::used_again(builtin::SCAN, fill.pattern), ..fill.provenance() };
             for (index, kept, token) in reading.finish(Ok(vec![bytes]), keep) {
-                let entrance = Entrance { from: Provenance::read(class), room: &room };
+                let entrance = Entrance { from, room: &room };
                 self.enqueue(index, Content::Whole(kept, None), token, entrance);
             }
         }
@@ -75,7 +92,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             Ok(extents) if self.is_cached() && !self.fill_paused() => Kept::parts(extents, &self.cache.zero_extent),
             _ => Vec::new(),
         };
-        let from = Provenance::read(fill.class);
+        let from = fill.provenance();
         match fill.then {
             Then::Insert => {
                 let missed = reading.miss.extents.iter().take(keep.len());

@@ -1,11 +1,12 @@
 //! Locates the extents of a request: in RAM, on the SSD, or only in the origin.
 
 use super::Span;
+use super::fill::Fill;
 use crate::volume::Volume;
 use bytes::Bytes;
 use nitro_cache::Location;
 use nitro_port::{Clock, Device, Origin};
-use nitro_units::{ClassId, ExtentIndex, ExtentKey, ExtentRange};
+use nitro_units::{ExtentIndex, ExtentKey, ExtentRange};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -38,7 +39,7 @@ struct Wanted {
     within: Range<u32>,
     /// The extent's write epoch before it is looked for.
     epoch: u32,
-    class: ClassId,
+    fill: Fill,
 }
 
 /// Extents that are close to each other on the SSD.
@@ -81,7 +82,7 @@ impl SsdRun {
 
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Locates the extents of a request, and combines neighbours that can be read together.
-    pub(super) fn locate(&self, extents: ExtentRange, span: Span, class: ClassId) -> Sources {
+    pub(super) fn locate(&self, extents: ExtentRange, span: Span, fill: Fill) -> Sources {
         let mut sources = Sources::new();
         let caching = self.is_cached();
         for index in extents.iter() {
@@ -90,13 +91,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             let epoch = self.write_epoch(index).load(Ordering::SeqCst);
             // Only now: a write that raised the epoch had registered what it writes before.
             let busy = self.flights.is_busy();
-            let wanted = Wanted { within: within.start as u32..within.end as u32, epoch, class };
+            let wanted = Wanted { within: within.start as u32..within.end as u32, epoch, fill };
             if let Some(bytes) = self.in_ram(index, wanted, busy) {
                 sources.push((Source::Here(bytes), index));
                 continue;
             }
             let location = match caching {
-                true => self.cache.manager.lock().lookup(key),
+                true => self.look_up(key, fill),
                 false => self.dirty_location(key),
             };
             if location.is_none()
@@ -124,7 +125,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// An extent's bytes, if they are in RAM: waiting for insertion, in the RAM cache, or read ahead.
-    fn in_ram(&self, index: ExtentIndex, Wanted { within, epoch, class }: Wanted, busy: bool) -> Option<Bytes> {
+    fn in_ram(&self, index: ExtentIndex, Wanted { within, epoch, fill }: Wanted, busy: bool) -> Option<Bytes> {
         if let Some(kept) = busy.then(|| self.flights.read_pending(index)).flatten() {
             self.cache.metrics.pending_hits.add(1);
             return Some(kept.for_reply());
@@ -141,9 +142,17 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let (kept, again) = self.cache.ahead.lock().take(&self.key(index), within)?;
         self.cache.metrics.readahead_hits.add(1);
         if again {
-            self.promote(index, kept.detached(), epoch, class);
+            self.promote(index, kept.detached(), epoch, fill);
         }
         Some(kept.for_reply())
+    }
+
+    /// Looks up an extent for a read.
+    fn look_up(&self, key: ExtentKey, fill: Fill) -> Option<Location> {
+        let mut manager = self.cache.manager.lock();
+        let location = manager.lookup(key)?;
+        manager.note_read_by(fill.by(), &location);
+        Some(location)
     }
 
     /// The location of a dirty extent, although the cache is otherwise not used any more.

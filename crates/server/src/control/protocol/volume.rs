@@ -212,4 +212,7 @@ pub struct Stored {
     pub class: u8,
     /// The class's name.
     pub class_name: String,
+    /// Where the class comes from: `blocks` (the file system), `pattern` (of the requests), `request` (its client, a
+    /// rule, or the volume's class), or `none`.
+    pub class_source: String,
 }
