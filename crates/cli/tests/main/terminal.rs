@@ -196,7 +196,7 @@ fn top_fits_a_terminal_of_80_columns_and_24_rows() {
     let mut terminal = Terminal::run(&place, "top --interval 0.1", 80, 24);
     terminal.until(&["nitro 0", "measuring"]);
     use_volume(&place);
-    let text = terminal.until(&["nitro 0", "requests/s", "hits, %", "cache cache caching", "open", "q quit"]);
+    let text = terminal.until(&["nitro 0", "requests/s", "hits, %", "cache cache caching", "free", "q quit"]);
     let cache = text.lines().find(|line| line.starts_with("cache cache")).unwrap();
     assert!(cache.trim_end().ends_with("iB"), "the end is cut off: {cache}");
     let lines: Vec<_> = text.lines().collect();

@@ -54,7 +54,7 @@ fn caches_that_cannot_be_made() {
     refused(
         &place,
         "--origin vm.img --cache cache.img --cache-size 1M",
-        &["cache_size = 1048576 is too small", "20975616"],
+        &["cache_size = 1048576 is too small", "6295552"],
     );
     refused(
         &place,
@@ -64,7 +64,7 @@ fn caches_that_cannot_be_made() {
     refused(&place, "--origin vm.img --cache . --cache-size 32M", &["it is a directory"]);
     assert!(!place.path("cache.img").exists());
     // The nearest valid value is valid.
-    assert!(place.serve("--origin vm.img --cache cache.img --cache-size 20975616").stop().0.success());
+    assert!(place.serve("--origin vm.img --cache cache.img --cache-size 6295552").stop().0.success());
 }
 
 #[test]
