@@ -115,6 +115,11 @@ fn hash(name: u64) -> u64 {
     (x ^ (x >> 31)) % STEPS
 }
 
+/// The threshold for a share of the objects.
+fn steps(rate: f64) -> u64 {
+    (rate * STEPS as f64).max(1.0) as u64
+}
+
 impl Shards {
     /// A curve without requests.
     ///
@@ -122,7 +127,7 @@ impl Shards {
     /// [`BadSampling`]
     pub fn new(sampling: Sampling) -> Result<Self, BadSampling> {
         let (threshold, objects_max) = match sampling {
-            Sampling::Rate(rate) if rate > 0.0 && rate <= 1.0 => ((rate * STEPS as f64).max(1.0) as u64, usize::MAX),
+            Sampling::Rate(rate) if rate > 0.0 && rate <= 1.0 => (steps(rate), usize::MAX),
             Sampling::Objects(objects) if objects > 0 => (STEPS, objects),
             _ => return Err(BadSampling),
         };
@@ -137,6 +142,13 @@ impl Shards {
             requests: 0.0,
             sampled: 0,
         })
+    }
+
+    /// The same, but no more than a share of the objects is followed. A share above 1 is no bound.
+    #[must_use]
+    pub fn at_most(mut self, rate: f64) -> Self {
+        self.threshold = self.threshold.min(steps(rate));
+        self
     }
 
     fn rate(&self) -> f64 {

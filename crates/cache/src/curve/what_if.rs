@@ -29,10 +29,12 @@ pub(crate) struct Followed {
 }
 
 impl Followed {
-    /// A sample for a cache of `extents` extents.
+    /// A sample for a cache of `extents` extents: as many as are followed if half of its size is used. With a higher
+    /// rate, reads of a small part of it would be followed at each hit.
     pub(crate) fn new(extents: u64) -> Option<Self> {
         let fade_every = (extents * FADE_EXTENTS).max(FADE_MIN);
-        let shards = Shards::new(Sampling::Objects(FOLLOWED)).ok()?;
+        let smallest = (extents * HALVES[0] / 2).max(1);
+        let shards = Shards::new(Sampling::Objects(FOLLOWED)).ok()?.at_most(FOLLOWED as f64 / smallest as f64);
         Some(Self { shards, until_fading: fade_every, fade_every })
     }
 
@@ -89,6 +91,24 @@ mod tests {
         assert!(followed.what_if(1000)[0].hit_ratio > 0.98);
         (0..1_000_000).for_each(|number| followed.looked_up(key(number), true));
         assert!(followed.ram_bytes() as u64 <= Followed::ram_bytes_max(), "{}", followed.ram_bytes());
+    }
+
+    #[test]
+    fn a_large_cache_follows_few_reads_of_a_small_part_of_it() {
+        let extents = 1 << 17;
+        let mut followed = Followed::new(extents).unwrap();
+        (0..200_000).for_each(|number| followed.looked_up(key(number % 4096), true));
+        let curve = followed.shards.curve();
+        assert!(curve.sampled_requests < curve.requests / 8, "{} of {}", curve.sampled_requests, curve.requests);
+        assert!(
+            followed.what_if(extents).iter().all(|point| point.hit_ratio > 0.95),
+            "{:?}",
+            followed.what_if(extents)
+        );
+        // Twice as many as it has room for, in a circle.
+        (0..4 << 20).for_each(|number| followed.looked_up(key(1 << 30 | number % (2 << 17)), true));
+        let [half, whole, .., four] = followed.what_if(extents)[..] else { panic!("four sizes") };
+        assert!(half.hit_ratio < 0.2 && whole.hit_ratio < 0.2 && four.hit_ratio > 0.8, "{half:?} {whole:?} {four:?}");
     }
 
     #[test]
