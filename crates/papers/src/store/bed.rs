@@ -59,6 +59,8 @@ const PAPER_VOLUME_BYTES: f64 = 38e9;
 const RAM_PART: u64 = 512;
 /// Bytes of a write-evict unit: the minimum, because caches are small.
 pub(super) const WEU_BYTES: u64 = 512 << 10;
+/// Bytes of a page of the modelled SSD.
+pub(super) const SSD_PAGE_BYTES: u64 = 4096;
 /// The compression ratio of the contents with LZ4.
 pub(super) const RATIO: f64 = 2.0;
 /// The name of the volume; its snapshots are `vm@001` and so on.
@@ -395,7 +397,7 @@ pub(super) fn flash(bytes: u64, clock: &VirtualTime) -> Result<Flash, Error> {
         victims: VictimPolicy::Greedy,
         aligned: false,
     });
-    let pages = Geometry { page_bytes: 4096, pages_per_block: 32, ..Geometry::default() };
+    let pages = Geometry { page_bytes: SSD_PAGE_BYTES as u32, pages_per_block: 32, ..Geometry::default() };
     let geometry = settings.geometry_for(pages, bytes).map_err(|e| failed(&e))?;
     let ftl = settings.build(geometry).map_err(|e| failed(&e))?;
     let ssd = Ssd::new(ftl, Timing::nitros_drive(&geometry));

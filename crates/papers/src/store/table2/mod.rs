@@ -5,7 +5,7 @@ mod image;
 mod player;
 mod report;
 
-use super::bed::{Object, TestCache, TestVolume, WEU_BYTES, Work, beside, failed, flash, whole_units};
+use super::bed::{Object, SSD_PAGE_BYTES, TestCache, TestVolume, WEU_BYTES, Work, beside, failed, flash, whole_units};
 use crate::kind::Kind;
 use crate::nitro::{DEPTH, DIRTY_PERCENT, Fiu, LOAD_SHARE, SATURATED, SSD_TIMES, WARM_NS, Work as TraceWork};
 use crate::report::Section;
@@ -93,6 +93,8 @@ struct Outcome {
     requests: f64,
     /// Regions that the store read for each read.
     regions: f64,
+    /// Bytes per second that were read from the SSD, and written to it by the host.
+    ssd: [f64; 2],
 }
 
 impl Outcome {
@@ -122,6 +124,7 @@ impl Outcome {
             recipe_hits: of_recipes / extents,
             requests: each(after.work.requests, before.work.requests),
             regions: each(after.work.store.region_reads, before.work.store.region_reads),
+            ssd: [0, 1].map(|way| (after.ssd[way] - before.ssd[way]) as f64 / seconds),
         }
     }
 }
@@ -130,16 +133,21 @@ impl Outcome {
 struct Figures {
     work: Work,
     counters: Option<VolumeCounters>,
+    /// Bytes that were read from the SSD, and written to it.
+    ssd: [u64; 2],
 }
 
 impl Figures {
     fn new(measured: &Measured, target: &Target, clock: &VirtualTime) -> Self {
         let work = Work::new(clock, &measured.disk, &measured.store);
-        let counters = match target {
-            Target::Store(_) => None,
-            Target::Cached(volume) => Some(volume.counters()),
+        let (counters, ssd) = match target {
+            Target::Store(_) => (None, [0; 2]),
+            Target::Cached(volume) => {
+                let ssd = volume.cache().flash().counters();
+                (Some(volume.counters()), [ssd.host_reads, ssd.host_writes].map(|pages| pages * SSD_PAGE_BYTES))
+            }
         };
-        Self { work, counters }
+        Self { work, counters, ssd }
     }
 }
 

@@ -16,12 +16,11 @@ use nitro_testkit::VirtualTime;
 use nitro_trace::{Op, Reader, Request};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A request has certainly ended when this number of later requests have started.
-const DONE_AFTER: u64 = 4096;
 /// Requests in progress with which a replay in open loop gives up: the system does not sustain the rate.
 const IN_FLIGHT_MAX: usize = 2048;
 /// A seed for the intervals between requests.
@@ -58,7 +57,7 @@ impl Target {
 /// The last write of a block.
 struct Written {
     number: u64,
-    /// Whether an earlier write of the block may still have been in progress: then either content is possible.
+    /// Whether an earlier write of the block was still in progress: then either content is possible.
     unsure: bool,
 }
 
@@ -69,15 +68,30 @@ struct Place {
     ahead: Option<Request>,
     number: u64,
     written: HashMap<u64, Written>,
+    /// Writes in progress of each block.
+    writing: HashMap<u64, u32>,
 }
 
 impl Place {
     /// The number of the write whose content the first block of a request has with certainty; 0 if it was never
     /// written, `None` if it is not certain.
     fn held(&self, request: &Request) -> Option<u64> {
-        match self.written.get(&(request.offset / BLOCK_BYTES)) {
-            Some(written) if written.unsure || self.number - written.number <= DONE_AFTER => None,
+        let block = request.offset / BLOCK_BYTES;
+        match self.written.get(&block) {
+            Some(written) if written.unsure || self.writing.contains_key(&block) => None,
             written => Some(written.map_or(0, |written| written.number)),
+        }
+    }
+
+    /// Notes that a write ended.
+    fn wrote(&mut self, request: &Request) {
+        for block in request.blocks(BLOCK_BYTES) {
+            if let Entry::Occupied(mut writing) = self.writing.entry(block) {
+                *writing.get_mut() -= 1;
+                if *writing.get() == 0 {
+                    writing.remove();
+                }
+            }
         }
     }
 
@@ -96,8 +110,9 @@ impl Place {
         let held = self.held(&request);
         if request.op == Op::Write {
             for block in request.blocks(BLOCK_BYTES) {
-                let unsure = self.written.get(&block).is_some_and(|before| number - before.number <= DONE_AFTER);
-                self.written.insert(block, Written { number, unsure });
+                let writing = self.writing.entry(block).or_default();
+                self.written.insert(block, Written { number, unsure: *writing > 0 });
+                *writing += 1;
             }
         }
         Ok(Some((request, held)))
@@ -137,7 +152,7 @@ impl Player {
     /// A player that starts at `from_ns`.
     pub(super) fn new(trace: &Trace, from_ns: u64, clock: &VirtualTime) -> Result<Self, Error> {
         let reader = trace.open_from(from_ns)?;
-        let place = Place { reader, ahead: None, number: 0, written: HashMap::new() };
+        let place = Place { reader, ahead: None, number: 0, written: HashMap::new(), writing: HashMap::new() };
         Ok(Self { place: RefCell::new(place), clock: clock.clone() })
     }
 
@@ -209,6 +224,7 @@ impl Player {
         self.clock.sleep(Duration::from_nanos(Cpu::default().request_ns * extents)).await;
         if request.op == Op::Write {
             target.write(request.offset, bytes_of(&request.fingerprints)).await?;
+            self.place.borrow_mut().wrote(&request);
             tally.writes = 1;
             return Ok(tally);
         }

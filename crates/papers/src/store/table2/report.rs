@@ -142,6 +142,8 @@ fn work(all: &[Outcomes], warm: bool) -> Table {
         "by recipes",
         "disk requests per read",
         "regions read per read",
+        "SSD, MB/s read",
+        "written",
     ];
     let mut table = Table::new(format!("COS, {}: work of the disks", name(warm)), &columns);
     for trace in all {
@@ -164,6 +166,8 @@ fn work(all: &[Outcomes], warm: bool) -> Table {
                 format!("{:.2}", outcome.requests),
                 format!("{:.2}", outcome.regions),
             ]);
+            let megabytes = |bytes: f64| system.map_or_else(|| "–".to_owned(), |_| format!("{:.1}", bytes / 1e6));
+            row.extend(outcome.ssd.map(megabytes));
             table.rows.push(row);
         }
     }
