@@ -239,3 +239,66 @@ impl Player {
         Ok(tally)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::WARM_NS;
+    use super::super::image::Image;
+    use super::*;
+    use crate::nitro::Fiu;
+
+    fn request(op: Op, block: u64, blocks: u64) -> Request {
+        Request { op, offset: block * BLOCK_BYTES, len: blocks * BLOCK_BYTES, ..Request::default() }
+    }
+
+    #[test]
+    fn open_loop_sustains_a_low_rate_and_no_rate_beyond_the_disks() {
+        let clock = VirtualTime::default();
+        let trace = Trace { fiu: Fiu::WebVm, scale: 0.0005 };
+        let replay = async |rate: f64| {
+            let image = Image::new(trace, WARM_NS, &clock).await?;
+            let measured = image.open(&clock).await?;
+            let player = Player::new(&trace, WARM_NS, &clock)?;
+            player.play_at(&Target::Store(measured.object()?), rate).await
+        };
+        let [low, high] =
+            clock.try_run(async { [replay(20.0).await, replay(1e6).await] }).expect("a request never ended");
+        let (low, high) = (low.unwrap(), high.unwrap());
+        assert!(low.sustained && !high.sustained, "{} and {} reads", low.reads(), high.reads());
+        assert!(low.reads() > 0 && low.writes > 0);
+        // Exponential intervals with a mean of 50 ms.
+        let mean = low.time.as_secs_f64() / (low.reads() + low.writes) as f64;
+        assert!((0.03..0.08).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn what_is_read_is_certain_only_if_no_write_of_it_was_in_progress() {
+        let trace = Trace { fiu: Fiu::WebVm, scale: 0.0005 };
+        let mut place = Place {
+            reader: trace.open().unwrap(),
+            ahead: None,
+            number: 0,
+            written: HashMap::new(),
+            writing: HashMap::new(),
+        };
+        let read = request(Op::Read, 6, 1);
+        let begin = |place: &mut Place, request: Request| {
+            place.ahead = Some(request);
+            place.next(u64::MAX).unwrap().unwrap().0
+        };
+        assert_eq!(place.held(&read), Some(0));
+        let first = begin(&mut place, request(Op::Write, 5, 2));
+        assert_eq!(place.held(&read), None, "in progress");
+        place.wrote(&first);
+        assert_eq!(place.held(&read), Some(1));
+        let second = begin(&mut place, request(Op::Write, 6, 1));
+        let third = begin(&mut place, request(Op::Write, 6, 3));
+        place.wrote(&third);
+        assert_eq!(place.held(&read), None, "the second is in progress");
+        place.wrote(&second);
+        assert_eq!(place.held(&read), None, "it may have come after the third");
+        let fourth = begin(&mut place, request(Op::Write, 6, 1));
+        place.wrote(&fourth);
+        assert_eq!(place.held(&read), Some(4));
+    }
+}
