@@ -16,7 +16,7 @@ use crate::namespace::Objects;
 use crate::plan::{Layout, Plan, index_plan};
 use crate::recover;
 use crate::slots::Slots;
-use crate::ssd::{IndexDevice, Session, Ssd, SsdSlot, SsdSource};
+use crate::ssd::{self, IndexDevice, Session, Ssd, SsdSlot, SsdSource};
 use crate::summary::Summary;
 use crate::tree::NodeKey;
 use futures_util::lock::Mutex as AsyncMutex;
@@ -198,7 +198,7 @@ impl<D: Device> Store<D> {
             let session = Session::Closed(journal::session_read(&records, epoch, seed));
             match Ssd::open(source, &superblock, session).await {
                 Ok(opened) => drop(ssd.set(Some(Arc::new(opened)))),
-                Err(error) => tracing::warn!("the store is opened without its SSD: {error}"),
+                Err(error) => tracing::warn!("the store is opened without its SSD: {}", ssd::reason(&error)),
             }
         }
         let parts = IndexParts { device: &device, superblock: &superblock, layout: &layout, ssd: &ssd };

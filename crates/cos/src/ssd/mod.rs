@@ -15,14 +15,15 @@ mod options;
 mod piece;
 mod start;
 mod stats;
+mod timely;
 mod unit;
 
 pub(crate) use hostile::{sample_unit, take_unit};
 pub(crate) use index::{IndexDevice, SsdSlot};
 pub use options::SsdOptions;
 pub(crate) use piece::{Piece, PieceKind};
-pub(crate) use start::Session;
 pub use start::SsdSource;
+pub(crate) use start::{Session, reason};
 pub use stats::{SsdPieces, SsdState, SsdStats};
 
 use crate::format::SECTOR_BYTES;
@@ -33,6 +34,7 @@ use flash::Flash;
 use nitro_cache::weu::Stored;
 use nitro_cache::{Append, CacheManager, Location};
 use nitro_log::u32_at;
+use nitro_port::ErrorKind;
 use nitro_units::WeuId;
 use parking_lot::Mutex;
 use stats::Tallies;
@@ -201,7 +203,10 @@ impl Ssd {
             }
             Err(error) => {
                 self.tallies.read_errors.fetch_add(1, Relaxed);
-                self.trouble(piece, &error.to_string());
+                match error.kind {
+                    ErrorKind::TimedOut => self.fail(format!("a read had {error}")),
+                    _ => self.trouble(piece, &error.to_string()),
+                }
                 None
             }
         }

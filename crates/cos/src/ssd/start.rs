@@ -1,6 +1,7 @@
 //! Attaching and closing an SSD: its content is kept only if it belongs to the current state of the store.
 
 use super::stats::{SsdState, Tallies};
+use super::timely::Timely;
 use super::{Flash, Inner, PieceKind, SEALED_MAX, Ssd, SsdOptions, piece};
 use crate::Error;
 use crate::format::ssd::{COPIES_AT, ENTRY_BYTES, Entry, SsdSuperblock, UnitTable};
@@ -11,12 +12,12 @@ use futures_util::future::join_all;
 use nitro_cache::weu::layout::{ENTRIES_MAX, HEAD_BYTES, PREFIX_BYTES, UNIT_BYTES};
 use nitro_cache::weu::{Position, Stored};
 use nitro_cache::{CacheManager, RestoredEntry};
-use nitro_port::Device;
+use nitro_port::{Clock, Device};
 use nitro_units::{ExtentKey, Generation, WeuId};
 use parking_lot::Mutex;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The number of units whose headers or tables are read concurrently.
 const READ_AT_ONCE: usize = 32;
@@ -31,6 +32,13 @@ impl SsdSource {
     /// An SSD with its options. Its content is overwritten unless it belongs to this store.
     pub fn new(device: impl Device, options: SsdOptions) -> Self {
         Self { flash: Box::new(device), options }
+    }
+
+    /// The same SSD, but it is no longer used after an operation that takes longer than `limit`. Without this, the store
+    /// waits for an SSD that hangs.
+    #[must_use]
+    pub fn within(self, clock: impl Clock, limit: Duration) -> Self {
+        Self { flash: Box::new(Timely::new(self.flash, clock, limit)), ..self }
     }
 }
 
@@ -179,13 +187,22 @@ impl Ssd {
             self.write_superblock(session).await
         };
         if let Err(error) = closed.await {
-            self.fail(format!("closing failed: {error}"));
+            self.fail(format!("closing failed: {}", reason(&error)));
         }
     }
 
     /// Whether it was closed or detached.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
+    }
+}
+
+/// Why an operation on the SSD failed.
+pub(crate) fn reason(error: &Error) -> String {
+    match error {
+        // Its message is about the store's disk.
+        Error::Device(error) => error.to_string(),
+        other => other.to_string(),
     }
 }
 

@@ -4,12 +4,16 @@ use crate::crash::World;
 use crate::model::{CHUNK, again, bytes_of, plan, settings};
 use futures_executor::block_on;
 use nitro_cos::{Error, SsdOptions, SsdSource, SsdState, Store};
-use nitro_port::Device;
-use nitro_testkit::{CrashingDevice, Rng, seeds};
+use nitro_device::faulty::{Effect, Fault, FaultyDevice};
+use nitro_port::{Clock, Device, ErrorKind, Operation};
+use nitro_testkit::{CrashingDevice, Rng, VirtualTime, seeds};
 use std::sync::Arc;
+use std::time::Duration;
 
 const UNIT_BYTES: u64 = 512 << 10;
 const SSD_BYTES: u64 = 10 * UNIT_BYTES;
+/// How long an SSD may take to answer.
+const LIMIT: Duration = Duration::from_secs(5);
 
 pub fn options() -> SsdOptions {
     SsdOptions { unit_bytes: UNIT_BYTES as u32, ..SsdOptions::default() }
@@ -208,4 +212,43 @@ fn what_was_read_at_random_comes_from_the_ssd_also_after_a_restart() {
         let state = store.ssd_stats().unwrap().state;
         assert!(matches!(&state, SsdState::Emptied { why } if why.contains("another store")), "{state:?}");
     });
+}
+
+#[test]
+fn an_ssd_that_hangs_or_fails_is_left_and_the_disk_answers() {
+    const COUNT: u64 = 400;
+    for effect in [Effect::Hang, Effect::Fail(ErrorKind::Io)] {
+        for operation in [Operation::Read, Operation::Write, Operation::Flush] {
+            let clock = VirtualTime::default();
+            let run = async {
+                let device = Arc::new(CrashingDevice::new(24 << 20, 4096, 1));
+                filled(&device, COUNT).await.close().await.unwrap();
+                let ssd = FaultyDevice::new(CrashingDevice::new(SSD_BYTES, 4096, 2), clock.clone(), 3);
+                let faults = ssd.faults();
+                let source = SsdSource::new(ssd, options()).within(clock.clone(), LIMIT);
+                let store = Store::open_with_ssd(Arc::clone(&device), settings(), Some(source)).await.unwrap();
+                let store = Arc::new(store);
+                read_all(&store, COUNT / 2).await;
+                faults.inject(Fault::new(effect).on(operation));
+                let begun = clock.now();
+                read_all(&store, COUNT).await;
+                read_all(&store, COUNT).await;
+                store.close().await.unwrap();
+                let stats = store.ssd_stats().unwrap();
+                let SsdState::Failed { why } = stats.state else { panic!("{effect:?} {operation:?}: {stats:?}") };
+                let waited = clock.now() - begun;
+                assert_eq!(waited, if effect == Effect::Hang { LIMIT } else { Duration::ZERO }, "{operation:?}");
+                assert!(effect != Effect::Hang || why.contains("no answer in time"), "{why}");
+                // What it holds is not used again, and a store whose SSD hangs from the start opens without it.
+                drop(store);
+                let ssd = FaultyDevice::new(CrashingDevice::new(SSD_BYTES, 4096, 2), clock.clone(), 3);
+                ssd.faults().inject(Fault::new(effect).on(operation));
+                let source = SsdSource::new(ssd, options()).within(clock.clone(), LIMIT);
+                let store = Store::open_with_ssd(device, settings(), Some(source)).await.unwrap();
+                assert!(store.ssd_stats().is_none(), "{effect:?} {operation:?}");
+                read_all(&Arc::new(store), COUNT).await;
+            };
+            clock.try_run(run).unwrap_or_else(|| panic!("{effect:?} {operation:?}: something waits for ever"));
+        }
+    }
 }

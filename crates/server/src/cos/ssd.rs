@@ -6,13 +6,16 @@ use nitro_console::error::Error;
 use nitro_console::output::{Format, Table, json_line};
 use nitro_console::size::Size;
 use nitro_cos::{SsdOptions, SsdSource, SsdState, SsdStats, is_ssd};
-use nitro_device::{FileDevice, FileOptions};
+use nitro_device::{CompioClock, FileDevice, FileOptions};
 use nitro_port::Device;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+/// How long an SSD may take to answer, before the store goes on without it.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Maximum bytes of the file with an SSD's configuration.
 const TEXT_BYTES_MAX: u64 = 64 << 10;
 
@@ -63,13 +66,17 @@ impl SsdConfig {
         SsdOptions { fmd_percent, data_percent, fmd, fpi, data, ..SsdOptions::default() }
     }
 
+    fn source(&self, device: FileDevice) -> SsdSource {
+        SsdSource::new(device, self.options()).within(CompioClock::new(), ANSWER_MAX)
+    }
+
     /// Opens the SSD exclusively.
     ///
     /// # Errors
     /// It does not exist, is in use, or access is denied.
     pub fn open(&self) -> Result<SsdSource, Error> {
         let device = FileOptions::new(&self.path).open().map_err(|e| Error::with_sources(self.path.display(), &e))?;
-        Ok(SsdSource::new(device, self.options()))
+        Ok(self.source(device))
     }
 
     /// As [`open`](Self::open), for a store that has not used it yet: the file is created if it does not exist, which
@@ -98,7 +105,7 @@ impl SsdConfig {
             return Err(Error::new(self.path.display(), "it is not empty, and not the SSD of a store")
                 .or("choose another path, or add --force to overwrite it"));
         }
-        Ok(SsdSource::new(device, self.options()))
+        Ok(self.source(device))
     }
 }
 
