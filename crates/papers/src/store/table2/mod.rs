@@ -165,7 +165,7 @@ fn systems() -> impl Iterator<Item = Option<Kind>> {
 
 /// Runs the measurement and writes the section.
 pub(super) async fn section(quick: bool, clock: &VirtualTime) -> Result<Section, Error> {
-    let scales = if quick { [0.006, 0.002, 0.0005] } else { [0.05; 3] };
+    let scales = if quick { [0.006, 0.004, 0.002] } else { [0.05; 3] };
     let traces = Fiu::ALL.into_iter().zip(scales).map(|(fiu, scale)| Trace { fiu, scale });
     let progress = Progress::counting(2 * systems().count() as u64 * Fiu::ALL.len() as u64, "traces replayed");
     let mut done = 0;
