@@ -102,7 +102,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
     async fn wipe(&self, from: u32, to: u32) -> Result<(), Error> {
         let block = self.block_bytes().max(HEAD_BYTES) as usize;
         let zeroes = BufMut::zeroed(block).freeze();
-        let writes = (from..to).map(|weu| self.flash.write(self.slot_offset(nitro_units::WeuId(weu)), zeroes.clone()));
+        let slots = (from..to).map(WeuId).filter(|weu| !self.flash.is_lost(*weu));
+        let writes = slots.map(|weu| self.flash.write(self.slot_offset(weu), zeroes.clone()));
         let mut writes = stream::iter(writes).buffer_unordered(WRITES_AT_ONCE);
         while let Some(written) = writes.next().await {
             written.map_err(Error::Flash)?;

@@ -10,6 +10,7 @@ mod evict;
 mod forget;
 mod forward;
 mod gone;
+mod lost;
 mod pins;
 mod resize;
 mod restore;
@@ -18,6 +19,7 @@ mod sweep;
 mod warm;
 mod write_back;
 
+pub use lost::Retirement;
 pub use restore::{FORGOTTEN_RUN_MAX, Forgotten, Restored, RestoredEntry};
 pub use write_back::Superseded;
 

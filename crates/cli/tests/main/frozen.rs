@@ -152,7 +152,7 @@ fn a_cache_of_a_current_version_is_not_upgraded() {
     let place = unpack("cache-v1.tar.gz");
     let cache = fs::read(place.path("cache.img")).unwrap();
     let said = place.stdout("cache upgrade cache.img");
-    let current = "has format version 1, which is current (this nitro writes versions 1 and 2): nothing to upgrade";
+    let current = "has format version 1, which is current (this nitro writes versions 1 to 3): nothing to upgrade";
     assert_eq!(said, format!("cache cache.img: {current}\n"));
     let report: Value = serde_json::from_str(&place.stdout("cache upgrade cache.img -o json")).unwrap();
     assert_eq!((&report["version_before"], &report["version"]), (&1.into(), &1.into()));

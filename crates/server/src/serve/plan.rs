@@ -15,11 +15,18 @@ use std::fs;
 const REDUCTION: f64 = 2.0;
 const DUPLICATES: f64 = 0.5;
 
-/// The engine's settings for a cache of `size_bytes` in all, checked.
+/// The engine's settings for a cache that takes `size_bytes` of each of its devices, checked.
 pub(super) fn settings(what: &str, config: &CacheConfig, size_bytes: u64) -> Result<EngineSettings, Error> {
     // The journal grows with the cache, and so is at least large enough for what it leaves.
-    let overhead = ServedCache::overhead_bytes(&config.engine_settings(size_bytes));
-    let settings = config.engine_settings(size_bytes.saturating_sub(overhead));
+    let devices = config.path.paths().len().max(1) as u64;
+    let whole = config.engine_settings(size_bytes.saturating_mul(devices));
+    let (overhead, weu_bytes) = (ServedCache::overhead_bytes(&whole), u64::from(whole.manager.weu_bytes));
+    let cache_bytes = match size_bytes.saturating_sub(overhead) {
+        cache_bytes if devices == 1 => cache_bytes,
+        // As many units on each.
+        each => each / weu_bytes * weu_bytes * devices,
+    };
+    let settings = config.engine_settings(cache_bytes);
     settings.manager.check().map_err(|error| {
         // The manager knows only of the space for WEUs.
         let is_size = error.name == "cache_size";
@@ -98,7 +105,7 @@ pub(super) fn existing(
     if superblock.index.is_some() && config.fingerprint_index.is_none() {
         settings.manager.fingerprint_index_percent = config.fingerprint_index_ratio.unwrap_or(FLASH_INDEX_RATIO);
     }
-    check_wanted_size(what, config, &settings, end)?;
+    check_wanted_size(what, config, &settings, superblock)?;
     settings.manager.check().map_err(|e| Error::new(what, e).or("give --format (format = true) to format it again"))?;
     Ok(settings)
 }
@@ -117,9 +124,17 @@ pub(super) fn check_served(what: &str, settings: &EngineSettings) -> Result<(), 
 }
 
 /// Checks that a configured size is that of the device, of which a small remainder may be unused.
-fn check_wanted_size(what: &str, config: &CacheConfig, settings: &EngineSettings, end: u64) -> Result<(), Error> {
+fn check_wanted_size(
+    what: &str,
+    config: &CacheConfig,
+    settings: &EngineSettings,
+    superblock: &Superblock,
+) -> Result<(), Error> {
     let Some(Size(wanted)) = config.size else { return Ok(()) };
-    let slack = ServedCache::overhead_bytes(settings) + u64::from(settings.manager.weu_bytes);
+    let devices = u64::from(superblock.place.devices);
+    let others = superblock.data_offset + SUPERBLOCK_BYTES as u64;
+    let end = superblock.data_end() + SUPERBLOCK_BYTES as u64 + others * (devices - 1);
+    let slack = (ServedCache::overhead_bytes(settings) + u64::from(settings.manager.weu_bytes)) * devices;
     if wanted >= end && wanted - end <= slack {
         return Ok(());
     }
