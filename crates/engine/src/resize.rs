@@ -75,6 +75,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
 
     fn check_size(&self, wanted: &Settings) -> Result<(), Error> {
         wanted.check()?;
+        Self::check_units(wanted, self.flash.devices())?;
         let weu_bytes = u64::from(self.superblock.weu_bytes);
         let others = self.superblock.data_offset + SUPERBLOCK_BYTES as u64;
         let room = self.flash.geometry().size_bytes.saturating_sub(others) / weu_bytes;

@@ -19,7 +19,8 @@ use crate::volume::{Regions, Registry};
 use crate::write_log::{LogDevice, MissingLog};
 use crate::writeback::{Commits, Ledger, Shares};
 use event_listener::Event;
-use nitro_cache::CacheManager;
+use nitro_cache::settings::WEU_COUNT_MIN;
+use nitro_cache::{CacheManager, SettingError, Settings};
 use nitro_cache::ram::{Ahead, RamCache};
 use nitro_port::latch::Latch;
 use nitro_port::{Clock, Device};
@@ -108,6 +109,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             let why = format!("{} devices are given; a cache has 1 to {DEVICES_MAX}", devices.len());
             return Err(Error::Devices { device: None, why });
         }
+        Self::check_units(&settings.manager, devices.len() as u32)?;
         let place = DevicePlace { devices: devices.len() as u8, ..DevicePlace::ONLY };
         let superblock = Superblock { logged: log.is_some(), place, ..Self::superblock(&settings, uuid, epoch)? };
         let flash = Flash::several(devices, superblock.data_offset, superblock.weu_bytes);
@@ -134,6 +136,17 @@ impl<F: Device, C: Clock> Cache<F, C> {
         cache.device_health.leave_out();
         cache.ledger.end();
         Ok(Arc::new(cache))
+    }
+
+    /// Checks that each of several devices has enough units to go on alone.
+    pub(crate) fn check_units(settings: &Settings, devices: u32) -> Result<(), Error> {
+        let least = WEU_COUNT_MIN * u64::from(devices);
+        if devices <= 1 || u64::from(settings.weu_count()) >= least {
+            return Ok(());
+        }
+        let nearest = least * u64::from(settings.weu_bytes);
+        let reason = format!("is too small for {devices} devices: each needs {WEU_COUNT_MIN} write-evict units");
+        Err(SettingError { name: "cache_size", value: settings.cache_bytes, reason, nearest }.into())
     }
 
     fn superblock(settings: &EngineSettings, uuid: [u8; 16], epoch: u64) -> Result<Superblock, Error> {
