@@ -109,6 +109,10 @@ impl<F: Device, C: Clock> Cache<F, C> {
         if lost.lost == self.retired.load(Ordering::SeqCst) {
             return;
         }
+        // First on the other devices: the record outside them must not name a device that these do not name.
+        if let Err(error) = self.flash.record_losses().await {
+            return self.fail(&error);
+        }
         if self.manager.lock().lost_devices() != lost {
             self.manager.lock().lose_devices(lost);
             if let Some(witness) = &*self.loss_witness.lock() {

@@ -19,7 +19,7 @@ impl<F: Device> Flash<F> {
     }
 
     /// Records devices that are out in the superblocks of the others, if that is not done yet.
-    pub(super) async fn record_losses(&self) -> Result<(), DeviceError> {
+    pub(crate) async fn record_losses(&self) -> Result<(), DeviceError> {
         if self.recorded.load(Ordering::SeqCst) == self.out.load(Ordering::SeqCst) {
             return Ok(());
         }
