@@ -286,8 +286,8 @@ impl<F: Device> Flash<F> {
         errors >= WRITE_ERRORS_MAX && self.give_up(number, error)
     }
 
-    /// Notes a failed write of dirty content. Returns whether its device is out now.
-    pub(crate) fn dirty_write_failed(&self, weu: WeuId, error: &DeviceError) -> bool {
+    /// Gives up the device of a unit that must be written, unless it is the last one. Returns whether it is out.
+    pub(crate) fn give_up_device_of(&self, weu: WeuId, error: &DeviceError) -> bool {
         self.give_up(self.lost().device_of(weu) as usize, error)
     }
 

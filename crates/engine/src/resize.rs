@@ -104,10 +104,13 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let block = self.block_bytes().max(HEAD_BYTES) as usize;
         let zeroes = BufMut::zeroed(block).freeze();
         let slots = (from..to).map(WeuId).filter(|weu| !self.flash.is_lost(*weu));
-        let writes = slots.map(|weu| self.flash.write(self.slot_offset(weu), zeroes.clone()));
+        let writes = slots.map(async |weu| (weu, self.flash.write(self.slot_offset(weu), zeroes.clone()).await));
         let mut writes = stream::iter(writes).buffer_unordered(WRITES_AT_ONCE);
-        while let Some(written) = writes.next().await {
-            written.map_err(Error::Flash)?;
+        while let Some((weu, written)) = writes.next().await {
+            match written {
+                Err(error) if self.flash.give_up_device_of(weu, &error) => {}
+                written => written.map_err(Error::Flash)?,
+            }
         }
         drop(writes);
         self.flash.flush().await.map_err(Error::Flash)

@@ -412,7 +412,7 @@ impl CacheManager {
             cached_extents: self.files.len() as u64,
             dup_entries: self.dups.len().into(),
             fingerprints: self.fingerprints.as_ref().map_or(0, |f| f.len() as u64),
-            weus: self.weus.len().into(),
+            weus: self.usable_weus().into(),
             weus_free: self.weus.free_count().into(),
             weus_pinned: self.weus.pinned_count().into(),
             dirty_extents: self.dirty.len(),

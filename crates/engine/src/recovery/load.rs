@@ -198,7 +198,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
 
     async fn try_destroy_headers(&self, slots: &[(WeuId, Generation)]) -> Result<(), DeviceError> {
         for (weu, _) in slots.iter().filter(|(weu, _)| !self.flash.is_lost(*weu)) {
-            self.flash.write(self.slot_offset(*weu), BufMut::zeroed(head_block(self)).freeze()).await?;
+            match self.flash.write(self.slot_offset(*weu), BufMut::zeroed(head_block(self)).freeze()).await {
+                // Of a device that is lost, no header is read again.
+                Err(error) if self.flash.give_up_device_of(*weu, &error) => {}
+                written => written?,
+            }
         }
         self.flash.flush().await
     }

@@ -307,7 +307,10 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let Some((head, parts)) = open.header_again(entries.clone(), identity, self.block_bytes()) else {
             return Ok(None);
         };
-        self.write_parts(weu, parts).await.map_err(Error::Flash)?;
+        match self.write_parts(weu, parts).await {
+            Err(error) if self.flash.give_up_device_of(weu, &error) => return Ok(None),
+            written => written.map_err(Error::Flash)?,
+        }
         Ok(Some(Header { head, entries }))
     }
 }

@@ -308,7 +308,7 @@ pub(super) async fn write_data<F: Device, C: Clock>(
         let Some((weu, parts)) = unsaved else { return Ok(()) };
         match cache.write_parts(weu, parts).await {
             // The unit stays open until it is retired.
-            Err(error) if cache.flash.dirty_write_failed(weu, &error) => Ok(()),
+            Err(error) if cache.flash.give_up_device_of(weu, &error) => Ok(()),
             written => written,
         }
     };
@@ -316,7 +316,7 @@ pub(super) async fn write_data<F: Device, C: Clock>(
         let weu = open.weu;
         let (parts, written) = open.seal_rest(cache.identity(), cache.block_bytes());
         match cache.write_parts(weu, parts).await {
-            Err(error) if cache.flash.dirty_write_failed(weu, &error) => {
+            Err(error) if cache.flash.give_up_device_of(weu, &error) => {
                 cache.lose_unwritten(weu);
                 return Ok(());
             }

@@ -14,8 +14,8 @@ use nitro_engine::manager::eviction::EvictionKind;
 use nitro_engine::manager::pattern::StreamSettings;
 use nitro_engine::manager::pins::{PinRanges, with_range};
 use nitro_engine::{
-    Cache, Change, CrashMemory, DeviceState, Endurance, EngineSettings, Error, Flash, Health, LogDevice, MissingLog, PinError, Rest,
-    Volume, VolumeOptions, WriteMode,
+    Cache, Change, CrashMemory, DeviceState, Endurance, EngineSettings, Error, Flash, Health, LogDevice, MissingLog,
+    PinError, Rest, Volume, VolumeOptions, WriteMode,
 };
 use nitro_port::buf::{BufMut, bytes_in_use_here};
 use nitro_port::codec::Compression;

@@ -117,11 +117,13 @@ fn of_cache(cache: &Cache) -> Vec<Fault> {
             "Writes are durable only after the next FLUSH. Check the write log's device, and restart with it or a new one.",
         );
     }
-    if cache.space.retired_bytes > 0 || cache.ssd_write_errors > 0 {
+    let lost = cache.devices.iter().filter(|device| device.health == "lost");
+    let retired_bytes = cache.space.retired_bytes.saturating_sub(lost.map(|device| device.space.retired_bytes).sum());
+    if retired_bytes > 0 || cache.ssd_write_errors > 0 && cache.health != "degraded" {
         let what = format!(
             "{} writes of the SSD failed; {} are not used any more",
             cache.ssd_write_errors,
-            Size(cache.space.retired_bytes)
+            Size(retired_bytes)
         );
         add(Warning, what, "Check the SSD (dmesg, smartctl).");
     }

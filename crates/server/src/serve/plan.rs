@@ -3,6 +3,7 @@
 use super::flash_index;
 use crate::config::{CacheConfig, FLASH_INDEX_RATIO, FingerprintIndexName, SHA1_REFUSED};
 use crate::export::ServedCache;
+use nitro_cache::settings::WEU_COUNT_MIN;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_engine::EngineSettings;
@@ -40,6 +41,15 @@ pub(super) fn settings(what: &str, config: &CacheConfig, size_bytes: u64) -> Res
         Error::new(what, format_args!("{} = {value} {reason}", error.name))
             .or(format_args!("the nearest valid value is {nearest}"))
     })?;
+    let least = WEU_COUNT_MIN * devices;
+    if devices > 1 && u64::from(settings.manager.weu_count()) < least {
+        let why = format!(
+            "{} on each of {devices} devices are too small for {WEU_COUNT_MIN} write-evict units",
+            Size(size_bytes)
+        );
+        let size = Size((overhead + WEU_COUNT_MIN * weu_bytes) * devices);
+        return Err(Error::new(what, why).or(format_args!("give at least {size} in all, or fewer devices")));
+    }
     flash_index::plan(config, &settings).map_err(|e| flash_index::refused(what, &e))?;
     Ok(settings)
 }

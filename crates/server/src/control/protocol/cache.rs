@@ -79,7 +79,7 @@ pub struct Cache {
     pub rejections: u64,
     /// Bytes of the extents inserted.
     pub inserted_bytes: u64,
-    /// Write-evict units.
+    /// Write-evict units that are not on lost devices.
     pub weus: u64,
     /// Free write-evict units.
     pub weus_free: u64,
