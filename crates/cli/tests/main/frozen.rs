@@ -127,7 +127,7 @@ fn a_cache_of_a_later_version_is_refused_by_name() {
         let serve = "serve --origin vm.img --cache cache.img";
         for command in all[..looks].iter().map(String::as_str).chain([serve]) {
             let said = place.failure(command, 1);
-            let expected = "made by a later nitro: format version 9; this program knows versions up to 2";
+            let expected = "made by a later nitro: format version 9; this program knows versions up to 3";
             assert!(said.contains("cache cache.img: ") && said.contains(expected), "{command}: {said}");
         }
         assert!(fs::read(place.path("cache.img")).unwrap() == cache, "nothing was changed");
