@@ -327,6 +327,19 @@ impl<F: Device> Flash<F> {
         }
     }
 
+    async fn read_striped(&self, urgency: Urgency, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
+        match self.at(offset) {
+            At::One(number, offset) => {
+                let (member, device) = self.one_of(number, Operation::Read, offset, len as u64)?;
+                let result = device.read_with(urgency, offset, len).await;
+                self.note_read(member, len, &result);
+                result
+            }
+            At::Each => self.read_each(offset, len).await,
+            At::Last(within) => self.read_last(within, len).await,
+        }
+    }
+
     async fn read_each(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
         let mut first = None;
         for (_, member, device) in self.in_use() {
@@ -417,16 +430,10 @@ impl<F: Device> Device for Flash<F> {
     }
 
     fn read_with(&self, urgency: Urgency, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>> {
-        // What is rare is boxed: each request has such a future.
-        match self.at(offset) {
-            At::One(number, offset) => Either::Left(async move {
-                let (member, device) = self.one_of(number, Operation::Read, offset, len as u64)?;
-                let result = device.read_with(urgency, offset, len).await;
-                self.note_read(member, len, &result);
-                result
-            }),
-            At::Each => Either::Right(self.read_each(offset, len).boxed_local()),
-            At::Last(within) => Either::Right(self.read_last(within, len).boxed_local()),
+        // Of a single device, the future of each request is no larger than the device's own.
+        match self.stripes {
+            None => Either::Left(self.first().read_with(urgency, offset, len)),
+            Some(_) => Either::Right(self.read_striped(urgency, offset, len).boxed_local()),
         }
     }
 
