@@ -1,6 +1,6 @@
 //! Writes the seed corpora: `cd fuzz && cargo run --example seeds`.
 
-use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock};
+use nitro_engine::format::superblock::{DevicePlace, SUPERBLOCK_BYTES, Superblock};
 use nitro_engine::format::weu::{Entry, Head, encode_table};
 use nitro_engine::journal::Area;
 use nitro_engine::journal::{LogPosition, Record};
@@ -154,12 +154,17 @@ fn superblocks() -> Result<()> {
         fingerprints: Some(FingerprintHash::Blake3),
         logged: false,
         index: None,
+        place: DevicePlace::ONLY,
     };
     let mut block = vec![0; 1 + SUPERBLOCK_BYTES];
     superblock.encode(&mut block[1..]);
     save("superblock", "as-it-is", &block)?;
     block[0] = 1;
-    save("superblock", "mended", &block[..78])
+    save("superblock", "mended", &block[..78])?;
+    let place = DevicePlace { devices: 4, number: 2, lost: 0b1001 };
+    Superblock { place, ..superblock }.encode(&mut block[1..]);
+    block[0] = 5;
+    save("superblock", "one-of-several", &block[..116])
 }
 
 fn weu_headers() -> Result<()> {

@@ -32,11 +32,13 @@ pub mod weu;
 pub use dirty::DirtyExtent;
 pub use gone::{Gone, Missed, Worth};
 pub use lru_map::LruMap;
-pub use manager::{Append, CacheManager, Evicted, FORGOTTEN_RUN_MAX, Forgotten, Restored, RestoredEntry, Superseded};
+pub use manager::{
+    Append, CacheManager, Evicted, FORGOTTEN_RUN_MAX, Forgotten, Restored, RestoredEntry, Retirement, Superseded,
+};
 pub use settings::{SettingError, Settings};
 pub use stats::Stats;
 pub use thrift::{Budget, Thrift};
-pub use weu::Location;
+pub use weu::{Location, LostDevices};
 
 /// The examples of docs/adding-a-policy.md, which are compiled.
 #[cfg(doctest)]

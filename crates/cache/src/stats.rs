@@ -53,7 +53,7 @@ pub struct Stats {
     pub base_entries: u64,
     /// Gauge: fingerprints in the index.
     pub fingerprints: u64,
-    /// Gauge: WEU slots.
+    /// Gauge: WEU slots that are not on lost devices.
     pub weus: u64,
     /// Gauge: empty WEU slots.
     pub weus_free: u64,

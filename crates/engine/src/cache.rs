@@ -1,6 +1,7 @@
 //! One cache: the manager, its flash, and the state that all its volumes share.
 
 mod classify;
+mod devices;
 mod doubts;
 mod endurance;
 mod fetch;
@@ -16,6 +17,7 @@ use crate::doubts::Doubts;
 use crate::endurance::Spending;
 use crate::error::Error;
 use crate::fingerprints::ContentPlace;
+use crate::flash::Flash;
 use crate::format::journal::FORGET_BYTES;
 use crate::format::stored::Place;
 use crate::format::superblock::Superblock;
@@ -55,11 +57,14 @@ type Witness = Box<dyn Fn(&str) -> bool + Send + Sync>;
 pub struct Cache<F, C> {
     pub(crate) settings: EngineSettings,
     pub(crate) live: Live,
-    pub(crate) flash: F,
+    pub(crate) flash: Flash<F>,
     pub(crate) clock: C,
     pub(crate) superblock: Superblock,
-    /// Whether the copy at the device's start is valid, and not older than the other copy.
-    pub(crate) first_superblock_whole: AtomicBool,
+    /// Lost devices whose dirty contents are known to be lost, and all of whose slots are retired: one bit each.
+    retired: AtomicU32,
+    /// Dirty extents that were lost with a device: counted by volume, for its next FLUSH.
+    losses: Mutex<devices::Losses>,
+    loss_witness: Mutex<Option<devices::LossWitness>>,
     pub(crate) manager: Mutex<CacheManager>,
     pub(crate) resident: Resident,
     pub(crate) queue: InsertQueue,
@@ -171,7 +176,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
 
     /// The unit of writes to the device, in bytes.
     pub(crate) fn block_bytes(&self) -> u32 {
-        self.flash.geometry().block_bytes.max(SECTOR_BYTES)
+        self.flash.block_bytes().max(SECTOR_BYTES)
     }
 
     /// Notes in which start a WEU was filled, before that filling is read.
@@ -201,9 +206,15 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.weu_count.load(Ordering::SeqCst)
     }
 
-    /// Whether a slot is being removed by a resize.
+    /// Slots of the cache that are not on lost devices.
+    pub(crate) fn usable_weu_count(&self) -> u32 {
+        let count = self.weu_count();
+        count - self.flash.lost().slots_lost(count)
+    }
+
+    /// Whether a slot is being removed by a resize, or its device is lost.
     pub(crate) fn is_given_up(&self, weu: WeuId) -> bool {
-        weu.0 >= self.weu_limit.load(Ordering::SeqCst)
+        weu.0 >= self.weu_limit.load(Ordering::SeqCst) || self.flash.is_lost(weu)
     }
 
     /// The settings it was created with.
@@ -211,9 +222,17 @@ impl<F: Device, C: Clock> Cache<F, C> {
         &self.settings
     }
 
-    /// The cache device.
-    pub fn flash(&self) -> &F {
+    /// The devices of the cache.
+    pub fn devices(&self) -> &Flash<F> {
         &self.flash
+    }
+
+    /// The device of the cache; of several, the first that is there.
+    ///
+    /// # Panics
+    /// Never: a cache has a device.
+    pub fn flash(&self) -> &F {
+        self.flash.first()
     }
 
     /// Sets the policies of classes of I/O.

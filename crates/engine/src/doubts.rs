@@ -288,6 +288,7 @@ mod tests {
             fingerprints: None,
             logged: false,
             index: None,
+            place: crate::format::superblock::DevicePlace::ONLY,
             identity: [1; IDENTITY_BYTES],
         };
         let later = Superblock { start: 1, ..superblock };

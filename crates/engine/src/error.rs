@@ -28,12 +28,19 @@ pub enum ErrorKind {
     Lost,
     /// The write log is not the one that belongs to the cache.
     Log,
+    /// The devices are not all those of one cache.
+    Devices,
 }
 
 /// A UUID as it is written.
 pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
     let dash = |at| if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
     uuid.iter().enumerate().map(|(at, byte)| format!("{}{byte:02x}", dash(at))).collect()
+}
+
+fn numbers_text(numbers: &[u32]) -> String {
+    let each: Vec<_> = numbers.iter().map(|number| format!("device {number}")).collect();
+    each.join(", ")
 }
 
 /// A failed request to the engine.
@@ -83,6 +90,27 @@ pub enum Error {
     Damaged {
         /// Batches that are missing at its end.
         batches: u32,
+    },
+    /// The devices that were given are not those of one cache.
+    #[error("{why}")]
+    Devices {
+        /// Which of them, by its position among those that were given; `None`: all of them.
+        device: Option<usize>,
+        /// What is wrong.
+        why: String,
+    },
+    /// Devices of the cache that may hold dirty data are missing.
+    #[error(
+        "{} of the cache's {devices} devices {} missing ({}), and dirty data of {dirty_extents} extents are there alone",
+        numbers.len(), if numbers.len() == 1 { "is" } else { "are" }, numbers_text(numbers)
+    )]
+    DevicesMissing {
+        /// Their numbers.
+        numbers: Vec<u32>,
+        /// Number of devices of the cache.
+        devices: u32,
+        /// Dirty extents that they hold.
+        dirty_extents: u64,
     },
     /// The log device failed.
     #[error("log device: {0}")]
@@ -140,6 +168,7 @@ impl Error {
             Self::Setting(_) | Self::TooLarge { .. } => ErrorKind::Setting,
             Self::Format(_) | Self::Damaged { .. } | Self::LogFormat(_) | Self::LogDamaged => ErrorKind::Format,
             Self::LogMissing { .. } | Self::LogForeign { .. } => ErrorKind::Log,
+            Self::Devices { .. } | Self::DevicesMissing { .. } => ErrorKind::Devices,
             Self::Poisoned { .. } => ErrorKind::Poisoned,
             Self::Lost { .. } => ErrorKind::Lost,
             Self::Origin(e) | Self::Destage(e) | Self::Flash(e) | Self::Log(e) => match e.kind {

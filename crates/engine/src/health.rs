@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 pub enum Health {
     /// In use.
     Caching,
+    /// One of several devices is lost, and the others are in use.
+    Degraded,
     /// Not used any more after repeated errors; volumes are served from their origins.
     PassThrough,
     /// Failed while extents were dirty: these are read as far as the device answers; writes in write-back are refused.

@@ -74,6 +74,8 @@ counters! {
         journal_snapshots,
         /// Write-intent regions opened: for each, a write waited for a commit.
         regions_opened,
+        /// Dirty extents that were lost with one of several devices.
+        device_lost_extents,
         /// Times that a dirty extent had to wait for room in the cache.
         dirty_stalls,
         /// Fills dropped because the insertion queue was full.

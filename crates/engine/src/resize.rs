@@ -75,6 +75,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
 
     fn check_size(&self, wanted: &Settings) -> Result<(), Error> {
         wanted.check()?;
+        Self::check_units(wanted, self.flash.devices())?;
         let weu_bytes = u64::from(self.superblock.weu_bytes);
         let others = self.superblock.data_offset + SUPERBLOCK_BYTES as u64;
         let room = self.flash.geometry().size_bytes.saturating_sub(others) / weu_bytes;
@@ -102,10 +103,14 @@ impl<F: Device, C: Clock> Cache<F, C> {
     async fn wipe(&self, from: u32, to: u32) -> Result<(), Error> {
         let block = self.block_bytes().max(HEAD_BYTES) as usize;
         let zeroes = BufMut::zeroed(block).freeze();
-        let writes = (from..to).map(|weu| self.flash.write(self.slot_offset(nitro_units::WeuId(weu)), zeroes.clone()));
+        let slots = (from..to).map(WeuId).filter(|weu| !self.flash.is_lost(*weu));
+        let writes = slots.map(async |weu| (weu, self.flash.write(self.slot_offset(weu), zeroes.clone()).await));
         let mut writes = stream::iter(writes).buffer_unordered(WRITES_AT_ONCE);
-        while let Some(written) = writes.next().await {
-            written.map_err(Error::Flash)?;
+        while let Some((weu, written)) = writes.next().await {
+            match written {
+                Err(error) if self.flash.give_up_device_of(weu, &error) => {}
+                written => written.map_err(Error::Flash)?,
+            }
         }
         drop(writes);
         self.flash.flush().await.map_err(Error::Flash)

@@ -420,6 +420,7 @@ impl VolumeExport {
             | ErrorKind::Format
             | ErrorKind::Poisoned
             | ErrorKind::Lost
+            | ErrorKind::Devices
             | ErrorKind::Log => {
                 if let Some(left_out) = self.failures.next() {
                     let what = format_args!("volume {}: a request failed", self.name);

@@ -10,6 +10,7 @@ mod evict;
 mod forget;
 mod forward;
 mod gone;
+mod lost;
 mod pins;
 mod resize;
 mod restore;
@@ -18,6 +19,7 @@ mod sweep;
 mod warm;
 mod write_back;
 
+pub use lost::Retirement;
 pub use restore::{FORGOTTEN_RUN_MAX, Forgotten, Restored, RestoredEntry};
 pub use write_back::Superseded;
 
@@ -410,7 +412,7 @@ impl CacheManager {
             cached_extents: self.files.len() as u64,
             dup_entries: self.dups.len().into(),
             fingerprints: self.fingerprints.as_ref().map_or(0, |f| f.len() as u64),
-            weus: self.weus.len().into(),
+            weus: self.usable_weus().into(),
             weus_free: self.weus.free_count().into(),
             weus_pinned: self.weus.pinned_count().into(),
             dirty_extents: self.dirty.len(),

@@ -10,6 +10,16 @@ impl CacheManager {
         self.weus.add_space(weus, space);
     }
 
+    /// As [`add_space`](Self::add_space), by device: as many as there are elements in `spaces`.
+    pub fn add_space_by_device(&self, weus: Range<u32>, spaces: &mut [Space]) {
+        let devices = spaces.len().max(1) as u32;
+        for weu in weus {
+            if let Some(space) = spaces.get_mut((weu % devices) as usize) {
+                self.weus.add_space(weu..weu + 1, space);
+            }
+        }
+    }
+
     /// The units with these numbers; numbers without a unit are skipped.
     pub fn units(&self, weus: impl Iterator<Item = u32>) -> impl Iterator<Item = Unit> {
         self.weus.units(weus)

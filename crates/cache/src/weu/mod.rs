@@ -11,5 +11,6 @@ mod space;
 pub use heat::HEAT_MAX;
 pub use layout::{Position, Stored};
 pub use location::Location;
+pub use slots::LostDevices;
 pub(crate) use slots::{Sizes, SlotState, WeuTable};
 pub use space::{Space, Unit, UnitState};

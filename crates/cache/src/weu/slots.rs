@@ -1,7 +1,10 @@
 //! The table of write-evict units: generation, state and base entries of every slot.
 
+mod lost;
 mod size;
 mod slot;
+
+pub use lost::LostDevices;
 
 pub(super) use slot::Slot;
 pub(crate) use slot::SlotState;
@@ -90,6 +93,8 @@ pub(crate) struct WeuTable {
     live_by_class: [u64; ClassId::COUNT],
     /// Slots from this number on are not opened, because a shrink removed them.
     limit: u32,
+    /// Slots on these devices are not opened.
+    lost: LostDevices,
     pub(super) weu_bytes: u32,
     extent_bytes: u32,
     entries_max: u32,
@@ -111,6 +116,7 @@ impl WeuTable {
             live: 0,
             live_by_class: [0; ClassId::COUNT],
             limit: count,
+            lost: LostDevices::default(),
             weu_bytes,
             extent_bytes,
             entries_max,
@@ -156,9 +162,9 @@ impl WeuTable {
         }
     }
 
-    /// Makes an empty slot free, or retires it if a shrink removed it.
+    /// Makes an empty slot free, or retires it if a shrink removed it or its device is lost.
     fn release(&mut self, weu: WeuId) {
-        if weu.0 >= self.limit {
+        if weu.0 >= self.limit || self.lost.has(weu) {
             self.slot_mut(weu).state = SlotState::Retired;
         } else {
             self.slot_mut(weu).state = SlotState::Free;
@@ -423,7 +429,7 @@ impl WeuTable {
     /// record.
     pub(crate) fn is_safe_to_name(&self, weu: WeuId) -> bool {
         let slot = self.slot(weu);
-        (slot.state == SlotState::Stored && !slot.restored || slot.for_dirty) && !slot.leaving
+        (slot.state == SlotState::Stored && !slot.restored || slot.for_dirty) && !slot.leaving && !self.lost.has(weu)
     }
 
     pub(crate) fn entry_count(&self, weu: WeuId) -> usize {

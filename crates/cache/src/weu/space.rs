@@ -19,7 +19,7 @@ pub struct Space {
     pub overwritten_bytes: u64,
     /// Bytes in units that were not read yet since the restart.
     pub unread_bytes: u64,
-    /// Bytes in units that could not be written and are not used any more.
+    /// Bytes in units that are not used any more: they could not be written, or their device is lost.
     pub retired_bytes: u64,
 }
 
@@ -55,7 +55,7 @@ pub enum UnitState {
     Free,
     /// It was not read yet since the restart.
     Unread,
-    /// It could not be written, and is not used any more.
+    /// It is not used any more: it could not be written, or its device is lost.
     Retired,
 }
 

@@ -78,8 +78,8 @@ pub(crate) enum CacheCommand {
     /// Show the caches of the running server, or one that no server uses
     #[command(after_long_help = SHOW_EXAMPLES)]
     Show {
-        /// A cache that no server uses
-        path: Option<PathBuf>,
+        /// A cache that no server uses: all its devices
+        path: Vec<PathBuf>,
         #[command(flatten)]
         server: ServerArgs,
     },
@@ -119,8 +119,9 @@ pub(crate) enum CacheCommand {
     /// Check every structure and checksum of a cache that no server uses, without changing it
     #[command(after_long_help = FSCK_EXAMPLES)]
     Fsck {
-        /// The cache's file or device
-        path: PathBuf,
+        /// The cache's file or device; several: all its devices
+        #[arg(required = true)]
+        path: Vec<PathBuf>,
         #[command(flatten)]
         output: OutputArgs,
     },
@@ -140,8 +141,9 @@ pub(crate) enum CacheCommand {
 /// `nitro cache create`
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
-    /// A file (created if it does not exist) or block device
-    pub(crate) path: PathBuf,
+    /// A file (created if it does not exist) or block device; several: a cache over these devices
+    #[arg(required = true)]
+    pub(crate) path: Vec<PathBuf>,
     /// Size of the cache; required to create a file, otherwise the size of the file or device
     #[arg(long)]
     size: Option<Size>,
@@ -184,7 +186,7 @@ impl CreateArgs {
             dedup: self.dedup.map(Switch::is_on),
             fingerprint: self.fingerprint,
             format: self.format,
-            ..CacheConfig::new(CacheStore::Path(self.path.clone()))
+            ..CacheConfig::new(CacheStore::Paths(self.path.clone()))
         }
     }
 }
@@ -192,8 +194,9 @@ impl CreateArgs {
 /// `nitro cache salvage`
 #[derive(Debug, Args)]
 pub(crate) struct SalvageArgs {
-    /// The cache's file or device
-    pub(crate) path: PathBuf,
+    /// The cache's file or device; several: all its devices
+    #[arg(required = true)]
+    pub(crate) path: Vec<PathBuf>,
     /// Only list the dirty ranges, as without --volume
     #[arg(long, conflicts_with_all = ["volume", "to"])]
     pub(crate) list: bool,

@@ -7,15 +7,14 @@ use nitro_cache::eviction::EvictionKind;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_server::config::{
-    Address, CacheConfig, CacheStore, CompressionName, Config, ConfigError, DriveEndurance, Emulation,
-    FingerprintIndexName, FingerprintName, HttpAddress, Mode, OtlpUrl, ServerConfig, SocketMode, Span, TlsMode,
-    VolumeConfig,
+    Address, CacheConfig, CompressionName, Config, ConfigError, DriveEndurance, Emulation, FingerprintIndexName,
+    FingerprintName, HttpAddress, Mode, OtlpUrl, ServerConfig, SocketMode, Span, TlsMode, VolumeConfig,
 };
 use nitro_server::origins::origin_of;
 use nitro_server::serve::Source;
 use std::fs;
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -112,9 +111,9 @@ struct VolumeArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Cache")]
 struct CacheArgs {
-    /// The cache: a file (created if it does not exist) or block device; "none" serves the origin without a cache
+    /// The cache: a file (created if missing) or block device; given several times, a cache on all of them; or "none"
     #[arg(long, value_name = "PATH", requires = "origin")]
-    cache: Option<PathBuf>,
+    cache: Vec<PathBuf>,
     /// Size of the cache; required to create a file, otherwise the size of the file or device
     #[arg(long, value_name = "SIZE", requires = "cache")]
     cache_size: Option<Size>,
@@ -384,7 +383,7 @@ impl ServeArgs {
     }
 
     fn options_config(&self) -> Result<Config, Error> {
-        let (Some(origin), Some(cache)) = (&self.volume.origin, &self.cache.cache) else {
+        let (Some(origin), Some(_)) = (&self.volume.origin, self.cache.cache.first()) else {
             return Err(Error::new("serve", "there is nothing to serve").or("give --origin and --cache, or --config"));
         };
         let name = match &self.volume.name {
@@ -412,7 +411,7 @@ impl ServeArgs {
         };
         Ok(Config {
             server: ServerConfig::default(),
-            caches: [(CACHE_NAME.to_owned(), self.cache.config(cache))].into(),
+            caches: [(CACHE_NAME.to_owned(), self.cache.config())].into(),
             volumes: [(name, volume)].into(),
             force_discard_dirty: false,
         })
@@ -420,9 +419,9 @@ impl ServeArgs {
 }
 
 impl CacheArgs {
-    fn config(&self, path: &Path) -> CacheConfig {
+    fn config(&self) -> CacheConfig {
         CacheConfig {
-            path: CacheStore::from(path.to_owned()),
+            path: self.cache.clone().into(),
             size: self.cache_size,
             write_log: self.write_log.clone(),
             write_log_size: self.write_log_size,

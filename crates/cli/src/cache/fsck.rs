@@ -9,12 +9,12 @@ use nitro_console::size::Size;
 use nitro_engine::inspect::{self, Problem, Report, Severity};
 use nitro_port::Device;
 use nitro_server::serve;
-use std::path::Path;
+use std::path::PathBuf;
 
 /// Checks a cache and prints its problems; fails if metadata or dirty data are damaged.
-pub(super) fn run(path: &Path, output: OutputArgs) -> Result<(), Error> {
-    let what = format!("cache {}", path.display());
-    let device = serve::open_to_look(path)?;
+pub(super) fn run(paths: &[PathBuf], output: OutputArgs) -> Result<(), Error> {
+    let what = serve::title(paths);
+    let device = reactor()?.block_on(serve::open_devices_to_look(paths))?;
     let size_bytes = device.geometry().size_bytes;
     let progress = Progress::new(size_bytes, "checked");
     let share = |done: u64, of: u64| (size_bytes as f64 * done as f64 / of.max(1) as f64) as u64;

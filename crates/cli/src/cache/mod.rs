@@ -17,8 +17,8 @@ use nitro_server::serve;
 pub(crate) fn run(command: &CacheCommand) -> Result<(), Error> {
     match command {
         CacheCommand::Create(args) => create(args),
-        CacheCommand::Show { path: Some(path), server } => show::stopped(path, server.output),
-        CacheCommand::Show { path: None, server } => show::print(&server.connect()?.status()?.caches, server.output),
+        CacheCommand::Show { path, server } if !path.is_empty() => show::stopped(path, server.output),
+        CacheCommand::Show { server, .. } => show::print(&server.connect()?.status()?.caches, server.output),
         CacheCommand::Detach { cache, volume, server } => {
             volume::wait(server, volume, Command::CacheDetach { cache: cache.clone(), volume: volume.clone() })
         }
@@ -43,6 +43,6 @@ fn reactor() -> Result<Reactor, Error> {
 fn create(args: &CreateArgs) -> Result<(), Error> {
     let config = args.config();
     config.check_fingerprint()?;
-    let entry = reactor()?.block_on(serve::create_alone(&args.path, &config, args.force_discard_dirty))?;
+    let entry = reactor()?.block_on(serve::create_alone(&config, args.force_discard_dirty))?;
     show::print(&[show::of(&entry)], args.output)
 }

@@ -5,9 +5,8 @@ use crate::args::{OutputArgs, SalvageArgs};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::size::Size;
-use nitro_device::FileDevice;
 use nitro_engine::inspect::{self, Dirty, DirtyRange, DirtyVolume, Logged, LoggedVolume, Salvaged, Standing, Trust};
-use nitro_port::{DeviceError, Operation};
+use nitro_port::{Device, DeviceError, Operation};
 use nitro_server::files::open_target;
 use nitro_server::serve;
 use nitro_units::ObjectId;
@@ -16,10 +15,10 @@ use std::path::Path;
 
 /// Lists the data that only the cache has, or writes them to a file.
 pub(super) fn run(args: &SalvageArgs) -> Result<(), Error> {
-    let what = format!("cache {}", args.path.display());
-    let device = serve::open_to_look(&args.path)?;
+    let what = serve::title(&args.path);
     let trust = if args.possible { Trust::HeadersToo } else { Trust::Journal };
     let reactor = reactor()?;
+    let device = reactor.block_on(serve::open_devices_to_look(&args.path))?;
     let hopeless = |e: nitro_engine::Error| {
         Error::with_sources(&what, &e).or("without a superblock nothing can be found; is this the right device?")
     };
@@ -106,7 +105,7 @@ fn write_logged(salvaged: &mut Salvaged, logged: &Logged, volume: &DirtyVolume, 
     file.sync_all().map_err(fail)
 }
 
-async fn write_out(device: &FileDevice, volume: &DirtyVolume, trust: Trust, to: &Path) -> Result<Salvaged, Error> {
+async fn write_out(device: &impl Device, volume: &DirtyVolume, trust: Trust, to: &Path) -> Result<Salvaged, Error> {
     let what = format!("file {}", to.display());
     let fail = |e: std::io::Error| Error::new(&what, e).or("name a file that can be written to");
     let file = open_target(to).map_err(fail)?;

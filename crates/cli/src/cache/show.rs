@@ -8,11 +8,11 @@ use nitro_console::output::{self, Format, Table};
 use nitro_server::control::protocol::Cache;
 use nitro_server::control::report;
 use nitro_server::serve::{self, CacheEntry};
-use std::path::Path;
+use std::path::PathBuf;
 
 /// Prints a cache that no server uses.
-pub(super) fn stopped(path: &Path, output: OutputArgs) -> Result<(), Error> {
-    let entry = reactor()?.block_on(serve::look_at(path))?;
+pub(super) fn stopped(paths: &[PathBuf], output: OutputArgs) -> Result<(), Error> {
+    let entry = reactor()?.block_on(serve::look_at(paths))?;
     print(&[of(&entry)], output)
 }
 

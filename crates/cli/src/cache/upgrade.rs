@@ -12,9 +12,9 @@ pub(super) fn run(path: &Path, output: OutputArgs) -> Result<(), Error> {
     let done = reactor()?.block_on(serve::upgrade(path))?;
     let text = match output.format {
         Format::Table => {
-            let [first, second] = done.versions_written;
+            let [first, .., last] = done.versions_written;
             format!(
-                "cache {}: has format version {}, which is current (this nitro writes versions {first} and {second}): \
+                "cache {}: has format version {}, which is current (this nitro writes versions {first} to {last}): \
                  nothing to upgrade\n",
                 done.path, done.version,
             )

@@ -100,7 +100,9 @@ pub(super) fn cache_in_short(cache: &Cache) -> String {
         ("dirty", dirty(cache)),
         ("at the start", start(cache)),
     ];
-    lines.extend(log(cache).map(|text| ("write log", text)));
+    lines.extend(
+        cache.devices.iter().map(|device| ("device", device.line())).chain(log(cache).map(|text| ("write log", text))),
+    );
     lines.extend(cache.volumes.iter().map(|known| ("volume", known_volume(known))));
     block(&heading, &lines)
 }
@@ -236,7 +238,8 @@ fn holdings(cache: &Cache) -> impl Iterator<Item = (&'static str, String)> {
         ("dirty", dirty(cache)),
     ];
     let log = log(cache).map(|text| ("write log", text));
-    lines.into_iter().chain(log).chain([("at the start", start(cache))])
+    let devices = cache.devices.iter().map(|device| ("device", device.line()));
+    lines.into_iter().chain(devices).chain(log).chain([("at the start", start(cache))])
 }
 
 /// Hits, deduplication and insertions of a cache.

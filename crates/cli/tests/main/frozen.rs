@@ -127,7 +127,7 @@ fn a_cache_of_a_later_version_is_refused_by_name() {
         let serve = "serve --origin vm.img --cache cache.img";
         for command in all[..looks].iter().map(String::as_str).chain([serve]) {
             let said = place.failure(command, 1);
-            let expected = "made by a later nitro: format version 9; this program knows versions up to 2";
+            let expected = "made by a later nitro: format version 9; this program knows versions up to 3";
             assert!(said.contains("cache cache.img: ") && said.contains(expected), "{command}: {said}");
         }
         assert!(fs::read(place.path("cache.img")).unwrap() == cache, "nothing was changed");
@@ -152,11 +152,11 @@ fn a_cache_of_a_current_version_is_not_upgraded() {
     let place = unpack("cache-v1.tar.gz");
     let cache = fs::read(place.path("cache.img")).unwrap();
     let said = place.stdout("cache upgrade cache.img");
-    let current = "has format version 1, which is current (this nitro writes versions 1 and 2): nothing to upgrade";
+    let current = "has format version 1, which is current (this nitro writes versions 1 to 3): nothing to upgrade";
     assert_eq!(said, format!("cache cache.img: {current}\n"));
     let report: Value = serde_json::from_str(&place.stdout("cache upgrade cache.img -o json")).unwrap();
     assert_eq!((&report["version_before"], &report["version"]), (&1.into(), &1.into()));
-    assert_eq!((&report["upgraded"], &report["versions_written"]), (&false.into(), &json!([1, 2])));
+    assert_eq!((&report["upgraded"], &report["versions_written"]), (&false.into(), &json!([1, 2, 3])));
     let csv = place.stdout("cache upgrade cache.img -o csv");
     assert!(csv.starts_with("path,uuid,version_before,version,upgraded\ncache.img,"), "{csv}");
     assert!(fs::read(place.path("cache.img")).unwrap() == cache, "nothing was changed");

@@ -6,6 +6,7 @@ mod commands;
 mod configuring;
 mod cos;
 mod costs;
+mod devices;
 mod docs;
 mod documented;
 mod estimating;

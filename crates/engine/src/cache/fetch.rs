@@ -7,7 +7,6 @@ use crate::format::stored::payload_range;
 use crate::volume::EXTENTS_PER_LOCK;
 use bytes::{Buf, Bytes};
 use nitro_cache::Location;
-use nitro_cache::weu::layout::SECTOR_BYTES;
 use nitro_port::codec::decode;
 use nitro_port::{Clock, Device, DeviceError, Urgency};
 use nitro_units::{ExtentKey, WeuId};
@@ -19,7 +18,7 @@ pub(crate) type Fetched = smallvec::SmallVec<[Option<Bytes>; 1]>;
 impl<F: Device, C: Clock> Cache<F, C> {
     /// The range of a WEU that contains the given locations, in whole blocks of the device.
     fn span(&self, wanted: &[(ExtentKey, Location)]) -> Range<u32> {
-        let block = self.flash.geometry().block_bytes.max(SECTOR_BYTES);
+        let block = self.block_bytes();
         let (mut start, mut end) = (u32::MAX, 0);
         for (_, location) in wanted {
             let sectors = location.span();
@@ -80,11 +79,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
             Ok(bytes) => bytes,
             Err(error) => {
                 self.metrics.ssd_read_errors.add(1);
-                self.device_health.read_failed(&error);
+                self.read_failed(first.weu, &error);
                 return (none(), wanted.to_vec());
             }
         };
-        self.device_health.read_ok();
+        self.read_ok(first.weu);
         // The generation is checked after the bytes were read: a refill raises it before it writes.
         if !self.manager.lock().is_current(first.weu, first.generation) {
             self.metrics.outrun_reads.add(1);

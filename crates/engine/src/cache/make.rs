@@ -5,8 +5,9 @@ use crate::classify::Classifiers;
 use crate::doubts::{Before, Doubts};
 use crate::endurance::Spending;
 use crate::error::Error;
+use crate::flash::Flash;
 use crate::format::FormatError;
-use crate::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
+use crate::format::superblock::{DEVICES_MAX, DevicePlace, SUPERBLOCK_BYTES, Superblock};
 use crate::health::DeviceHealth;
 use crate::insert::InsertQueue;
 use crate::journal::{Area, Halves, Identity, Journal};
@@ -18,14 +19,15 @@ use crate::volume::{Regions, Registry};
 use crate::write_log::{LogDevice, MissingLog};
 use crate::writeback::{Commits, Ledger, Shares};
 use event_listener::Event;
-use nitro_cache::CacheManager;
 use nitro_cache::ram::{Ahead, RamCache};
+use nitro_cache::settings::WEU_COUNT_MIN;
+use nitro_cache::{CacheManager, SettingError, Settings};
 use nitro_port::latch::Latch;
-use nitro_port::{Clock, Device, DeviceError, ErrorKind, Operation};
+use nitro_port::{Clock, Device};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 /// The start of the journal. Other programs may by mistake write to the area before it (partition tables, labels,
 /// filesystems' superblocks).
@@ -85,12 +87,38 @@ impl<F: Device, C: Clock> Cache<F, C> {
         uuid: [u8; 16],
         epoch: u64,
     ) -> Result<Arc<Self>, Error> {
-        let superblock = Superblock { logged: log.is_some(), ..Self::superblock(&settings, uuid, epoch)? };
+        Box::pin(Self::format_devices(vec![flash], log, missing, clock, settings, uuid, epoch)).await
+    }
+
+    /// As [`format_logged`](Self::format_logged), on one device or several, over which the write-evict units are spread
+    /// in turn. Journal and superblock are on each of them. The smallest device counts.
+    ///
+    /// # Errors
+    /// As [`format_logged`](Self::format_logged); [`Error::Devices`]: none, or more than
+    /// [`DEVICES_MAX`], are given.
+    pub async fn format_devices(
+        devices: Vec<F>,
+        log: Option<LogDevice<F>>,
+        missing: MissingLog,
+        clock: C,
+        settings: EngineSettings,
+        uuid: [u8; 16],
+        epoch: u64,
+    ) -> Result<Arc<Self>, Error> {
+        if devices.is_empty() || devices.len() > DEVICES_MAX as usize {
+            let why = format!("{} devices are given; a cache has 1 to {DEVICES_MAX}", devices.len());
+            return Err(Error::Devices { device: None, why });
+        }
+        Self::check_units(&settings.manager, devices.len() as u32)?;
+        let place = DevicePlace { devices: devices.len() as u8, ..DevicePlace::ONLY };
+        let superblock = Superblock { logged: log.is_some(), place, ..Self::superblock(&settings, uuid, epoch)? };
+        let flash = Flash::several(devices, superblock.data_offset, superblock.weu_bytes);
         let mut cache = Self::new(flash, clock, settings, superblock)?;
         let verdict = cache.judge_log(None, log.as_ref(), missing).await?;
         let identity = Identity { epoch, start: cache.start };
         let journal = Journal::create(&cache.flash, superblock.journal, identity).await.map_err(Error::Flash)?;
         cache.write_superblock(&superblock).await?;
+        cache.flash.check_complete()?;
         cache.doubts.begin(&superblock, Before::Nothing);
         cache.install_log(verdict, log).await?;
         cache.commits.begin(journal);
@@ -104,10 +132,21 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// [`Error::Setting`].
     pub fn pass_through(flash: F, clock: C, settings: EngineSettings) -> Result<Arc<Self>, Error> {
         let superblock = Self::superblock(&settings, [0; 16], 0)?;
-        let cache = Self::new(flash, clock, settings, superblock)?;
+        let cache = Self::new(Flash::one(flash), clock, settings, superblock)?;
         cache.device_health.leave_out();
         cache.ledger.end();
         Ok(Arc::new(cache))
+    }
+
+    /// Checks that each of several devices has enough units to go on alone.
+    pub(crate) fn check_units(settings: &Settings, devices: u32) -> Result<(), Error> {
+        let least = WEU_COUNT_MIN * u64::from(devices);
+        if devices <= 1 || u64::from(settings.weu_count()) >= least {
+            return Ok(());
+        }
+        let nearest = least * u64::from(settings.weu_bytes);
+        let reason = format!("is too small for {devices} devices: each needs {WEU_COUNT_MIN} write-evict units");
+        Err(SettingError { name: "cache_size", value: settings.cache_bytes, reason, nearest }.into())
     }
 
     fn superblock(settings: &EngineSettings, uuid: [u8; 16], epoch: u64) -> Result<Superblock, Error> {
@@ -125,13 +164,20 @@ impl<F: Device, C: Clock> Cache<F, C> {
             logged: false,
             index: Some(Self::index_area_of(settings)).filter(|area| area.len > 0),
             identity: settings.crash_memory.map_or_else(Default::default, |memory| memory.identity),
+            place: DevicePlace::ONLY,
         })
     }
 
-    pub(crate) fn new(flash: F, clock: C, settings: EngineSettings, superblock: Superblock) -> Result<Self, Error> {
+    pub(crate) fn new(
+        flash: Flash<F>,
+        clock: C,
+        settings: EngineSettings,
+        superblock: Superblock,
+    ) -> Result<Self, Error> {
         superblock.check(&settings)?;
         let mut manager = CacheManager::new(settings.manager)?;
         manager.keep_journal();
+        manager.lose_devices(flash.lost());
         let zero_extent = nitro_port::buf::BufMut::zeroed(settings.manager.extent_bytes as usize).freeze();
         let budget = Halves::divide(superblock.journal, &flash.geometry())
             .budget(superblock.weu_count, settings.manager.weu_entries_max())
@@ -145,7 +191,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
             flash,
             clock,
             superblock,
-            first_superblock_whole: AtomicBool::new(false),
+            retired: AtomicU32::new(0),
+            losses: Mutex::default(),
+            loss_witness: Mutex::default(),
             has_bands: AtomicBool::new(manager.has_bands()),
             has_priorities: AtomicBool::new(manager.has_priorities()),
             manager: Mutex::new(manager),
@@ -190,25 +238,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
     }
 
     pub(crate) async fn write_superblock(&self, superblock: &Superblock) -> Result<(), Error> {
-        let [first, last] = superblock_offsets(self.flash.geometry().size_bytes);
-        if last < superblock.data_end() {
-            let error = DeviceError::new(ErrorKind::NoSpace, Operation::Write, last, SUPERBLOCK_BYTES as u64);
-            return Err(Error::Flash(error));
-        }
-        // The first copy comes last if it is whole: the other may be what a crash left of it, or stand where the device ended
-        // before it grew. Else the second is whole.
-        let whole = self.first_superblock_whole.load(Ordering::SeqCst);
-        for offset in if whole { [last, first] } else { [first, last] } {
-            let mut block = nitro_port::buf::BufMut::zeroed(SUPERBLOCK_BYTES);
-            superblock.encode(&mut block);
-            self.flash.write(offset, block.freeze()).await.map_err(Error::Flash)?;
-            self.metrics.ssd_written_superblock_bytes.add(SUPERBLOCK_BYTES as u64);
-            // One after the other: a crash leaves at least one whole.
-            self.flash.flush().await.map_err(Error::Flash)?;
-            if offset == first {
-                self.first_superblock_whole.store(true, Ordering::SeqCst);
-            }
-        }
+        let bytes = self.flash.write_superblock(superblock).await.map_err(Error::Flash)?;
+        self.metrics.ssd_written_superblock_bytes.add(bytes);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! The status of a cache.
 
 use super::Cache;
+use crate::flash::DeviceStatus;
 use crate::health::Health;
 use crate::metrics::CacheCounters;
 use crate::write_log::LogStatus;
@@ -19,6 +20,8 @@ const WEUS_PER_LOCK: u32 = 1024;
 pub struct CacheStatus {
     /// The cache device's state.
     pub health: Health,
+    /// Each of several devices; empty for a single one.
+    pub devices: Vec<DeviceStatus>,
     /// Why nothing can be made durable on the device any more, if it has failed.
     pub failed: Option<String>,
     /// Clean contents are still being restored after a restart.
@@ -55,9 +58,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
         CacheStatus {
             health: if failed.is_some() && stats.dirty_extents > 0 {
                 Health::Failed
+            } else if self.device_health.is_caching() && self.flash.lost().lost != 0 {
+                Health::Degraded
             } else {
                 self.device_health.state()
             },
+            devices: self.flash.status(&self.space_by_device()),
             failed: failed.map(|reason| reason.to_string()),
             restoring: self.is_restoring(),
             open_regions: self.regions.count(),

@@ -14,8 +14,10 @@ pub use nitro_log::{FormatError, crc32c};
 pub const FORMAT_VERSION: u32 = 1;
 /// The superblock's version if a write log is, or was, in use: programs that do not know write logs refuse the cache.
 pub const FORMAT_VERSION_LOGGED: u32 = 2;
+/// The superblock's version if the cache has several devices: programs that do not know this refuse each of them.
+pub const FORMAT_VERSION_STRIPED: u32 = 3;
 
 /// The format has another version than this program knows.
 pub(crate) const fn other_version(found: u32) -> FormatError {
-    FormatError::Version { found, known: FORMAT_VERSION_LOGGED }
+    FormatError::Version { found, known: FORMAT_VERSION_STRIPED }
 }

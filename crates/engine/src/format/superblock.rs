@@ -1,10 +1,10 @@
 //! The superblock, which describes a cache device. There are two copies: in the first 4 KiB of the device, and in its
-//! last whole 4 KiB block.
+//! last whole 4 KiB block. If a cache has several devices, each of them has both.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `NITROSSD` |
-//! | 8 | 4 | format version: 1; 2 if a write log is, or was, in use |
+//! | 8 | 4 | format version: 1; 2 if a write log is, or was, in use; 3 if the cache has several devices |
 //! | 12 | 4 | extent size in bytes |
 //! | 16 | 4 | WEU size in bytes |
 //! | 20 | 4 | number of WEU slots |
@@ -18,10 +18,14 @@
 //! | 77 | 8 | offset of the index of fingerprints on flash, zero if there is none |
 //! | 85 | 8 | bytes of that index |
 //! | 93 | 16 | identification of the machine's state at that start, given by the program; zero: unknown |
-//! | 109 | 3983 | reserved, zero |
+//! | 109 | 1 | number of devices of the cache; 0: one |
+//! | 110 | 1 | number of this device, from 0 |
+//! | 111 | 2 | devices that are lost: one bit each, from the lowest bit of the first byte on |
+//! | 113 | 1 | format version 3: 1 if a write log is, or was, in use |
+//! | 114 | 3978 | reserved, zero |
 //! | 4092 | 4 | CRC-32C of the 4092 bytes before |
 
-use super::{FORMAT_VERSION, FORMAT_VERSION_LOGGED, FormatError, other_version};
+use super::{FORMAT_VERSION, FORMAT_VERSION_LOGGED, FORMAT_VERSION_STRIPED, FormatError, other_version};
 use crate::settings::EngineSettings;
 use nitro_cache::SettingError;
 use nitro_cache::settings::{EXTENT_BYTES, WEU_BYTES};
@@ -30,6 +34,8 @@ use nitro_port::codec::FingerprintHash;
 
 const MAGIC: [u8; 8] = *b"NITROSSD";
 const NAME: &str = "superblock";
+/// The offset of a device's place, which is written only where there are several devices.
+const PLACE_OFFSET: usize = 109;
 /// Bytes that identify a machine's state.
 pub const IDENTITY_BYTES: usize = 16;
 /// Bytes of one copy.
@@ -48,6 +54,25 @@ pub struct Area {
     pub offset: u64,
     /// Length in bytes.
     pub len: u64,
+}
+
+/// Most devices of a cache.
+pub const DEVICES_MAX: u32 = 16;
+
+/// A device's place among those of its cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DevicePlace {
+    /// Number of devices, from 1 to [`DEVICES_MAX`].
+    pub devices: u8,
+    /// The number of this one, from 0.
+    pub number: u8,
+    /// Those that are lost: one bit each. They are not used again until the cache is formatted.
+    pub lost: u16,
+}
+
+impl DevicePlace {
+    /// That of the only device of a cache.
+    pub const ONLY: Self = Self { devices: 1, number: 0, lost: 0 };
 }
 
 /// The description of a cache device.
@@ -78,6 +103,8 @@ pub struct Superblock {
     pub index: Option<Area>,
     /// See [`CrashMemory::identity`](crate::CrashMemory::identity), of the last start; zeroes: not known.
     pub identity: [u8; IDENTITY_BYTES],
+    /// The device's place among those of the cache.
+    pub place: DevicePlace,
 }
 
 /// The number of a hash.
@@ -95,7 +122,11 @@ impl Superblock {
         block[..SUPERBLOCK_BYTES].fill(0);
         Writer::new(block)
             .put(&MAGIC)
-            .u32(if self.logged { FORMAT_VERSION_LOGGED } else { FORMAT_VERSION })
+            .u32(match self.place.devices {
+                2.. => FORMAT_VERSION_STRIPED,
+                _ if self.logged => FORMAT_VERSION_LOGGED,
+                _ => FORMAT_VERSION,
+            })
             .u32(self.extent_bytes)
             .u32(self.weu_bytes)
             .u32(self.weu_count)
@@ -109,6 +140,14 @@ impl Superblock {
             .u64(self.index.map_or(0, |area| area.offset))
             .u64(self.index.map_or(0, |area| area.len))
             .put(&self.identity);
+        let DevicePlace { devices, number, lost } = self.place;
+        if devices > 1 {
+            Writer::new(&mut block[PLACE_OFFSET..])
+                .u8(devices)
+                .u8(number)
+                .put(&lost.to_le_bytes())
+                .u8(self.logged.into());
+        }
         seal(&mut block[..SUPERBLOCK_BYTES]);
     }
 
@@ -154,13 +193,13 @@ impl Superblock {
     /// [`FormatError`] naming what is wrong; [`FormatError::Magic`]: the device is not a Nitro cache.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let (block, version, mut reader) = begin(bytes)?;
-        if version != FORMAT_VERSION && version != FORMAT_VERSION_LOGGED {
+        if !(FORMAT_VERSION..=FORMAT_VERSION_STRIPED).contains(&version) {
             return Err(other_version(version));
         }
         if !is_sealed(block) {
             return Err(FormatError::Checksum { structure: NAME });
         }
-        let superblock = Self {
+        let mut superblock = Self {
             extent_bytes: reader.u32()?,
             weu_bytes: reader.u32()?,
             weu_count: reader.u32()?,
@@ -178,7 +217,27 @@ impl Superblock {
             logged: version == FORMAT_VERSION_LOGGED,
             index: Some(Area { offset: reader.u64()?, len: reader.u64()? }).filter(|area| area.len > 0),
             identity: reader.array()?,
+            place: DevicePlace::ONLY,
         };
+        if version == FORMAT_VERSION_STRIPED {
+            let place =
+                DevicePlace { devices: reader.u8()?, number: reader.u8()?, lost: u16::from_le_bytes(reader.array()?) };
+            if !(2..=DEVICES_MAX).contains(&place.devices.into()) {
+                return Err(reader.refuse("number of devices", place.devices.into()));
+            }
+            if place.number >= place.devices {
+                return Err(reader.refuse("number of this device", place.number.into()));
+            }
+            if u32::from(place.lost) >> place.devices != 0 || place.lost >> place.number & 1 == 1 {
+                return Err(reader.refuse("devices that are lost", place.lost.into()));
+            }
+            superblock.place = place;
+            superblock.logged = match reader.u8()? {
+                0 => false,
+                1 => true,
+                other => return Err(reader.refuse("write log", other.into())),
+            };
+        }
         EXTENT_BYTES.check(superblock.extent_bytes.into()).map_err(|e| reader.refuse("extent size", e.value))?;
         WEU_BYTES.check(superblock.weu_bytes.into()).map_err(|e| reader.refuse("WEU size", e.value))?;
         if superblock.data_offset < SUPERBLOCK_BYTES as u64 || superblock.data_offset > 1 << 40 {
@@ -242,7 +301,20 @@ mod tests {
             logged: true,
             index: Some(Area { offset: 2 << 20, len: 2 << 20 }),
             identity: *b"machine and boot",
+            place: DevicePlace::ONLY,
         };
+        for (place, logged) in
+            [(DevicePlace::ONLY, true), (DevicePlace { devices: 16, number: 3, lost: 0x8001 }, false)]
+        {
+            comes_back(Superblock { place, logged, ..superblock });
+        }
+        let alone = Superblock { place: DevicePlace { devices: 2, number: 1, lost: 2 }, ..superblock };
+        let mut block = vec![0; SUPERBLOCK_BYTES];
+        alone.encode(&mut block);
+        assert!(Superblock::decode(&block).is_err(), "a device that is lost itself");
+    }
+
+    fn comes_back(superblock: Superblock) {
         let mut block = vec![0xAA; SUPERBLOCK_BYTES];
         superblock.encode(&mut block);
         assert_eq!(Superblock::decode(&block), Ok(superblock));

@@ -397,7 +397,7 @@ pub(super) async fn write<F: Device, C: Clock>(cache: &Cache<F, C>, open: OpenWe
     let (parts, written) = open.seal(cache.identity(), cache.block_bytes());
     match cache.write_parts(weu, parts).await {
         Ok(()) => {
-            cache.device_health.write_ok();
+            cache.write_ok(weu);
             cache.metrics.ssd_written_payload_bytes.add(written.payload_bytes);
             cache.metrics.ssd_written_header_bytes.add(written.header_bytes);
             cache.metrics.ssd_written_padding_bytes.add(written.padding_bytes);
@@ -413,7 +413,7 @@ pub(super) async fn write<F: Device, C: Clock>(cache: &Cache<F, C>, open: OpenWe
             };
             cache.ledger.tell(EVICTED_BYTES as u64, retire).await;
             cache.empty(weu);
-            cache.device_health.write_failed(&error);
+            cache.write_failed(weu, &error);
         }
     }
     cache.resident.close(weu);

@@ -5,8 +5,9 @@ use super::report::JournalReport;
 use super::slots::Damage;
 use super::slots::{Filling, Headers, Slots};
 use crate::error::{Error, uuid_text};
+use crate::flash::superblock_of;
 use crate::format::weu::Entry;
-use crate::recovery::{READS_AT_ONCE, State, read_superblock, sealed};
+use crate::recovery::{READS_AT_ONCE, State, sealed};
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use nitro_port::Device;
@@ -36,7 +37,7 @@ impl<'a, F: Device> View<'a, F> {
     /// Reads superblock and journal. With `rescue`, batches behind a damaged one are also used, and so are the remains
     /// of a journal without a whole snapshot.
     pub(super) async fn open(flash: &'a F, rescue: bool) -> Result<Self, Error> {
-        let superblock = read_superblock(flash).await?;
+        let superblock = superblock_of(flash).await?.0;
         let Log { report, mut batches, mut last, beyond, remains } = log::read(flash, &superblock).await;
         if rescue {
             batches.extend(remains);

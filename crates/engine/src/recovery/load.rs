@@ -49,7 +49,7 @@ async fn read<F: Device, C: Clock>(cache: &Cache<F, C>, offset: u64, len: usize)
 
 /// Bytes of the block that a head stands in.
 fn head_block<F: Device, C: Clock>(cache: &Cache<F, C>) -> usize {
-    cache.flash.geometry().block_bytes.max(HEAD_BYTES) as usize
+    cache.flash.block_bytes().max(HEAD_BYTES) as usize
 }
 
 /// Reads a slot's head.
@@ -105,6 +105,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
             self.queue.flush_if_quiet();
             self.watch_spending();
             let news = self.news();
+            if self.has_unretired() {
+                self.ledger.ask();
+            }
             // The last batch counts at a restart only if its data is there. One without data behind it says that it was:
             // what rots after that is known to be lost, rather than taken for what had never arrived.
             let unconfirmed = self.metrics.commits.get() != confirmed;
@@ -132,6 +135,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
             let manager = self.manager.lock();
             (0..self.superblock.weu_count).map(WeuId).filter(|weu| manager.is_unread(*weu)).collect()
         };
+        // What a lost device held is gone, and its slots are not used again.
+        let (gone, unread): (Vec<_>, Vec<_>) = unread.into_iter().partition(|weu| self.flash.is_lost(*weu));
+        gone.into_iter().for_each(|weu| self.manager.lock().restore_free(weu, last_generation(state, weu, None)));
         let heads = unread.into_iter().map(async |weu| (weu, read_head(self, weu).await));
         let mut heads = stream::iter(heads).buffer_unordered(READS_AT_ONCE);
         let (mut found, mut unreadable) = (Vec::new(), Vec::new());
@@ -191,8 +197,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
     }
 
     async fn try_destroy_headers(&self, slots: &[(WeuId, Generation)]) -> Result<(), DeviceError> {
-        for (weu, _) in slots {
-            self.flash.write(self.slot_offset(*weu), BufMut::zeroed(head_block(self)).freeze()).await?;
+        for (weu, _) in slots.iter().filter(|(weu, _)| !self.flash.is_lost(*weu)) {
+            match self.flash.write(self.slot_offset(*weu), BufMut::zeroed(head_block(self)).freeze()).await {
+                // Of a device that is lost, no header is read again.
+                Err(error) if self.flash.give_up_device_of(*weu, &error) => {}
+                written => written?,
+            }
         }
         self.flash.flush().await
     }

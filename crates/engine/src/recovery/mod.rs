@@ -7,7 +7,7 @@ mod start;
 
 pub(crate) use replay::State;
 pub use start::Recovered;
-pub(crate) use start::{read_superblock, sealed};
+pub(crate) use start::sealed;
 
 /// Reads of the device at once, of a restart and of the offline commands.
 pub(crate) const READS_AT_ONCE: usize = 32;

@@ -6,9 +6,10 @@ use super::replay::{Newest, State, Unsealed};
 use crate::cache::Cache;
 use crate::doubts::{Before, Doubts};
 use crate::error::Error;
+use crate::flash::{Flash, superblock_of};
 use crate::format::journal::Record;
 use crate::format::stored::{Place, payload_range};
-use crate::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
+use crate::format::superblock::Superblock;
 use crate::format::weu::{Entry, Head};
 use crate::format::{FormatError, crc32c};
 use crate::insert::{OpenWeu, stored_at};
@@ -22,7 +23,6 @@ use nitro_units::{ExtentKey, Generation, WeuId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Versions skipped at a restart, for each start without records in the journal and for the last one with records: more
 /// than a cache assigns between two commits to clean extents, which are not in the journal.
@@ -46,41 +46,13 @@ pub struct Recovered {
     pub replayed_extents: u64,
 }
 
-/// Reads the superblock: the later of two valid copies.
-///
-/// # Errors
-/// [`Error::Flash`]: no copy can be read; [`Error::Format`]: no copy is valid.
-pub(crate) async fn read_superblock<F: Device>(flash: &F) -> Result<Superblock, Error> {
-    Ok(find_superblock(flash).await?.0)
-}
-
-/// As [`read_superblock`], with the copy's offset on the device.
-async fn find_superblock<F: Device>(flash: &F) -> Result<(Superblock, u64), Error> {
-    let mut best: Result<(Superblock, u64), Error> = Err(Error::Format(FormatError::Magic { structure: "superblock" }));
-    for offset in superblock_offsets(flash.geometry().size_bytes) {
-        let copy = match flash.read(offset, SUPERBLOCK_BYTES).await {
-            Ok(bytes) => Superblock::decode(&bytes).map(|copy| (copy, offset)).map_err(Error::Format),
-            Err(error) => Err(Error::Flash(error)),
-        };
-        best = match (best, copy) {
-            (Ok(a), Ok(b)) => Ok(if b.0.start > a.0.start { b } else { a }),
-            (Ok(a), Err(_)) => Ok(a),
-            (Err(_), Ok(b)) => Ok(b),
-            // Rather "checksum mismatch" than "no cache at all".
-            (Err(Error::Format(FormatError::Magic { .. })), Err(b)) => Err(b),
-            (Err(a), Err(_)) => Err(a),
-        };
-    }
-    best
-}
-
 impl<F: Device, C: Clock> Cache<F, C> {
     /// Reads the superblock of a device.
     ///
     /// # Errors
     /// [`Error::Flash`]; [`Error::Format`]: there is no cache.
     pub async fn probe(flash: &F) -> Result<Superblock, Error> {
-        read_superblock(flash).await
+        Ok(superblock_of(flash).await?.0)
     }
 
     /// Starts an existing cache: dirty extents are restored when this returns; clean ones are restored while
@@ -108,12 +80,23 @@ impl<F: Device, C: Clock> Cache<F, C> {
         clock: C,
         settings: EngineSettings,
     ) -> Result<(Arc<Self>, Recovered), Error> {
-        let (mut superblock, found_at) = find_superblock(&flash).await?;
-        let replay = Journal::read(&flash, superblock.journal, superblock.epoch).await?;
-        let replay = replay.ok_or(Error::Format(FormatError::Magic { structure: "journal" }))?;
-        if replay.lost_batches() > 0 {
-            return Err(Error::Damaged { batches: replay.lost_batches() });
-        }
+        Box::pin(Self::open_devices(Flash::assemble(vec![flash]).await?, log, missing, clock, settings)).await
+    }
+
+    /// As [`open_logged`](Self::open_logged), on the devices of a cache; see [`Flash::assemble`]. What missing devices
+    /// held is dropped. If it was dirty, the cache is opened only if `missing` allows its loss.
+    ///
+    /// # Errors
+    /// As [`open_logged`](Self::open_logged); [`Error::DevicesMissing`].
+    pub async fn open_devices(
+        flash: Flash<F>,
+        log: Option<LogDevice<F>>,
+        missing: MissingLog,
+        clock: C,
+        settings: EngineSettings,
+    ) -> Result<(Arc<Self>, Recovered), Error> {
+        let mut superblock = flash.superblock().await?;
+        let replay = flash.read_journal(&superblock).await?;
         let outlived = Doubts::outlived(settings.crash_memory, &superblock);
         superblock.identity = settings.crash_memory.map_or_else(Default::default, |memory| memory.identity);
         let start = superblock.start.saturating_add(1).max(replay.next_start());
@@ -121,10 +104,10 @@ impl<F: Device, C: Clock> Cache<F, C> {
         superblock.fingerprints = superblock.fingerprints.or(settings.fingerprints());
         superblock.logged |= log.is_some();
         let mut cache = Self::new(flash, clock, settings, superblock)?;
-        cache.first_superblock_whole.store(found_at == 0, Ordering::SeqCst);
         let mut recovered = Recovered { outlived, ..Recovered::default() };
         let (state, accepted) = cache.read_state(&replay, &mut recovered).await?;
         let verdict = cache.judge_log(state.log, log.as_ref(), missing).await?;
+        cache.judge_missing(&state, missing)?;
         cache.write_superblock(&superblock).await?;
         cache.doubts.begin(&superblock, if outlived { Before::Outlived } else { Before::Lost });
         let journal = replay.resume(accepted, Identity { epoch: superblock.epoch, start });
@@ -194,7 +177,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
     async fn is_whole(&self, before: &State, records: &[Record]) -> bool {
         let mut state = State::default();
         records.iter().cloned().for_each(|record| state.apply(record));
-        let checks = state.dirty().filter_map(|(_, _, target)| target).map(async |(weu, generation, entry)| {
+        // What was on a lost device says nothing: it is lost in any case, and the records of other extents may count.
+        let targets = state.dirty().filter_map(|(_, _, target)| target).filter(|(weu, ..)| !self.flash.is_lost(*weu));
+        let checks = targets.map(async |(weu, generation, entry)| {
             let journaled = |s: &State| s.unsealed.get(&(weu, generation)).and_then(|all| all.get(&entry)).copied();
             match journaled(&state).or_else(|| journaled(before)) {
                 Some(entry) => self.is_intact(weu, generation, &entry).await,
@@ -244,7 +229,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
     async fn restore_dirty(&self, state: &State, recovered: &mut Recovered) -> Result<(), Error> {
         let wanted: BTreeSet<(WeuId, Generation)> =
             state.dirty().filter_map(|(_, _, target)| target.map(|(weu, generation, _)| (weu, generation))).collect();
-        let known = wanted.into_iter().filter(|(weu, _)| weu.0 < self.superblock.weu_count);
+        let is_there = |weu: WeuId| weu.0 < self.superblock.weu_count && !self.flash.is_lost(weu);
+        let known = wanted.into_iter().filter(|(weu, _)| is_there(*weu));
         let reads = known.map(async |(weu, generation)| (weu, generation, read_header(self, weu).await));
         let mut reads = stream::iter(reads.collect::<Vec<_>>()).buffer_unordered(READS_AT_ONCE);
         let mut restored: BTreeMap<WeuId, Generation> = BTreeMap::new();
@@ -321,7 +307,10 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let Some((head, parts)) = open.header_again(entries.clone(), identity, self.block_bytes()) else {
             return Ok(None);
         };
-        self.write_parts(weu, parts).await.map_err(Error::Flash)?;
+        match self.write_parts(weu, parts).await {
+            Err(error) if self.flash.give_up_device_of(weu, &error) => return Ok(None),
+            written => written.map_err(Error::Flash)?,
+        }
         Ok(Some(Header { head, entries }))
     }
 }

@@ -151,12 +151,16 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// Makes durable what has been acknowledged in write-back.
     pub(super) async fn flush_buffered(&self) -> Result<(), Error> {
+        let losses = self.cache.losses(self.object());
         self.flights.visible_ended().await;
         if self.cache.is_logged() {
-            let failed = self.cache.ledger.failed();
-            return failed.map_or(Ok(()), |reason| Err(self.poison(&Error::Poisoned { reason })));
+            if let Some(reason) = self.cache.ledger.failed() {
+                return Err(self.poison(&Error::Poisoned { reason }));
+            }
+        } else {
+            self.cache.dirty_queue.caught_up().await;
+            self.cache.commit().await.map_err(|error| self.poison(&error))?;
         }
-        self.cache.dirty_queue.caught_up().await;
-        self.cache.commit().await.map_err(|error| self.poison(&error))
+        self.cache.report_losses(self.object(), losses)
     }
 }

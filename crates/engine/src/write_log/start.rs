@@ -28,10 +28,11 @@ pub struct LogDevice<D> {
     pub uuid: [u8; 16],
 }
 
-/// What to do if the log that a cache was used with is missing or damaged.
+/// What to do if the log that a cache was used with is missing or damaged, or one of several devices with dirty data is
+/// missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MissingLog {
-    /// Refuse to start: the log may hold writes that are not in the cache.
+    /// Refuse to start: the log, or the device, may hold writes that are nowhere else.
     #[default]
     Refuse,
     /// Start without those writes. This also applies if the given device belongs to another cache.

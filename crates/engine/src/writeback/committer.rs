@@ -99,7 +99,10 @@ impl<F: Device, C: Clock> Cache<F, C> {
             let wanted = self.ledger.wanted.listen();
             if let Some(asked) = self.ledger.asked() {
                 match committer.commit(asked.durable).await {
-                    Ok(()) => self.ledger.finish(asked),
+                    Ok(()) => {
+                        self.retire_lost().await;
+                        self.ledger.finish(asked);
+                    }
                     Err(error) => self.fail(&error),
                 }
             } else if !self.dirty_open.lock().sealed.is_empty() {
@@ -294,22 +297,31 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
     }
 }
 
-/// Writes dirty data: parts of the open WEU, and the missing parts of full WEUs, with their headers.
+/// Writes dirty data: parts of the open WEU, and the missing parts of full WEUs, with their headers. If one of several
+/// devices fails, what goes there is lost, which [`Cache::retire_lost`] notes before the commit ends.
 pub(super) async fn write_data<F: Device, C: Clock>(
     cache: &Cache<F, C>,
     unsaved: Option<(WeuId, Parts)>,
     sealed: Vec<OpenWeu>,
 ) -> Result<(), DeviceError> {
     let unsaved = async {
-        match unsaved {
-            Some((weu, parts)) => cache.write_parts(weu, parts).await,
-            None => Ok(()),
+        let Some((weu, parts)) = unsaved else { return Ok(()) };
+        match cache.write_parts(weu, parts).await {
+            // The unit stays open until it is retired.
+            Err(error) if cache.flash.give_up_device_of(weu, &error) => Ok(()),
+            written => written,
         }
     };
     let writes = sealed.into_iter().map(async |open: OpenWeu| {
         let weu = open.weu;
         let (parts, written) = open.seal_rest(cache.identity(), cache.block_bytes());
-        cache.write_parts(weu, parts).await?;
+        match cache.write_parts(weu, parts).await {
+            Err(error) if cache.flash.give_up_device_of(weu, &error) => {
+                cache.lose_unwritten(weu);
+                return Ok(());
+            }
+            written => written?,
+        }
         cache.metrics.ssd_written_payload_bytes.add(written.payload_bytes);
         cache.metrics.ssd_written_header_bytes.add(written.header_bytes);
         cache.metrics.ssd_written_padding_bytes.add(written.padding_bytes);

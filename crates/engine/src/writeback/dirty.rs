@@ -11,11 +11,12 @@ use crate::journal::{DIRTY_BYTES, UNSEALED_BYTES};
 use bytes::Bytes;
 use futures_util::future::select;
 use nitro_cache::destage::{DirtyUse, Watermarks};
-use nitro_cache::{Append, CacheManager};
+use nitro_cache::{Append, CacheManager, LostDevices};
 use nitro_port::buf::is_zero;
 use nitro_port::codec::{Compressor, Encoding};
 use nitro_port::yielding::yield_now;
 use nitro_port::{Clock, Device};
+use nitro_units::WeuId;
 use std::pin::pin;
 
 /// Jobs after which the worker lets others on its thread run.
@@ -44,6 +45,13 @@ impl DirtyOpen {
     /// Entries that no header on the SSD has.
     fn unsealed_count(&self) -> u64 {
         self.open.iter().chain(&self.sealed).map(|open| open.entries().len() as u64).sum()
+    }
+
+    /// Takes out the units on lost devices.
+    pub(crate) fn take_lost(&mut self, lost: LostDevices) -> Vec<WeuId> {
+        let open = self.open.take_if(|open| lost.has(open.weu));
+        let sealed = self.sealed.extract_if(.., |open| lost.has(open.weu));
+        open.into_iter().chain(sealed).map(|open| open.weu).collect()
     }
 
     /// Closes the open WEU for further extents.
@@ -320,7 +328,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// Units of which dirty extents may take a share. Each further lane of clean extents keeps one open that cannot be had by
     /// eviction.
     pub(super) fn weus_for_dirty(&self) -> u32 {
-        self.weu_count() + 1 - self.settings.manager.open_max(self.weu_count())
+        let usable = self.usable_weu_count();
+        (usable + 1).saturating_sub(self.settings.manager.open_max(usable))
     }
 
     /// Whether dirty extents have all the room that they may take.
@@ -347,7 +356,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
 
     /// Extents that the cache holds without compression; fewer if its journal has no room for so many dirty ones.
     pub(super) fn extents_raw(&self) -> u64 {
-        let raw = u64::from(self.weu_count()) * u64::from(self.superblock.weu_bytes / self.superblock.extent_bytes);
+        let raw =
+            u64::from(self.usable_weu_count()) * u64::from(self.superblock.weu_bytes / self.superblock.extent_bytes);
         raw.min(self.budget.dirty_bytes(self.weu_count()) / DIRTY_BYTES)
     }
 

@@ -16,6 +16,9 @@ pub const CYCLE_MAX: Duration = Duration::from_secs(3600);
 /// How long an origin may have no room, if it gets some again.
 const FULL_MS_MAX: u64 = 20_000;
 
+/// When a device dies at the latest.
+const DEATH_MS_MAX: u64 = 20_000;
+
 /// How long nothing is asked for before contents rot.
 const REST: Duration = Duration::from_secs(30);
 
@@ -23,9 +26,31 @@ const REST: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub struct Devices {
     pub flash: CrashingDevice,
+    /// Further devices of the cache; `None`: it is gone.
+    pub more_flash: Vec<Option<CrashingDevice>>,
     /// For a write log.
     pub log: Option<CrashingDevice>,
     pub origins: Vec<CrashingDevice>,
+}
+
+impl Devices {
+    /// The devices of the cache, in their order.
+    pub fn all_flash(&self) -> impl Iterator<Item = Option<&CrashingDevice>> {
+        std::iter::once(Some(&self.flash)).chain(self.more_flash.iter().map(Option::as_ref))
+    }
+
+    /// A device of the cache is gone.
+    fn lose(&mut self, number: usize) {
+        match number.checked_sub(1) {
+            Some(more) => self.more_flash[more] = None,
+            // The first place must have one.
+            None => {
+                if let Some(other) = self.more_flash.iter_mut().find_map(Option::take) {
+                    self.flash = other;
+                }
+            }
+        }
+    }
 }
 
 /// Something with volumes that can be started on devices, again and again.
@@ -33,6 +58,10 @@ pub trait System: 'static {
     type Disk: Disk;
     /// Sizes of flash and of each volume, in bytes.
     fn sizes(&self) -> (u64, Vec<u64>);
+    /// Further devices of the cache, as large as the first. One of all of them may die.
+    fn more_flash(&self) -> usize {
+        0
+    }
     /// Size of the device for a write log in bytes; 0: there is none.
     fn log_bytes(&self) -> u64 {
         0
@@ -95,6 +124,9 @@ struct World<S> {
     system: Rc<S>,
     rng: Rng,
     flash: Platter,
+    more_flash: Vec<Platter>,
+    /// One of several devices of the cache that died: 0 is the first one.
+    dead: Option<usize>,
     log: Option<Platter>,
     origins: Vec<Platter>,
     volumes: Vec<Rc<RefCell<Shared>>>,
@@ -123,6 +155,8 @@ pub fn run<S: System>(seed: u64, system: S) -> Outcome {
     let mut world = World {
         block_bytes: system.block_bytes(),
         flash: platter(flash_bytes),
+        more_flash: (0..system.more_flash()).map(|_| platter(flash_bytes)).collect(),
+        dead: None,
         log: Some(system.log_bytes()).filter(|bytes| *bytes > 0).map(platter),
         origins: volume_bytes.iter().copied().map(platter).collect(),
         volumes: volume_bytes.iter().enumerate().map(volume).collect(),
@@ -176,7 +210,32 @@ impl<S: System> World<S> {
         let flash = device(0, &self.flash, flash_us, 512);
         let origins = self.origins.iter().enumerate().map(|(n, p)| device(n + 1, p, origin_us, block_bytes)).collect();
         let log = self.log.as_ref().map(|p| device(self.origins.len() + 1, p, flash_us / 10, 512));
-        Devices { flash, log, origins }
+        let names = 100..100 + self.more_flash.len();
+        let more_flash = names.zip(&self.more_flash).map(|(n, p)| Some(device(n, p, flash_us, 512))).collect();
+        let mut devices = Devices { flash, more_flash, log, origins };
+        if let Some(dead) = self.dead
+            && self.rng.one_in(2)
+        {
+            devices.lose(dead);
+        }
+        devices
+    }
+
+    /// One of several devices of the cache dies at some moment.
+    fn kill_device(&mut self, sim: &Simulation, devices: &Devices) {
+        if self.more_flash.is_empty() || self.dead.is_some() || self.rng.one_in(2) {
+            return;
+        }
+        let number = self.rng.below(1 + self.more_flash.len() as u64) as usize;
+        let Some(device) = devices.all_flash().nth(number).flatten().cloned() else { return };
+        self.dead = Some(number);
+        self.volumes.iter().for_each(|v| v.borrow_mut().rotten = true);
+        let (clock, after) = (sim.clock.clone(), Duration::from_millis(self.rng.below(DEATH_MS_MAX)));
+        sim.spawn(async move {
+            clock.sleep(after).await;
+            trace(|| format!("device {number} dies"));
+            device.misbehave(Faults { read_errors: 1, write_errors: 1, flush_errors: 1, ..Faults::default() });
+        });
     }
 
     fn cycle(&mut self, cycle: u64) {
@@ -187,6 +246,7 @@ impl<S: System> World<S> {
         match self.start(&sim, &power, &devices, cycle) {
             Some(disks) => {
                 self.misbehave(&sim, &devices);
+                self.kill_device(&sim, &devices);
                 self.use_disks(&sim, &power, &disks);
                 match self.rng.below(4) {
                     _ if power.is_off() => {}
@@ -302,13 +362,14 @@ impl<S: System> World<S> {
 
     fn stop(&mut self, sim: &Rc<Simulation>, power: &Power, disks: &[Rc<S::Disk>]) {
         let flushing: Vec<_> = self.volumes.iter().map(|v| v.borrow_mut().oracle.begin_flush()).collect();
-        let (system, disks, mut rng) = (self.system.clone(), disks.to_vec(), Rng::new(self.rng.next()));
+        let (system, stopping, mut rng) = (self.system.clone(), disks.to_vec(), Rng::new(self.rng.next()));
         let (clock, on) = (sim.clock.clone(), power.clone());
-        let stopped = sim.run(async move { powered(on, system.stop(&disks, &clock, &mut rng)).await });
+        let stopped = sim.run(async move { powered(on, system.stop(&stopping, &clock, &mut rng)).await });
         let Some(stopped) = stopped else { return };
-        for ((volume, flushing), stopped) in self.volumes.iter().zip(flushing).zip(stopped) {
+        for (((volume, flushing), stopped), disk) in self.volumes.iter().zip(flushing).zip(stopped).zip(disks) {
             let mut shared = volume.borrow_mut();
-            assert!(stopped.is_ok() || shared.tolerant, "stopping failed without reason: {stopped:?}");
+            let is_loss = shared.rotten && stopped.as_ref().is_err_and(|error| disk.is_loss(error));
+            assert!(stopped.is_ok() || shared.tolerant || is_loss, "stopping failed without reason: {stopped:?}");
             shared.oracle.end_flush(flushing, stopped.is_ok());
         }
         self.outcome.stops += 1;
@@ -347,6 +408,16 @@ impl<S: System> World<S> {
                 (true, _) => medium.outlive_program(&mut self.rng),
                 (false, true) => medium.lose_power(&mut self.rng, Loss::Torn),
                 (false, false) => {
+                    let loss = losses[self.rng.below(losses.len() as u64) as usize];
+                    medium.lose_power(&mut self.rng, loss);
+                }
+            }
+        }
+        for platter in &self.more_flash {
+            let mut medium = platter.lock();
+            match killed && !flash_reset {
+                true => medium.outlive_program(&mut self.rng),
+                false => {
                     let loss = losses[self.rng.below(losses.len() as u64) as usize];
                     medium.lose_power(&mut self.rng, loss);
                 }

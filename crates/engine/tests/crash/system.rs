@@ -14,8 +14,8 @@ use nitro_engine::manager::eviction::EvictionKind;
 use nitro_engine::manager::pattern::StreamSettings;
 use nitro_engine::manager::pins::{PinRanges, with_range};
 use nitro_engine::{
-    Cache, Change, CrashMemory, Endurance, EngineSettings, Error, Health, LogDevice, MissingLog, PinError, Rest,
-    Volume, VolumeOptions, WriteMode,
+    Cache, Change, CrashMemory, DeviceState, Endurance, EngineSettings, Error, Flash, Health, LogDevice, MissingLog,
+    PinError, Rest, Volume, VolumeOptions, WriteMode,
 };
 use nitro_port::buf::{BufMut, bytes_in_use_here};
 use nitro_port::codec::Compression;
@@ -439,6 +439,11 @@ struct Happened {
     failed_caches: AtomicU64,
     /// The most RAM that was held of what was allowed, in thousandths.
     held_per_mille: AtomicU64,
+    devices_lost: AtomicU64,
+    device_lost_extents: AtomicU64,
+    devices_missing: AtomicU64,
+    devices_left_out: AtomicU64,
+    devices_refused: AtomicU64,
     outcome: Mutex<Outcome>,
 }
 
@@ -458,6 +463,10 @@ struct Nitro {
     seed: u64,
     /// It has a write log.
     logged: bool,
+    /// Devices of the cache.
+    devices: u64,
+    /// What was recorded of lost devices outside of them: one bit each.
+    witnessed: Arc<AtomicU64>,
     /// How clients and origins ask too much of it.
     abuse: Option<Abuse>,
     /// There is a cache on the flash.
@@ -488,6 +497,8 @@ impl Nitro {
         Self {
             seed,
             logged: false,
+            devices: 1,
+            witnessed: Arc::default(),
             abuse: None,
             formatted,
             at_work,
@@ -515,6 +526,16 @@ impl Nitro {
         Self { logged: true, ..Self::new(seed, happened) }
     }
 
+    /// One on two or three devices, of which one may die.
+    fn on_several(seed: u64, happened: &Arc<Happened>) -> Self {
+        let devices = 2 + seed % 2;
+        let new = Self::new(seed, happened);
+        let mut settings = new.settings;
+        settings.manager.cache_bytes = settings.manager.cache_bytes.max(8 * devices * u64::from(WEU_BYTES));
+        let traits = Rc::new(Traits::new(seed, &settings));
+        Self { devices, settings, traits, pinned: None, ..new }
+    }
+
     fn settings(&self) -> EngineSettings {
         let identity = u128::from(self.machine.get()).to_le_bytes();
         let crash_memory = self.memory.map(|words| CrashMemory { words, identity });
@@ -530,21 +551,25 @@ impl Nitro {
     async fn format(
         &self,
         clock: &VirtualTime,
-        flash: CrashingDevice,
+        flash: Vec<CrashingDevice>,
         log: Option<CrashingDevice>,
         cycle: u64,
     ) -> Result<Arc<TestCache>, Error> {
+        self.witnessed.store(0, Ordering::Relaxed);
         let epoch = self.seed << 8 | cycle;
         let given = self.log(log.clone(), cycle);
         let (clock, missing) = (clock.clone(), MissingLog::Refuse);
         let cache =
-            Cache::format_logged(flash.clone(), given, missing, clock.clone(), self.settings(), [7; 16], epoch).await?;
+            Cache::format_devices(flash.clone(), given, missing, clock.clone(), self.settings(), [7; 16], epoch)
+                .await?;
         let Some(half_bytes) = self.traits.half_bytes else {
             self.formatted.set(true);
             return Ok(cache);
         };
         drop(cache);
-        self.age(&flash, half_bytes).await?;
+        for device in &flash {
+            self.age(device, half_bytes).await?;
+        }
         self.formatted.set(true);
         self.open(&clock, flash, log, cycle).await
     }
@@ -571,18 +596,18 @@ impl Nitro {
     async fn open(
         &self,
         clock: &VirtualTime,
-        flash: CrashingDevice,
+        flash: Vec<CrashingDevice>,
         log: Option<CrashingDevice>,
         cycle: u64,
     ) -> Result<Arc<TestCache>, Error> {
-        let superblock = TestCache::probe(&flash).await?;
+        let superblock = Flash::assemble(flash.clone()).await?.superblock().await?;
         let cache_bytes = u64::from(superblock.weu_count) * u64::from(superblock.weu_bytes);
         let manager = Settings { cache_bytes, ..self.settings.manager };
         let settings = EngineSettings { manager, ..self.settings() };
         let mut given = self.log(log, cycle);
         if given.is_some() && Rng::new(self.seed << 8 ^ cycle ^ 0x106).one_in(4) {
             // Only where it is not needed may it be left out.
-            match Cache::open(flash.clone(), clock.clone(), settings).await {
+            match Cache::open(flash[0].clone(), clock.clone(), settings).await {
                 Err(Error::LogMissing { another: false, .. }) => add(&self.happened.logs.refused, 1),
                 other => {
                     drop(other?);
@@ -591,8 +616,20 @@ impl Nitro {
                 }
             }
         }
-        let opened = Cache::open_logged(flash, given, MissingLog::Refuse, clock.clone(), settings).await;
-        let (cache, recovered) = opened?;
+        let assembled = Flash::assemble(flash.clone()).await?;
+        let outdated = self.witnessed.load(Ordering::SeqCst) & !u64::from(assembled.lost_before());
+        assert_eq!(outdated, 0, "the superblocks of the others do not name a device that was lost");
+        add(&self.happened.devices_missing, assembled.missing().count_ones().into());
+        add(&self.happened.devices_left_out, assembled.left_out().len() as u64);
+        let opened = Cache::open_devices(assembled, given, MissingLog::Refuse, clock.clone(), settings).await;
+        let (cache, recovered) = match opened {
+            Err(Error::DevicesMissing { .. }) => {
+                add(&self.happened.devices_refused, 1);
+                let assembled = Flash::assemble(flash).await?;
+                Cache::open_devices(assembled, None, MissingLog::Discard, clock.clone(), settings).await?
+            }
+            opened => opened?,
+        };
         if let Some(pinned) = &self.pinned {
             for number in 1..=self.sizes().1.len() as u16 {
                 pinned.borrow_mut().check(ObjectId(number), cache.pins(ObjectId(number)));
@@ -601,7 +638,7 @@ impl Nitro {
         add(&self.happened.logs.replayed, recovered.replayed_extents);
         trace(|| format!("{recovered:?}"));
         let faults = self.faults().0;
-        if !faults.corrupt() && faults.rot_at_rest == 0 {
+        if !faults.corrupt() && faults.rot_at_rest == 0 && cache.devices().lost().lost == 0 {
             assert_eq!(recovered.lost_extents, 0, "{recovered:?}");
         }
         add(&self.happened.recovered_dirty, recovered.dirty_extents);
@@ -609,6 +646,14 @@ impl Nitro {
         add(&self.happened.open_regions, recovered.open_regions);
         add(&self.happened.outlived, if recovered.outlived { recovered.open_regions } else { 0 });
         Ok(cache)
+    }
+
+    /// The devices of the cache, in any order once it is formatted.
+    fn given(&self, devices: &Devices, cycle: u64) -> Vec<CrashingDevice> {
+        let mut given: Vec<_> = devices.all_flash().flatten().cloned().collect();
+        let turn = Rng::new(self.seed << 8 ^ cycle ^ 0x0BDE).below(given.len() as u64) as usize;
+        given.rotate_left(if self.formatted.get() { turn } else { 0 });
+        given
     }
 
     /// Polls `worker` until it ends.
@@ -629,6 +674,8 @@ impl Nitro {
         cycle: u64,
     ) -> Vec<Rc<CachedDisk>> {
         self.at_work.set(0);
+        let witnessed = self.witnessed.clone();
+        cache.set_loss_witness(move |lost| add(&witnessed, u64::from(lost) & !witnessed.load(Ordering::Relaxed)));
         let [inserting, journaling] = [0; 2].map(|_| cache.clone());
         self.employ(sim, async move { inserting.insertion_worker().await });
         self.employ(sim, async move { journaling.journal_worker().await });
@@ -661,7 +708,13 @@ impl System for Nitro {
             None if self.seed.is_multiple_of(3) => vec![5 << 20],
             None => vec![3 << 20, 1 << 20],
         };
-        (settings.manager.cache_bytes + overhead, volumes)
+        let weu_bytes = u64::from(WEU_BYTES);
+        let each = (settings.manager.cache_bytes / weu_bytes).div_ceil(self.devices) * weu_bytes;
+        (each + overhead, volumes)
+    }
+
+    fn more_flash(&self) -> usize {
+        self.devices as usize - 1
     }
 
     fn habits(&self) -> Habits {
@@ -687,6 +740,10 @@ impl System for Nitro {
     fn faults(&self) -> (Faults, Faults) {
         if self.abuse.is_some() {
             return Default::default();
+        }
+        // Where one of several devices dies, the others do not fail.
+        if self.devices > 1 {
+            return (Faults::default(), faults(self.seed).1);
         }
         // Where the log fails, clients must not hear of it: nothing else fails then.
         if self.logged && log_misbehaves(self.seed) { Default::default() } else { faults(self.seed) }
@@ -717,7 +774,8 @@ impl System for Nitro {
 
     async fn start(&self, sim: Rc<Simulation>, devices: Devices, cycle: u64) -> Result<Vec<Rc<CachedDisk>>, String> {
         self.held_before.set(bytes_in_use_here());
-        let Devices { flash, log, origins } = devices;
+        let flash = self.given(&devices, cycle);
+        let Devices { log, origins, .. } = devices;
         let cache = text(match self.formatted.get() {
             true => self.open(&sim.clock, flash, log, cycle).await,
             false => self.format(&sim.clock, flash, log, cycle).await,
@@ -729,7 +787,8 @@ impl System for Nitro {
         if let Some(pinned) = &self.pinned {
             *pinned.borrow_mut() = Pinned::default();
         }
-        let cache = self.format(&sim.clock, devices.flash, devices.log, cycle).await.unwrap();
+        let flash = devices.all_flash().flatten().cloned().collect();
+        let cache = self.format(&sim.clock, flash, devices.log, cycle).await.unwrap();
         self.serve(&sim, &cache, devices.origins, cycle)
     }
 
@@ -769,6 +828,12 @@ impl System for Nitro {
         add(&happened.snapshots, status.engine.journal_snapshots);
         add(&happened.outrun_reads, status.engine.outrun_reads);
         add(&happened.failed_caches, u64::from(status.health != Health::Caching || status.failed.is_some()));
+        if self.devices > 1 {
+            assert_eq!(status.failed, None, "the cache failed with one of its devices");
+            let lost = status.devices.iter().filter(|device| device.health == DeviceState::Lost).count();
+            add(&happened.devices_lost, lost as u64);
+            add(&happened.device_lost_extents, status.engine.device_lost_extents);
+        }
         if let Some(log) = status.log {
             add(&happened.logs.batches, log.batches);
             add(&happened.logs.stalls, log.stalls);
@@ -843,6 +908,33 @@ fn the_engine_with_a_log_survives_crashes() {
         ("failed logs", failures),
         ("starts refused without the log", refused),
         ("starts without the log", left_out),
+    ] {
+        let count = counter.load(Ordering::Relaxed);
+        println!("{name}: {count}");
+        few |= count < 10;
+    }
+    assert!(seeds < SEEDS || !few, "the scenario does not reach what it is for");
+}
+
+#[test]
+fn the_engine_on_several_devices_survives_crashes_and_the_loss_of_one() {
+    let happened = Arc::new(Happened::default());
+    let name = "the_engine_on_several_devices_survives_crashes_and_the_loss_of_one";
+    let seeds = for_seeds(name, SEEDS, |seed| {
+        run(seed, Nitro::on_several(seed, &happened));
+    });
+    let Happened { devices_lost, device_lost_extents, devices_missing, devices_left_out, devices_refused, .. } =
+        &*happened;
+    let mut few = false;
+    for (name, counter) in [
+        ("cycles without a lost device", devices_lost),
+        ("dirty extents lost with a device", device_lost_extents),
+        ("devices missing at a start", devices_missing),
+        ("outdated devices left out at a start", devices_left_out),
+        ("starts refused without a device", devices_refused),
+        ("evicted write-evict units", &happened.evicted),
+        ("snapshots of the journal", &happened.snapshots),
+        ("dirty extents recovered", &happened.recovered_dirty),
     ] {
         let count = counter.load(Ordering::Relaxed);
         println!("{name}: {count}");

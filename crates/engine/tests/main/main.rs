@@ -4,6 +4,7 @@
 mod collisions;
 mod commits;
 mod destage;
+mod devices;
 mod discarding;
 mod disk_model;
 mod endurance;

@@ -9,7 +9,9 @@ use nitro_cache::eviction::EvictionKind;
 use nitro_console::size::Size;
 use nitro_engine::{EngineSettings, WriteMode};
 use nitro_port::codec::{Compression, FingerprintHash};
+use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use std::fmt;
 use std::path::PathBuf;
 
 /// The default of `fingerprint_index_ratio` with an index on flash.
@@ -19,7 +21,7 @@ pub const FLASH_INDEX_RATIO: u8 = 10;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheConfig {
-    /// A file or block device, or `none` to serve the origin without a cache.
+    /// A file or block device, a list of them, or `none` to serve the origin without a cache.
     pub path: CacheStore,
     /// Size in bytes; default: that of the file or device.
     pub size: Option<Size>,
@@ -101,19 +103,69 @@ const fn on() -> bool {
 pub enum CacheStore {
     /// No cache: the origin is served directly, for comparison.
     None,
-    /// In a file or on a block device.
-    Path(PathBuf),
+    /// In a file or on a block device; with several, write-evict units are spread over them in turn.
+    Paths(Vec<PathBuf>),
+}
+
+impl CacheStore {
+    /// The files or block devices; empty: there is no cache.
+    #[must_use]
+    pub fn paths(&self) -> &[PathBuf] {
+        match self {
+            Self::None => &[],
+            Self::Paths(paths) => paths,
+        }
+    }
+
+    /// The paths for people: separated by commas.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let each: Vec<_> = self.paths().iter().map(|path| path.display().to_string()).collect();
+        each.join(", ")
+    }
+}
+
+impl From<Vec<PathBuf>> for CacheStore {
+    fn from(paths: Vec<PathBuf>) -> Self {
+        match paths.as_slice() {
+            [only] => Self::from(only.clone()),
+            _ => Self::Paths(paths),
+        }
+    }
 }
 
 impl From<PathBuf> for CacheStore {
     fn from(path: PathBuf) -> Self {
-        if path.as_os_str() == "none" { Self::None } else { Self::Path(path) }
+        if path.as_os_str() == "none" { Self::None } else { Self::Paths(vec![path]) }
     }
 }
 
 impl<'de> Deserialize<'de> for CacheStore {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        PathBuf::deserialize(deserializer).map(Self::from)
+        deserializer.deserialize_any(OneOrSeveral)
+    }
+}
+
+/// A path, or a list of paths.
+struct OneOrSeveral;
+
+impl<'de> Visitor<'de> for OneOrSeveral {
+    type Value = CacheStore;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a path, or a list of paths")
+    }
+
+    fn visit_str<E>(self, path: &str) -> Result<CacheStore, E> {
+        Ok(PathBuf::from(path).into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<CacheStore, A::Error> {
+        let mut paths: Vec<PathBuf> = Vec::new();
+        while let Some(path) = list.next_element()? {
+            paths.push(path);
+        }
+        Ok(paths.into())
     }
 }
 

@@ -120,10 +120,33 @@ fn check_name(name: &str) -> Result<(), Error> {
 }
 
 impl CacheConfig {
+    /// Checks the list of devices.
+    fn check_paths(&self) -> Result<(), Error> {
+        let CacheStore::Paths(paths) = &self.path else { return Ok(()) };
+        let most = nitro_engine::format::superblock::DEVICES_MAX as usize;
+        if paths.is_empty() || paths.len() > most {
+            return Err(Error::new("path", format_args!("{} devices are listed", paths.len()))
+                .or(format_args!("list 1 to {most}, or none to serve without a cache")));
+        }
+        if let Some(path) = paths.iter().find(|path| path.as_os_str().is_empty()) {
+            return Err(Error::new("path", format_args!("{path:?} is no path")).or("name a file or block device"));
+        }
+        if paths.len() > 1 && paths.iter().any(|path| path.as_os_str() == "none") {
+            return Err(Error::new("path", "none is no device").or("list devices only, or none alone"));
+        }
+        let twice = paths.iter().enumerate().find(|(at, path)| paths[..*at].contains(path));
+        match twice {
+            Some((_, path)) => Err(Error::new("path", format_args!("{} is listed twice", path.display()))
+                .or("list each device of the cache once")),
+            None => Ok(()),
+        }
+    }
+
     fn check(&self) -> Result<(), Error> {
         if self.path == CacheStore::None && self.mode == Mode::WriteBack {
             return Err(Error::new("mode", "write-back requires a cache").or("name a cache"));
         }
+        self.check_paths()?;
         self.check_dirty()?;
         self.check_fingerprint()?;
         if self.path == CacheStore::None && self.write_log.is_some() {

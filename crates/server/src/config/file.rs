@@ -1,6 +1,6 @@
 //! Reads, checks and changes a configuration file.
 
-use super::{CacheStore, Config, KeyPath, edited};
+use super::{Config, KeyPath, edited};
 use crate::classes::ClassTable;
 use crate::files;
 use crate::origins::origin_of;
@@ -16,9 +16,7 @@ use std::path::Path;
 pub fn notes(config: &Config) -> Result<Vec<String>, Error> {
     let mut notes = Vec::new();
     for (name, cache) in &config.caches {
-        if let CacheStore::Path(path) = &cache.path
-            && !path.exists()
-        {
+        for path in cache.path.paths().iter().filter(|path| !path.exists()) {
             notes.push(match cache.size {
                 Some(size) => format!("cache.{name}: {} does not exist, and is created with {size}", path.display()),
                 None => format!("cache.{name}: {} does not exist; give its size to have it created", path.display()),

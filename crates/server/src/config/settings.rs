@@ -77,6 +77,8 @@ pub enum Kind {
     Switch,
     /// A path, as a text.
     Path,
+    /// A path, or a list of paths.
+    Paths,
     /// A text.
     Text,
     /// A list of texts.
@@ -96,6 +98,7 @@ impl Kind {
             Self::Number => "number",
             Self::Switch => "true or false",
             Self::Path => "path",
+            Self::Paths => "path, or list of paths",
             Self::Text => "text",
             Self::List => "list of texts",
             Self::Section => "section",
@@ -141,7 +144,7 @@ const fn as_option(setting: Setting, option: &'static str) -> Setting {
 }
 
 use Effect::{Live, Made, Restart};
-use Kind::{List, Number, Path, Percent, Section, Size, Switch, Text, Time};
+use Kind::{List, Number, Path, Paths, Percent, Section, Size, Switch, Text, Time};
 use Scope::{Cache, Server, Volume};
 
 const FREE: (&str, &str) = ("", "");
@@ -181,7 +184,7 @@ pub const SETTINGS: &[Setting] = &[
     of(Server, "tls_cert", Path, FREE, Restart),
     of(Server, "tls_key", Path, FREE, Restart),
     of(Server, "tls_client_ca", Path, FREE, Restart),
-    as_option(of(Cache, "path", Path, FREE, Restart), "cache"),
+    as_option(of(Cache, "path", Paths, FREE, Restart), "cache"),
     as_option(of(Cache, "size", Size, FREE, Live), "cache-size"),
     of(Cache, "write_log", Path, FREE, Restart),
     of(Cache, "write_log_size", Size, FREE, Made),

@@ -1,6 +1,6 @@
 //! Faults of a running server, with their remedies. The web page and the commands show the same list.
 
-use super::protocol::{Cache, Status, Volume};
+use super::protocol::{Cache, CacheDevice, Status, Volume};
 use nitro_console::size::Size;
 use serde::{Deserialize, Serialize};
 
@@ -93,6 +93,16 @@ fn of_cache(cache: &Cache) -> Vec<Fault> {
             format!("the SSD failed and is not used; all requests go to the origins{why}"),
             "No data are lost, but volumes are slower. Check the SSD (dmesg, smartctl), replace it, and restart with a new cache.",
         ),
+        "degraded" => {
+            let lost = cache.devices.iter().filter(|device| device.health == "lost");
+            let lost: Vec<_> = lost.map(CacheDevice::line).collect();
+            add(
+                Warning,
+                format!("a device of the cache is lost, and the others are in use: {}", lost.join("; ")),
+                "What it held is read from the origins; data that were dirty on it are lost (nitro status lists the ranges). \
+                 Check it (dmesg, smartctl), and format the cache again to use a new one.",
+            );
+        }
         _ if cache.failed.is_some() => add(
             Critical,
             format!("the SSD cannot make data durable any more{why}"),
@@ -107,11 +117,13 @@ fn of_cache(cache: &Cache) -> Vec<Fault> {
             "Writes are durable only after the next FLUSH. Check the write log's device, and restart with it or a new one.",
         );
     }
-    if cache.space.retired_bytes > 0 || cache.ssd_write_errors > 0 {
+    let lost = cache.devices.iter().filter(|device| device.health == "lost");
+    let retired_bytes = cache.space.retired_bytes.saturating_sub(lost.map(|device| device.space.retired_bytes).sum());
+    if retired_bytes > 0 || cache.ssd_write_errors > 0 && cache.health != "degraded" {
         let what = format!(
             "{} writes of the SSD failed; {} are not used any more",
             cache.ssd_write_errors,
-            Size(cache.space.retired_bytes)
+            Size(retired_bytes)
         );
         add(Warning, what, "Check the SSD (dmesg, smartctl).");
     }

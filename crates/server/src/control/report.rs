@@ -1,8 +1,8 @@
 //! The engine's counters in the form of the control protocol.
 
 use super::protocol::{
-    Cache, ClassOfContents, ClassOfRequests, Detection, Endurance, Explanation, FlashIndex, KnownVolume, Latency, Log,
-    Recording, Recovered, Scan, Server, Spans, Status, Stored, Volume, WhatIf,
+    Cache, CacheDevice, ClassOfContents, ClassOfRequests, Detection, Endurance, Explanation, FlashIndex, KnownVolume,
+    Latency, Log, Recording, Recovered, Scan, Server, Spans, Status, Stored, Volume, WhatIf,
 };
 use crate::export::VolumeExport;
 use crate::serve::{CacheEntry, FlashIndexStatus, Served, VolumeDetector, mode_of_byte, ram_need};
@@ -11,7 +11,7 @@ use nitro_cache::weu::Space;
 use nitro_cache::{Missed, builtin, curve};
 use nitro_console::error::{Error, why};
 use nitro_console::logging;
-use nitro_engine::{Classifier, EnduranceStatus, Explained, metrics};
+use nitro_engine::{Classifier, DeviceCounters, DeviceStatus, EnduranceStatus, Explained, metrics};
 use nitro_port::Device;
 use nitro_units::ClassId;
 use serde::Serialize;
@@ -65,12 +65,30 @@ fn served_cache(served: &Served, entry: &CacheEntry) -> Cache {
     cache
 }
 
+fn cache_device(entry: &CacheEntry, device: &DeviceStatus) -> CacheDevice {
+    let path = entry.device_paths.get(device.number as usize);
+    let DeviceCounters { reads, read_bytes, writes, written_bytes, errors } = device.counters;
+    CacheDevice {
+        number: device.number,
+        path: path.map_or_else(String::new, |path| path.display().to_string()),
+        health: word(&device.health),
+        reason: device.reason.clone(),
+        size_bytes: device.size_bytes,
+        space: device.space,
+        reads,
+        read_bytes,
+        writes,
+        written_bytes,
+        errors,
+    }
+}
+
 /// The status of a cache; `is_served` tells whether a volume is served.
 pub fn cache_status(entry: &CacheEntry, is_served: impl Fn(&str) -> bool) -> Cache {
     let cache = &entry.cache;
     let status = cache.status();
     let (stats, counters, settings) = (&status.manager, &status.engine, &cache.settings().manager);
-    let absent = cache.flash().geometry().size_bytes == 0;
+    let absent = cache.devices().geometry().size_bytes == 0;
     let extent_bytes = u64::from(settings.extent_bytes);
     let cached_bytes = stats.cached_extents * extent_bytes;
     let (pinned_extents, pinned_cached) = cache.pinned_extents();
@@ -79,6 +97,7 @@ pub fn cache_status(entry: &CacheEntry, is_served: impl Fn(&str) -> bool) -> Cac
         name: entry.name.clone(),
         health: if absent { "none".to_owned() } else { word(&status.health) },
         path: entry.path.as_deref().map_or_else(String::new, |path| path.display().to_string()),
+        devices: status.devices.iter().map(|device| cache_device(entry, device)).collect(),
         uuid: if absent { String::new() } else { entry.uuid.to_string() },
         failed: status.failed.clone(),
         log: status.log.map(|log| log_status(entry, log)),

@@ -56,7 +56,7 @@ impl Maps {
         if let Some((_, bytes)) = newest.as_ref().filter(|(taken, _)| taken.elapsed() < FRESH) {
             return bytes.clone();
         }
-        let real = served.caches.values().filter(|entry| entry.cache.flash().geometry().size_bytes > 0);
+        let real = served.caches.values().filter(|entry| entry.cache.devices().geometry().size_bytes > 0);
         let maps: Vec<_> = real.take(CACHES_MAX).map(|entry| map(entry)).collect();
         let bytes = json(&maps);
         *newest = Some((Instant::now(), bytes.clone()));

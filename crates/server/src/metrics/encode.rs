@@ -1,7 +1,7 @@
 //! The metrics as text: OpenMetrics 1.0, or Prometheus' older format (0.0.4) for those that ask for it.
 
 use super::table::{Kind, METRICS, Metric, NAMES_MAX, Samples, Unit};
-use crate::control::protocol::{Latency, Status};
+use crate::control::protocol::{CacheDevice, Latency, Status};
 use nitro_engine::metrics::LATENCY_BOUNDS_US;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet, text};
@@ -138,6 +138,12 @@ fn samples<'a>(metric: &Metric, status: &'a Status) -> Vec<(Labels<'a>, f64)> {
             let of = |c| move |(part, value)| (vec![("cache", name_of(c)), (label, part)], value);
             caches().flat_map(|c| values(c).into_iter().map(of(c))).collect()
         }
+        Samples::CacheDevice(value) => caches()
+            .flat_map(|c| {
+                let labels = |d: &'a CacheDevice| vec![("cache", &*c.name), ("device", &*d.path)];
+                c.devices.iter().map(move |device| (labels(device), value(device)))
+            })
+            .collect(),
         Samples::CacheClass(value) => caches()
             .flat_map(|c| {
                 c.classes.iter().map(move |class| (vec![("cache", &*c.name), ("class", &*class.name)], value(class)))

@@ -1,6 +1,8 @@
 //! All metrics, one row each.
 
-use crate::control::protocol::{Cache, ClassOfContents, ClassOfRequests, Endurance, Latency, Log, Status, Volume};
+use crate::control::protocol::{
+    Cache, CacheDevice, ClassOfContents, ClassOfRequests, Endurance, Latency, Log, Status, Volume,
+};
 
 /// The kind of a metric (OpenMetrics 1.0, §5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +56,8 @@ pub(super) enum Samples {
     SomeCaches(fn(&Cache) -> Option<f64>),
     /// Several for each cache, by another label.
     CacheParts(&'static str, fn(&Cache) -> Parts),
+    /// One for each device of each cache that has several.
+    CacheDevice(fn(&CacheDevice) -> f64),
     /// One for each class of a cache's contents.
     CacheClass(fn(&ClassOfContents) -> f64),
     /// One for each volume.
@@ -97,6 +101,7 @@ impl Metric {
             Samples::Version => vec!["version"],
             Samples::Cache(_) | Samples::SomeCaches(_) => vec!["cache"],
             Samples::CacheParts(label, _) => vec!["cache", label],
+            Samples::CacheDevice(_) => vec!["cache", "device"],
             Samples::CacheClass(_) => vec!["cache", "class"],
             Samples::Volume(_) | Samples::SomeVolumes(_) => vec!["volume"],
             Samples::VolumeParts(label, _) | Samples::Latencies(label, _) => vec!["volume", label],
@@ -152,6 +157,15 @@ pub const METRICS: &[Metric] = &[
     metric("nitro_names_left_out", Gauge, Count, "Caches and volumes beyond the first 256, which have no metrics", S::Server(|s| (s.volumes.len().saturating_sub(NAMES_MAX) + s.caches.len().saturating_sub(NAMES_MAX)) as f64)),
 
     metric("nitro_cache_pass_through", Gauge, Count, "1: the SSD failed and is not used, and volumes are served from their origins", S::Cache(|c| yes(c.health == "pass-through"))),
+    metric("nitro_cache_degraded", Gauge, Count, "1: one of several devices of the cache is lost, and the others are in use", S::Cache(|c| yes(c.health == "degraded"))),
+    metric("nitro_cache_device_lost", Gauge, Count, "1: this one of several devices failed or was missing, and is not used until the cache is formatted", S::CacheDevice(|d| yes(d.health == "lost"))),
+    metric("nitro_cache_device_size", Gauge, Bytes, "Size of each of several devices; 0: it is not there", S::CacheDevice(|d| d.size_bytes as f64)),
+    metric("nitro_cache_device_live", Gauge, Bytes, "Live bytes on each of several devices, those of units with dirty data included", S::CacheDevice(|d| (d.space.live_bytes + d.space.pinned_bytes) as f64)),
+    metric("nitro_cache_device_reads", Counter, Count, "Reads of each of several devices", S::CacheDevice(|d| d.reads as f64)),
+    metric("nitro_cache_device_read", Counter, Bytes, "Bytes read from each of several devices", S::CacheDevice(|d| d.read_bytes as f64)),
+    metric("nitro_cache_device_writes", Counter, Count, "Writes of each of several devices", S::CacheDevice(|d| d.writes as f64)),
+    metric("nitro_cache_device_written", Counter, Bytes, "Bytes written to each of several devices, without superblocks", S::CacheDevice(|d| d.written_bytes as f64)),
+    metric("nitro_cache_device_errors", Counter, Count, "Reads and writes of each of several devices that failed", S::CacheDevice(|d| d.errors as f64)),
     metric("nitro_cache_failed", Gauge, Count, "1: nothing can be made durable on the SSD any more", S::Cache(|c| yes(c.health == "failed" || c.failed.is_some()))),
     metric("nitro_cache_loading", Gauge, Count, "1: clean contents are still being restored after a restart", S::Cache(|c| yes(c.loading))),
     metric("nitro_cache_capacity", Gauge, Bytes, "Space for write-evict units on the SSD", S::Cache(|c| c.capacity_bytes as f64)),

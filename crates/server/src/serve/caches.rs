@@ -3,11 +3,11 @@
 use super::classes::ServedClasses;
 use super::detect::VolumeDetector;
 use super::device::{CacheDevice, OriginDevice};
+use super::devices::{self, Stores};
 use super::flash_index::FlashFingerprints;
 use super::log;
 use super::outlive::{self, Machine};
 use super::plan;
-use super::store::{self, Store};
 use super::witness;
 use crate::config::{CacheConfig, CacheStore, Config};
 use crate::device_error::device_error;
@@ -17,7 +17,9 @@ use nitro_cache::settings::{EXTENT_BYTES, WEU_BYTES, WEU_COUNT_MIN};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_device::{AnyDevice, CompioClock, ErrorKind, FileDevice, FileOptions, RamDevice};
-use nitro_engine::{EngineSettings, LogDevice, MissingLog, Recovered, Volume, VolumeEntry, VolumeOptions, WriteMode};
+use nitro_engine::{
+    EngineSettings, Flash, LogDevice, MissingLog, Recovered, Volume, VolumeEntry, VolumeOptions, WriteMode,
+};
 use nitro_port::Device;
 use nitro_units::ObjectId;
 use std::fs::File;
@@ -32,8 +34,10 @@ pub struct CacheEntry {
     pub name: String,
     /// The cache.
     pub cache: Arc<ServedCache>,
-    /// The path of the cache; `None`: there is no cache.
+    /// The path of the cache, or of the first of its devices; `None`: there is no cache.
     pub path: Option<PathBuf>,
+    /// The paths of its devices by their numbers; empty: not known.
+    pub device_paths: Vec<PathBuf>,
     /// The cache's UUID.
     pub uuid: Uuid,
     /// It is being resized.
@@ -59,6 +63,7 @@ impl CacheEntry {
             name: name.to_owned(),
             cache,
             path: None,
+            device_paths: Vec::new(),
             uuid,
             resizing: AtomicBool::new(false),
             log_path: None,
@@ -127,16 +132,17 @@ pub(super) async fn open(
     server: Option<&Config>,
     discard_dirty: bool,
 ) -> Result<CacheEntry, Error> {
-    let CacheStore::Path(path) = &config.path else { return no_cache(name, config) };
-    let what = format!("cache {}", path.display());
-    if let Some(size) = config.size.filter(|_| !path.exists()) {
+    let paths = config.path.paths();
+    let Some(path) = paths.first() else { return no_cache(name, config) };
+    let what = format!("cache {}", config.path.shown());
+    if let Some(size) = config.size.filter(|_| paths.iter().all(|path| !path.exists())) {
         // Before a file of that size is made.
-        plan::settings(&what, config, size.0)?;
+        plan::settings(&what, config, size.0 / paths.len() as u64)?;
     }
     log::check(config)?;
     let classes = ServedClasses::open(config)?;
-    let store = store::open(&what, path, config)?;
-    let machine = server.and_then(|server| Machine::of(server, name, path));
+    let store = devices::open(paths, config)?;
+    let machine = server.and_then(|server| Machine::of(server, name, paths));
     let random = random().map_err(|e| Error::new("/dev/urandom", e))?;
     let opening = Opening { name, what: &what, config, machine, random: &random, classes: &classes, discard_dirty };
     let mut entry = if store.holds_cache && !config.format {
@@ -166,9 +172,9 @@ struct Opening<'a> {
 
 impl Opening<'_> {
     /// Opens the cache that the device holds.
-    async fn restart(self, store: Store) -> Result<CacheEntry, Error> {
+    async fn restart(self, store: Stores) -> Result<CacheEntry, Error> {
         let Self { name, what, config, machine, random, classes, discard_dirty } = self;
-        let device = CacheDevice::from(AnyDevice::from(store.device));
+        let (flash, device_paths) = store.assemble(what, false).await?;
         let log = log::open(name, config, random.log_uuid)?;
         let logged = Logged { log, missing: missing_log(discard_dirty) };
         let prepare = |settings: &mut EngineSettings, uuid| {
@@ -178,7 +184,7 @@ impl Opening<'_> {
             plan::announce(name, settings);
             Ok(())
         };
-        let opened = reopen(what, config, device, random.seed, logged, prepare).await;
+        let opened = reopen(what, config, flash, random.seed, logged, prepare).await;
         let (cache, recovered, uuid) = opened.map_err(Refusal::error)?;
         let extent = u64::from(cache.settings().manager.extent_bytes);
         let dirty = match (recovered.dirty_extents, recovered.lost_extents) {
@@ -203,21 +209,20 @@ impl Opening<'_> {
             "cache {name}: opened with its contents (volumes known: {}; {dirty}{logged}{anew}); clean data are restored while it serves",
             cache.volumes().len(),
         );
-        Ok(CacheEntry { recovered: Some(recovered), ..CacheEntry::new(name, cache, uuid) })
+        Ok(CacheEntry { device_paths, recovered: Some(recovered), ..CacheEntry::new(name, cache, uuid) })
     }
 
     /// Formats the device.
-    async fn create(self, store: Store) -> Result<CacheEntry, Error> {
+    async fn create(self, store: Stores) -> Result<CacheEntry, Error> {
         let Self { name, what, config, machine, random, classes, discard_dirty } = self;
         let mut settings = plan::settings(what, config, store.size_bytes)?;
         settings.manager.seed = random.seed;
         classes.settle(what, &mut settings)?;
         settings.crash_memory = outlive::memory(Uuid(random.uuid), machine);
         plan::announce(name, &settings);
-        let device = CacheDevice::from(AnyDevice::from(store.device));
         let (log, missing) = (log::open(name, config, random.log_uuid)?, missing_log(discard_dirty));
         let clock = CompioClock::new();
-        let cache = ServedCache::format_logged(device, log, missing, clock, settings, random.uuid, random.epoch)
+        let cache = ServedCache::format_devices(store.all(), log, missing, clock, settings, random.uuid, random.epoch)
             .await
             .map_err(|error| match log::is_about(&error) {
                 true => log::error(what, &error),
@@ -225,7 +230,8 @@ impl Opening<'_> {
             })?;
         witness::install(&cache, Uuid(random.uuid));
         tracing::info!("cache {name}: formatted");
-        Ok(CacheEntry::new(name, cache, Uuid(random.uuid)))
+        let device_paths = config.path.paths().to_vec();
+        Ok(CacheEntry { device_paths, ..CacheEntry::new(name, cache, Uuid(random.uuid)) })
     }
 }
 
@@ -249,13 +255,15 @@ fn missing_log(discard: bool) -> MissingLog {
 enum Refusal {
     /// The cache needs its write log.
     Log(Uuid, Error),
+    /// Devices with dirty data are missing.
+    Missing(Error),
     Other(Error),
 }
 
 impl Refusal {
     fn error(self) -> Error {
         match self {
-            Self::Log(_, error) | Self::Other(error) => error,
+            Self::Log(_, error) | Self::Missing(error) | Self::Other(error) => error,
         }
     }
 }
@@ -266,20 +274,20 @@ impl From<Error> for Refusal {
     }
 }
 
-/// Opens the cache on a device.
+/// Opens the cache on its devices.
 async fn reopen(
     what: &str,
     config: &CacheConfig,
-    device: CacheDevice,
+    flash: Flash<CacheDevice>,
     seed: u64,
     logged: Logged,
     prepare: impl FnOnce(&mut EngineSettings, Uuid) -> Result<(), Error>,
 ) -> Result<(Arc<ServedCache>, Recovered, Uuid), Refusal> {
-    let device_bytes = device.geometry().size_bytes;
+    let device_bytes = flash.geometry().size_bytes;
     let damaged = |e: nitro_engine::Error| {
         Error::with_sources(what, &e).or("nitro cache fsck lists the damage, nitro cache salvage extracts dirty data")
     };
-    let superblock = ServedCache::probe(&device).await.map_err(damaged)?;
+    let superblock = flash.superblock().await.map_err(damaged)?;
     let mut settings = plan::existing(what, config, &superblock, device_bytes)?;
     settings.manager.seed = seed;
     let uuid = Uuid(superblock.uuid);
@@ -287,11 +295,16 @@ async fn reopen(
         tracing::warn!("{what}: it had failed while its volumes were served without it: clean contents are not used");
         settings.distrust_clean = true;
     }
+    check_newest(what, &flash, uuid)?;
     prepare(&mut settings, uuid)?;
     let Logged { log, missing } = logged;
-    let opened = ServedCache::open_logged(device, log, missing, CompioClock::new(), settings).await;
+    let opened = ServedCache::open_devices(flash, log, missing, CompioClock::new(), settings).await;
     let (cache, recovered) = opened.map_err(|error| match error {
         nitro_engine::Error::LogMissing { uuid, .. } => Refusal::Log(Uuid(uuid), log::error(what, &error)),
+        nitro_engine::Error::DevicesMissing { .. } => Refusal::Missing(
+            Error::new(what, &error)
+                .or("make the missing devices available again, or give --force-discard-dirty to lose these data"),
+        ),
         error if log::is_about(&error) => Refusal::Other(log::error(what, &error)),
         error => Refusal::Other(damaged(error)),
     })?;
@@ -299,22 +312,44 @@ async fn reopen(
     Ok((cache, recovered, uuid))
 }
 
-/// Opens a stopped cache for examination, without changing it.
-pub async fn look_at(path: &Path) -> Result<CacheEntry, Error> {
-    let what = format!("cache {}", path.display());
-    let config = CacheConfig { ram: Some(Size(0)), ..CacheConfig::new(CacheStore::Path(path.to_owned())) };
+/// Refuses devices that are outdated: they were lost, and the cache went on without them.
+fn check_newest(what: &str, flash: &Flash<CacheDevice>, uuid: Uuid) -> Result<(), Error> {
+    let outdated = witness::lost(uuid) & !flash.lost_before();
+    if !flash.is_striped() || outdated == 0 {
+        return Ok(());
+    }
+    let numbers: Vec<_> = (0..flash.devices()).filter(|number| outdated >> number & 1 == 1).collect();
+    let each: Vec<_> = numbers.iter().map(|number| format!("device {number}")).collect();
+    let why = format!(
+        "{} of the cache failed before, and the devices that it was used with since are not given",
+        each.join(", ")
+    );
+    Err(Error::new(what, why)
+        .or("give the other devices of the cache as well; --format (format = true) makes a new cache"))
+}
+
+/// Opens a stopped cache for examination, without changing it. Devices of a cache that are not given count as missing.
+///
+/// # Errors
+/// A server uses a device, or there is no cache on the devices that can be opened.
+pub async fn look_at(paths: &[PathBuf]) -> Result<CacheEntry, Error> {
+    let store = CacheStore::Paths(paths.to_vec());
+    let (name, path) = (store.shown(), paths.first().cloned());
+    let what = format!("cache {name}");
+    let config = CacheConfig { ram: Some(Size(0)), ..CacheConfig::new(store) };
     let look = async |missing| {
-        let device = CacheDevice::looked_at(open_to_look(path)?);
-        reopen(&what, &config, device, 0, Logged::without(missing), |_, _| Ok(())).await
+        let (flash, paths) = devices::open_stopped(paths)?.assemble(&what, true).await?;
+        let opened = reopen(&what, &config, flash, 0, Logged::without(missing), |_, _| Ok(())).await?;
+        Ok((opened, paths))
     };
     let (opened, log_missing) = match look(MissingLog::Refuse).await {
         Err(Refusal::Log(uuid, _)) => (look(MissingLog::Discard).await, Some(uuid)),
+        Err(Refusal::Missing(_)) => (look(MissingLog::Discard).await, None),
         opened => (opened, None),
     };
-    let (cache, recovered, uuid) = opened.map_err(Refusal::error)?;
-    let name = path.display().to_string();
-    let (path, recovered) = (Some(path.to_owned()), Some(recovered));
-    Ok(CacheEntry { path, log_missing, recovered, ..CacheEntry::new(&name, cache, uuid) })
+    let ((cache, recovered, uuid), device_paths) = opened.map_err(Refusal::error)?;
+    let recovered = Some(recovered);
+    Ok(CacheEntry { path, device_paths, log_missing, recovered, ..CacheEntry::new(&name, cache, uuid) })
 }
 
 /// Opens the device of a stopped cache for reading.
@@ -328,22 +363,27 @@ pub fn open_to_look(path: &Path) -> Result<FileDevice, Error> {
 }
 
 /// Creates a cache without a server.
-pub async fn create_alone(path: &Path, config: &CacheConfig, discard_dirty: bool) -> Result<CacheEntry, Error> {
-    let what = format!("cache {}", path.display());
-    if !config.format && path.exists() && look_at(path).await.is_ok() {
-        return Err(Error::new(what, "it is a cache already")
-            .or("use it as it is, or give --format to format it again: its contents are lost"));
+pub async fn create_alone(config: &CacheConfig, discard_dirty: bool) -> Result<CacheEntry, Error> {
+    let name = config.path.shown();
+    for path in config.path.paths().iter().filter(|path| !config.format && path.exists()) {
+        if look_at(std::slice::from_ref(path)).await.is_ok() {
+            return Err(Error::new(format_args!("cache {}", path.display()), "it is a cache already")
+                .or("use it as it is, or give --format to format it again: its contents are lost"));
+        }
     }
-    open(&path.display().to_string(), config, None, discard_dirty).await
+    open(&name, config, None, discard_dirty).await
 }
 
 /// Refuses to format a cache that holds dirty data. A cache that cannot be opened has none that a server could use.
-async fn check_clean(what: &str, config: &CacheConfig, store: Store, discard_dirty: bool) -> Result<Store, Error> {
+async fn check_clean(what: &str, config: &CacheConfig, store: Stores, discard_dirty: bool) -> Result<Stores, Error> {
     let plain = CacheConfig { ram: Some(Size(0)), ..CacheConfig::new(config.path.clone()) };
     let missing = missing_log(discard_dirty);
-    let opened =
-        reopen(what, &plain, CacheDevice::looked_at(store.device), 0, Logged::without(missing), |_, _| Ok(())).await;
-    if let Err(Refusal::Log(_, error)) = opened {
+    // What cannot be put together has no dirty data that a server could use.
+    let opened = match store.assemble(what, true).await {
+        Ok((flash, _)) => reopen(what, &plain, flash, 0, Logged::without(missing), |_, _| Ok(())).await,
+        Err(error) => Err(Refusal::Other(error)),
+    };
+    if let Err(Refusal::Log(_, error) | Refusal::Missing(error)) = opened {
         return Err(error);
     }
     if let Ok((cache, recovered, _)) = opened {
@@ -361,9 +401,8 @@ async fn check_clean(what: &str, config: &CacheConfig, store: Store, discard_dir
             tracing::warn!("{what}: {} of dirty data of {} are discarded", Size(total), names.join(", "));
         }
     }
-    let CacheStore::Path(path) = &config.path else { return Err(Error::new(what, "it has no path")) };
-    // The device went with the cache that it was opened as.
-    store::open(what, path, config)
+    // The devices went with the cache that they were opened as.
+    devices::open(config.path.paths(), config)
 }
 
 /// No cache: no RAM cache, no read-ahead, and the smallest extents, so that little more is read than requested.

@@ -35,27 +35,27 @@ struct CacheFlash(Arc<ServedCache>);
 
 impl Device for CacheFlash {
     fn geometry(&self) -> Geometry {
-        self.0.flash().geometry()
+        self.0.devices().geometry()
     }
 
     async fn read(&self, offset: u64, len: usize) -> Result<bytes::Bytes, DeviceError> {
-        self.0.flash().read(offset, len).await
+        self.0.devices().read(offset, len).await
     }
 
     async fn write(&self, offset: u64, data: bytes::Bytes) -> Result<(), DeviceError> {
-        self.0.flash().write(offset, data).await
+        self.0.devices().write(offset, data).await
     }
 
     async fn flush(&self) -> Result<(), DeviceError> {
-        self.0.flash().flush().await
+        self.0.devices().flush().await
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
-        self.0.flash().discard(offset, len).await
+        self.0.devices().discard(offset, len).await
     }
 
     async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
-        self.0.flash().write_zeroes(offset, len, may_unmap).await
+        self.0.devices().write_zeroes(offset, len, may_unmap).await
     }
 }
 

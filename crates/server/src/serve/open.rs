@@ -4,13 +4,13 @@ use super::caches::{self, CacheEntry};
 use super::file_id::FileId;
 use super::store;
 use super::volumes::{self, Verdict};
-use crate::config::{CacheConfig, CacheStore, Config};
+use crate::config::{CacheConfig, Config};
 use crate::export::VolumeExport;
 use crate::origins::{OpenOrigin, origin_of};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The caches of a server, by name.
@@ -138,9 +138,5 @@ fn served_twice(origin: &Path, one: &str, other: &str) -> Error {
 
 /// The paths to which a cache writes.
 fn paths_of(cache: &CacheConfig) -> impl Iterator<Item = &Path> {
-    let path = match &cache.path {
-        CacheStore::Path(path) => Some(path.as_path()),
-        CacheStore::None => None,
-    };
-    path.into_iter().chain(cache.write_log.as_deref())
+    cache.path.paths().iter().map(PathBuf::as_path).chain(cache.write_log.as_deref())
 }

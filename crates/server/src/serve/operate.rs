@@ -461,7 +461,7 @@ async fn destage(export: &VolumeExport, discard_dirty: bool) -> Result<(), Error
 /// Checks a volume to be added like one in a configuration file; returns its mode.
 fn check(name: &str, config: &VolumeConfig, has_cache: bool) -> Result<Mode, Error> {
     let cache = config.cache.clone().unwrap_or_default();
-    let path = if has_cache { CacheStore::Path(cache.clone().into()) } else { CacheStore::None };
+    let path = if has_cache { CacheStore::Paths(vec![cache.clone().into()]) } else { CacheStore::None };
     let whole = Config {
         caches: BTreeMap::from([(cache, crate::config::CacheConfig::new(path))]),
         volumes: BTreeMap::from([(name.to_owned(), config.clone())]),

@@ -24,11 +24,14 @@ const WORDS: usize = 64 << 10;
 pub(super) struct Machine([u8; 16]);
 
 impl Machine {
-    /// The boot, and the disks of the cache and of its volumes' origins, each with the number that the kernel gave it
+    /// The boot, and the disks of the cache's devices and of its volumes' origins, each with the number that the kernel gave it
     /// when it appeared (`diskseq`). `None`: not known.
-    pub(super) fn of(config: &Config, cache: &str, path: &Path) -> Option<Self> {
+    pub(super) fn of(config: &Config, cache: &str, paths: &[PathBuf]) -> Option<Self> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-        let mut text = format!("{}\ncache {}", boot.trim(), of_path(path).ok()??);
+        let mut text = boot.trim().to_owned();
+        for path in paths {
+            let _ = write!(text, "\ncache {}", of_path(path).ok()??);
+        }
         let served = config.volumes.iter().filter(|(name, _)| config.cache_of(name).is_ok_and(|of| of == cache));
         for (name, volume) in served {
             let _ = write!(text, "\nvolume {name} {}", of_path(&origin_path(volume)?).ok()??);

@@ -3,6 +3,7 @@
 use super::flash_index;
 use crate::config::{CacheConfig, FLASH_INDEX_RATIO, FingerprintIndexName, SHA1_REFUSED};
 use crate::export::ServedCache;
+use nitro_cache::settings::WEU_COUNT_MIN;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_engine::EngineSettings;
@@ -15,11 +16,18 @@ use std::fs;
 const REDUCTION: f64 = 2.0;
 const DUPLICATES: f64 = 0.5;
 
-/// The engine's settings for a cache of `size_bytes` in all, checked.
+/// The engine's settings for a cache that takes `size_bytes` of each of its devices, checked.
 pub(super) fn settings(what: &str, config: &CacheConfig, size_bytes: u64) -> Result<EngineSettings, Error> {
     // The journal grows with the cache, and so is at least large enough for what it leaves.
-    let overhead = ServedCache::overhead_bytes(&config.engine_settings(size_bytes));
-    let settings = config.engine_settings(size_bytes.saturating_sub(overhead));
+    let devices = config.path.paths().len().max(1) as u64;
+    let whole = config.engine_settings(size_bytes.saturating_mul(devices));
+    let (overhead, weu_bytes) = (ServedCache::overhead_bytes(&whole), u64::from(whole.manager.weu_bytes));
+    let cache_bytes = match size_bytes.saturating_sub(overhead) {
+        cache_bytes if devices == 1 => cache_bytes,
+        // As many units on each.
+        each => each / weu_bytes * weu_bytes * devices,
+    };
+    let settings = config.engine_settings(cache_bytes);
     settings.manager.check().map_err(|error| {
         // The manager knows only of the space for WEUs.
         let is_size = error.name == "cache_size";
@@ -33,6 +41,15 @@ pub(super) fn settings(what: &str, config: &CacheConfig, size_bytes: u64) -> Res
         Error::new(what, format_args!("{} = {value} {reason}", error.name))
             .or(format_args!("the nearest valid value is {nearest}"))
     })?;
+    let least = WEU_COUNT_MIN * devices;
+    if devices > 1 && u64::from(settings.manager.weu_count()) < least {
+        let why = format!(
+            "{} on each of {devices} devices are too small for {WEU_COUNT_MIN} write-evict units",
+            Size(size_bytes)
+        );
+        let size = Size((overhead + WEU_COUNT_MIN * weu_bytes) * devices);
+        return Err(Error::new(what, why).or(format_args!("give at least {size} in all, or fewer devices")));
+    }
     flash_index::plan(config, &settings).map_err(|e| flash_index::refused(what, &e))?;
     Ok(settings)
 }
@@ -98,7 +115,7 @@ pub(super) fn existing(
     if superblock.index.is_some() && config.fingerprint_index.is_none() {
         settings.manager.fingerprint_index_percent = config.fingerprint_index_ratio.unwrap_or(FLASH_INDEX_RATIO);
     }
-    check_wanted_size(what, config, &settings, end)?;
+    check_wanted_size(what, config, &settings, superblock)?;
     settings.manager.check().map_err(|e| Error::new(what, e).or("give --format (format = true) to format it again"))?;
     Ok(settings)
 }
@@ -117,9 +134,17 @@ pub(super) fn check_served(what: &str, settings: &EngineSettings) -> Result<(), 
 }
 
 /// Checks that a configured size is that of the device, of which a small remainder may be unused.
-fn check_wanted_size(what: &str, config: &CacheConfig, settings: &EngineSettings, end: u64) -> Result<(), Error> {
+fn check_wanted_size(
+    what: &str,
+    config: &CacheConfig,
+    settings: &EngineSettings,
+    superblock: &Superblock,
+) -> Result<(), Error> {
     let Some(Size(wanted)) = config.size else { return Ok(()) };
-    let slack = ServedCache::overhead_bytes(settings) + u64::from(settings.manager.weu_bytes);
+    let devices = u64::from(superblock.place.devices);
+    let others = superblock.data_offset + SUPERBLOCK_BYTES as u64;
+    let end = superblock.data_end() + SUPERBLOCK_BYTES as u64 + others * (devices - 1);
+    let slack = (ServedCache::overhead_bytes(settings) + u64::from(settings.manager.weu_bytes)) * devices;
     if wanted >= end && wanted - end <= slack {
         return Ok(());
     }

@@ -1,14 +1,14 @@
 //! Changing the size of a cache while it is served.
 
 use super::caches::CacheEntry;
+use super::device::CacheDevice;
 use super::store::{self, ALIGNMENT_BYTES};
 use crate::device_error::device_error;
-use crate::export::ServedCache;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_device::file::Medium;
 use nitro_device::{AnyDevice, FileDevice, FileOptions};
-use nitro_engine::format::superblock::SUPERBLOCK_BYTES;
+use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock};
 use nitro_port::Device;
 use rustix::fs::FallocateFlags;
 use std::fs::File;
@@ -24,7 +24,13 @@ impl CacheEntry {
         };
         let size_bytes = size_bytes / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
         let fail = |e: nitro_engine::Error| Error::with_sources(&what, &e).or("check the size and the cache device");
-        let superblock = ServedCache::probe(self.cache.flash()).await.map_err(fail)?;
+        let superblock = self.cache.devices().superblock().await.map_err(fail)?;
+        if self.cache.devices().is_striped() {
+            return self.resize_striped(&what, size_bytes, &superblock).await;
+        }
+        let Some(device) = self.cache.devices().device(0) else {
+            return Err(Error::new(what, "its device is lost").or("see nitro status"));
+        };
         let others = superblock.data_offset + SUPERBLOCK_BYTES as u64;
         let cache_bytes = size_bytes.saturating_sub(others);
         let least = nitro_cache::settings::WEU_COUNT_MIN * u64::from(superblock.weu_bytes);
@@ -42,7 +48,7 @@ impl CacheEntry {
         resized.check_classes(&classes, settings.dirty_max_percent, self.cache.pinned_extents().0).map_err(
             |error| Error::new(&what, error).or("choose a larger size, or unpin data: nitro pins, nitro unpin"),
         )?;
-        let before = self.make_room(&what, path, size_bytes)?;
+        let before = self.make_room(&what, path, device, size_bytes)?;
         let resized = self.cache.resize(cache_bytes).await.map_err(|error| match error {
             nitro_engine::Error::Setting(setting) => {
                 let nearest = setting.nearest + others;
@@ -55,8 +61,8 @@ impl CacheEntry {
         let len = if resized.is_ok() { size_bytes } else { before.size_bytes };
         if before.medium == Medium::File {
             cut(path, len).map_err(|e| Error::new(&what, format_args!("its file cannot be made shorter: {e}")))?;
-            if self.cache.flash().geometry().size_bytes > len {
-                self.cache.flash().replace(AnyDevice::from(reopen(&what, path)?));
+            if self.cache.devices().geometry().size_bytes > len {
+                device.replace(AnyDevice::from(reopen(&what, path)?));
                 // Its second copy went with the file's end.
                 self.cache.rewrite_superblock().await.map_err(fail)?;
             }
@@ -64,8 +70,32 @@ impl CacheEntry {
         resized
     }
 
+    /// Sets the total size of a cache on several devices, within what they have. Each keeps an equal part; the files
+    /// are not changed.
+    async fn resize_striped(&self, what: &str, size_bytes: u64, superblock: &Superblock) -> Result<(), Error> {
+        let devices = u64::from(superblock.place.devices);
+        let (weu_bytes, others) = (u64::from(superblock.weu_bytes), superblock.data_offset + SUPERBLOCK_BYTES as u64);
+        let each = (size_bytes / devices).saturating_sub(others) / weu_bytes * weu_bytes;
+        let has = self.cache.devices().geometry().size_bytes.saturating_sub(others) / devices;
+        if each > has {
+            let why = format!(
+                "{} is requested, and its {devices} devices have {}",
+                Size(size_bytes),
+                Size((has + others) * devices)
+            );
+            return Err(Error::new(what, why).or("give at most that size: the devices of such a cache do not grow"));
+        }
+        self.cache.resize(each * devices).await.map_err(|error| match error {
+            nitro_engine::Error::Setting(setting) => {
+                Error::new(what, format_args!("{}: {}", Size(size_bytes), setting.reason))
+                    .or(format_args!("the nearest valid size is {} bytes", setting.nearest + others * devices))
+            }
+            error => Error::with_sources(what, &error).or("check the size and the cache devices"),
+        })
+    }
+
     /// Makes the device at least that large; returns its former state.
-    fn make_room(&self, what: &str, path: &Path, size_bytes: u64) -> Result<Before, Error> {
+    fn make_room(&self, what: &str, path: &Path, served: &CacheDevice, size_bytes: u64) -> Result<Before, Error> {
         let mut device = reopen(what, path)?;
         let have = device.geometry().size_bytes;
         if have < size_bytes && device.medium() == Medium::Block {
@@ -79,8 +109,8 @@ impl CacheEntry {
             device = reopen(what, path)?;
         }
         let before = Before { medium: device.medium(), size_bytes: have };
-        if self.cache.flash().geometry().size_bytes < size_bytes {
-            self.cache.flash().replace(AnyDevice::from(device));
+        if self.cache.devices().geometry().size_bytes < size_bytes {
+            served.replace(AnyDevice::from(device));
         }
         Ok(before)
     }

@@ -14,7 +14,7 @@ use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_
 use nitro_port::Device;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use std::fs::{self, Metadata};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 
@@ -116,7 +116,7 @@ fn reuse(what: &str, path: &Path, config: &CacheConfig, found: &Metadata) -> Res
 }
 
 /// Checks by an open whether this user has access, which is more reliable than permission bits.
-fn check_permission(what: &str, path: &Path) -> Result<(), Error> {
+pub(super) fn check_permission(what: &str, path: &Path) -> Result<(), Error> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     match rustix::fs::open(path, flags, Mode::empty()) {
         Err(e @ (rustix::io::Errno::ACCESS | rustix::io::Errno::PERM)) => {
@@ -174,6 +174,16 @@ fn second_superblock(path: &Path, size_bytes: u64) -> Option<Superblock> {
     let [_, offset] = superblock_offsets(size_bytes);
     open_device_to_read(path).ok()?.read_exact_at(&mut block, offset).ok()?;
     Superblock::decode(&block).ok()
+}
+
+/// Whether a file or device holds a cache, or one of several devices of a cache. It is only read.
+pub(super) fn holds_cache(path: &Path) -> bool {
+    let Ok(mut file) = open_device_to_read(path) else { return false };
+    let Ok(size_bytes) = file.seek(SeekFrom::End(0)) else { return false };
+    let mut block = vec![0; SUPERBLOCK_BYTES];
+    superblock_offsets(size_bytes)
+        .into_iter()
+        .any(|offset| file.read_exact_at(&mut block, offset).is_ok() && Superblock::decode(&block).is_ok())
 }
 
 /// Whether a path leads to the file or device `identity`.

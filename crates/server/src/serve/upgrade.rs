@@ -3,7 +3,7 @@
 use super::caches::{look_at, open_to_look};
 use nitro_console::error::Error;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
-use nitro_engine::format::{FORMAT_VERSION, FORMAT_VERSION_LOGGED, FormatError};
+use nitro_engine::format::{FORMAT_VERSION, FORMAT_VERSION_LOGGED, FORMAT_VERSION_STRIPED, FormatError};
 use nitro_port::Device;
 use serde::Serialize;
 use std::path::Path;
@@ -20,26 +20,26 @@ pub struct Upgraded {
     /// The format version that it has now.
     pub version: u32,
     /// All format versions that this program writes.
-    pub versions_written: [u32; 2],
+    pub versions_written: [u32; 3],
     /// The cache was rewritten; otherwise its version was one of those that this program writes.
     pub upgraded: bool,
 }
 
-/// Makes a cache that no server uses one of a format version that this program writes. The two versions that there are
-/// are both written, so that a cache of either is left as it is; it is opened to see that it can be used.
+/// Makes a cache that no server uses one of a format version that this program writes. The versions that there are
+/// are all written, so that a cache of each is left as it is; it is opened to see that it can be used.
 ///
 /// # Errors
 /// The cache has another version, a server uses it, or it cannot be opened.
 pub async fn upgrade(path: &Path) -> Result<Upgraded, Error> {
     let what = format!("cache {}", path.display());
     let version_before = version(&what, path).await?;
-    let uuid = look_at(path).await?.uuid;
+    let uuid = look_at(&[path.to_owned()]).await?.uuid;
     Ok(Upgraded {
         path: path.display().to_string(),
         uuid: uuid.to_string(),
         version_before,
         version: version_before,
-        versions_written: [FORMAT_VERSION, FORMAT_VERSION_LOGGED],
+        versions_written: [FORMAT_VERSION, FORMAT_VERSION_LOGGED, FORMAT_VERSION_STRIPED],
         upgraded: false,
     })
 }

@@ -24,7 +24,7 @@ pub(super) fn is_noted(uuid: Uuid) -> bool {
     fs::exists(place(uuid)).unwrap_or(true)
 }
 
-/// Makes a failure of the cache's journal write the note.
+/// Makes a failure of the cache's journal write the note, and the loss of one of several devices another one.
 pub(super) fn install(cache: &ServedCache, uuid: Uuid) {
     cache.set_witness(move |reason| match note(uuid, reason) {
         Ok(()) => true,
@@ -37,6 +37,28 @@ pub(super) fn install(cache: &ServedCache, uuid: Uuid) {
             false
         }
     });
+    cache.set_loss_witness(move |lost| {
+        let place = lost_place(uuid);
+        let written = files::own_folder(&state_folder())
+            .and_then(|()| files::write_durably(&place, Links::Followed, format!("{lost}\n").as_bytes()));
+        if let Err(error) = written {
+            tracing::warn!(
+                "{}: {error}: the loss of a device is recorded on the other devices of the cache only; do not use the lost \
+                 device again without them",
+                place.display()
+            );
+        }
+    });
+}
+
+fn lost_place(uuid: Uuid) -> PathBuf {
+    state_folder().join(format!("cache-{uuid}.lost"))
+}
+
+/// The devices of a cache that were lost, according to the note on this machine: one bit each.
+pub(super) fn lost(uuid: Uuid) -> u32 {
+    // Without a note, or with one that cannot be read, the devices' own record counts.
+    fs::read_to_string(lost_place(uuid)).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
 fn note(uuid: Uuid, reason: &str) -> io::Result<()> {

@@ -18,8 +18,7 @@ impl WeuTable {
     pub(crate) fn restore_free(&mut self, weu: WeuId, generation: Generation) {
         let slot = self.slot_mut(weu);
         slot.generation = generation;
-        slot.state = SlotState::Free;
-        self.free.push_back(weu);
+        self.release(weu);
     }
 
     pub(crate) fn restore(
@@ -51,16 +50,16 @@ impl WeuTable {
         self.order.grow(count);
         let known = self.slots.len() as u32;
         for weu in (0..known.min(count)).map(WeuId) {
-            if weu.0 >= self.limit && self.slot(weu).state == SlotState::Retired {
+            if weu.0 >= self.limit && self.slot(weu).state == SlotState::Retired && !self.lost.has(weu) {
                 self.slot_mut(weu).state = SlotState::Free;
                 self.free.push_back(weu);
             }
         }
+        self.limit = count;
         for weu in (known..count).map(WeuId) {
             self.slots.push(Slot::new());
-            self.free.push_back(weu);
+            self.release(weu);
         }
-        self.limit = count;
     }
 
     pub(crate) fn begin_shrink(&mut self, limit: u32) {

@@ -20,7 +20,7 @@ pub(crate) enum SlotState {
     Stored,
     /// Being emptied: its entries are not found any more, but are still in the indexes.
     Clearing,
-    /// Not used any more: its write failed, or a shrink removed it.
+    /// Not used any more: its write failed, a shrink removed it, or its device is lost.
     Retired,
     /// Not read yet since the restart.
     Unread,

@@ -1,6 +1,7 @@
 //! The status of a cache.
 
 use nitro_cache::weu::Space;
+use nitro_console::size::Size;
 use serde::{Deserialize, Serialize};
 
 /// A cache. Ratios are 1 if nothing was inserted.
@@ -9,11 +10,13 @@ use serde::{Deserialize, Serialize};
 pub struct Cache {
     /// Its name.
     pub name: String,
-    /// The path; empty: there is no cache.
+    /// The path, or that of the first of several devices; empty: there is no cache.
     pub path: String,
+    /// Each of several devices; empty: there is one.
+    pub devices: Vec<CacheDevice>,
     /// Its UUID.
     pub uuid: String,
-    /// `caching`, `pass-through` (its device failed and is not used any more), `failed` (the device failed with dirty
+    /// `caching`, `degraded` (one of several devices is lost), `pass-through` (its device failed and is not used any more), `failed` (the device failed with dirty
     /// data), or `none` (there is no cache).
     pub health: String,
     /// Why nothing can be made durable on the SSD any more.
@@ -76,7 +79,7 @@ pub struct Cache {
     pub rejections: u64,
     /// Bytes of the extents inserted.
     pub inserted_bytes: u64,
-    /// Write-evict units.
+    /// Write-evict units that are not on lost devices.
     pub weus: u64,
     /// Free write-evict units.
     pub weus_free: u64,
@@ -128,6 +131,54 @@ pub struct Cache {
     pub ram_cache_bytes: u64,
     /// RAM of the cache manager's tables.
     pub index_ram_bytes: u64,
+}
+
+/// One of the devices of a cache that has several.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CacheDevice {
+    /// Its number, from 0: write-evict unit *n* is on device *n* modulo the number of devices.
+    pub number: u32,
+    /// Its path; empty: not known.
+    pub path: String,
+    /// `caching`, or `lost` (it failed or was missing, and is not used until the cache is formatted).
+    pub health: String,
+    /// Why it is lost.
+    pub reason: Option<String>,
+    /// Its size in bytes; 0: it is not there.
+    pub size_bytes: u64,
+    /// The use of the space of its write-evict units.
+    pub space: Space,
+    /// Number of reads since the start.
+    pub reads: u64,
+    /// Bytes read since the start.
+    pub read_bytes: u64,
+    /// Number of writes since the start.
+    pub writes: u64,
+    /// Bytes written since the start, without superblocks.
+    pub written_bytes: u64,
+    /// Reads and writes that failed since the start.
+    pub errors: u64,
+}
+
+impl CacheDevice {
+    /// The device in a line: `0 /dev/nvme0n1, 894G: caching, 312G live, ...`.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let Self { number, path, health, size_bytes, space, read_bytes, written_bytes, errors, .. } = self;
+        let mut line = format!("{number} {path}, {}: {health}", Size(*size_bytes));
+        if let Some(reason) = &self.reason {
+            line += &format!(" ({reason})");
+        } else {
+            let (live, dirty) = (Size(space.live_bytes + space.pinned_bytes), Size(space.pinned_bytes));
+            line += &format!(", {live} in use, {dirty} pinned by dirty data");
+        }
+        line += &format!("; {} read, {} written", Size(*read_bytes), Size(*written_bytes));
+        if *errors > 0 {
+            line += &format!(", {errors} errors");
+        }
+        line
+    }
 }
 
 /// The estimated hit ratio that an LRU cache of another size would have for the recently read extents (SHARDS).

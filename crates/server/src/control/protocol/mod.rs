@@ -17,7 +17,7 @@ mod command;
 mod status;
 mod volume;
 
-pub use cache::{Cache, ClassOfContents, Endurance, FlashIndex, KnownVolume, Log, Pin, Recovered, WhatIf};
+pub use cache::{Cache, CacheDevice, ClassOfContents, Endurance, FlashIndex, KnownVolume, Log, Pin, Recovered, WhatIf};
 pub use command::{AddVolume, Changed, Command, Done, Outcome, WARM_BYTES_MAX};
 pub use status::{Latency, Ram, RamPart, Recording, Server, Spans, Status};
 pub use volume::{ClassOfRequests, Detection, Explanation, Scan, Stored, Volume};

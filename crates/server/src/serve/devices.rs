@@ -1,0 +1,177 @@
+//! The files or block devices of a cache: opened, created, and put together.
+
+use super::device::CacheDevice;
+use super::file_id::FileId;
+use super::store::{self, Store};
+use crate::config::{CacheConfig, CacheStore};
+use crate::device_error::device_error;
+use nitro_console::error::Error;
+use nitro_console::size::Size;
+use nitro_device::{AnyDevice, ErrorKind, FileDevice, FileOptions};
+use nitro_engine::Flash;
+use nitro_port::Device;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+/// The devices of a cache, opened.
+pub(super) struct Stores {
+    /// Each with its position in the list of paths.
+    opened: Vec<(usize, FileDevice)>,
+    paths: Vec<PathBuf>,
+    /// Bytes of each device to use: as many as the smallest has.
+    pub(super) size_bytes: u64,
+    /// Whether they hold a cache.
+    pub(super) holds_cache: bool,
+}
+
+/// Opens the devices of a cache, and creates files that do not exist. If one of several holds a cache already, the others
+/// are not created, but missing.
+pub(super) fn open(paths: &[PathBuf], config: &CacheConfig) -> Result<Stores, Error> {
+    check_different(paths)?;
+    let is_cache = paths.len() > 1 && !config.format && paths.iter().any(|path| store::holds_cache(path));
+    if is_cache {
+        return open_existing(paths);
+    }
+    let size = config.size.map(|size| Size(size.0 / paths.len().max(1) as u64));
+    let config = CacheConfig { size, ..config.clone() };
+    let mut stores = Stores { opened: Vec::new(), paths: paths.to_vec(), size_bytes: u64::MAX, holds_cache: false };
+    for (position, path) in paths.iter().enumerate() {
+        let Store { device, size_bytes, holds_cache } = store::open(&name_of(path), path, &config)?;
+        stores.size_bytes = stores.size_bytes.min(size_bytes);
+        stores.holds_cache |= holds_cache;
+        stores.opened.push((position, device));
+    }
+    Ok(stores)
+}
+
+fn name_of(path: &std::path::Path) -> String {
+    format!("cache {}", path.display())
+}
+
+/// Refuses a list that leads to one file or device twice.
+fn check_different(paths: &[PathBuf]) -> Result<(), Error> {
+    for (at, path) in paths.iter().enumerate() {
+        let Ok(identity) = FileId::of(path) else { continue };
+        if let Some(other) = paths[..at].iter().find(|other| store::is_same(other, identity)) {
+            return Err(Error::new(name_of(path), format_args!("is the same device as {}", other.display()))
+                .or("list each device of the cache once"));
+        }
+    }
+    Ok(())
+}
+
+fn open_existing(paths: &[PathBuf]) -> Result<Stores, Error> {
+    let mut stores = Stores { opened: Vec::new(), paths: paths.to_vec(), size_bytes: u64::MAX, holds_cache: true };
+    for (position, path) in paths.iter().enumerate() {
+        let what = name_of(path);
+        match fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                tracing::warn!("{what}: it is missing: the other devices of the cache are used without it");
+                continue;
+            }
+            Err(error) => return Err(Error::new(what, error).or("check the path and its folders' permissions")),
+            Ok(found) if found.is_dir() => return Err(Error::new(what, "it is a directory").or("name a device")),
+            Ok(_) => store::check_permission(&what, path)?,
+        }
+        match FileOptions::new(path).open() {
+            Ok(device) => {
+                stores.size_bytes = stores.size_bytes.min(device.geometry().size_bytes);
+                stores.opened.push((position, device));
+            }
+            // A device that is gone, or broken.
+            Err(error) if error.kind == ErrorKind::Io => {
+                tracing::warn!("{what}: {error}: the other devices of the cache are used without it");
+            }
+            Err(error) => return Err(device_error(&what, &error)),
+        }
+    }
+    Ok(stores)
+}
+
+impl Stores {
+    /// The devices, in the order of the list.
+    pub(super) fn all(self) -> Vec<CacheDevice> {
+        self.opened.into_iter().map(|(_, device)| CacheDevice::from(AnyDevice::from(device))).collect()
+    }
+
+    /// Puts the devices of an existing cache together. With `look`, writes stay in RAM. Returns also the paths by the
+    /// number of the device; those of missing devices are guessed.
+    pub(super) async fn assemble(self, what: &str, look: bool) -> Result<(Flash<CacheDevice>, Vec<PathBuf>), Error> {
+        let Self { opened, paths, .. } = self;
+        let (positions, devices): (Vec<usize>, Vec<FileDevice>) = opened.into_iter().unzip();
+        let of =
+            |device| if look { CacheDevice::looked_at(device) } else { CacheDevice::from(AnyDevice::from(device)) };
+        let flash = put_together(what, &paths, &positions, devices.into_iter().map(of).collect()).await?;
+        for (position, why) in flash.left_out() {
+            let path = positions.get(*position).and_then(|position| paths.get(*position));
+            let path = path.map_or_else(String::new, |path| path.display().to_string());
+            tracing::warn!("{what}: {path} is not used ({why}): what the device held is read from the origins");
+        }
+        let (given, lost) = (paths.len() as u32, flash.lost_before().count_ones());
+        let count = flash.devices();
+        if !look && given != count && given + lost != count {
+            let why = format!("the cache has {count} devices, and {given} are given");
+            return Err(Error::new(what, why).or(
+                "list all of its devices, in any order, also one that is broken or gone; --format (format = true) makes a new cache",
+            ));
+        }
+        let by_number: Vec<Option<usize>> =
+            (0..count).map(|number| Some(*positions.get(flash.position(number)?)?)).collect();
+        let mut others = (0..paths.len()).filter(|position| !by_number.contains(&Some(*position)));
+        let paths = by_number.iter().map(|position| {
+            let position = position.or_else(|| others.next());
+            position.and_then(|position| paths.get(position)).cloned().unwrap_or_default()
+        });
+        let paths = paths.collect();
+        Ok((flash, paths))
+    }
+}
+
+async fn put_together<F: Device>(
+    what: &str,
+    paths: &[PathBuf],
+    positions: &[usize],
+    devices: Vec<F>,
+) -> Result<Flash<F>, Error> {
+    Flash::assemble(devices).await.map_err(|error| match &error {
+        nitro_engine::Error::Devices { device: Some(device), why } => {
+            let path = positions.get(*device).and_then(|position| paths.get(*position));
+            let what = path.map_or_else(|| what.to_owned(), |path| name_of(path));
+            Error::new(what, why)
+                .or("list the devices of one cache; --format (format = true) makes a new cache of them")
+        }
+        _ => Error::with_sources(what, &error)
+            .or("nitro cache fsck lists the damage, nitro cache salvage extracts dirty data"),
+    })
+}
+
+/// What to call a cache on these devices in a message.
+#[must_use]
+pub fn title(paths: &[PathBuf]) -> String {
+    format!("cache {}", CacheStore::Paths(paths.to_vec()).shown())
+}
+
+/// Opens the devices of a stopped cache for reading. Devices of a cache that are not given count as missing.
+///
+/// # Errors
+/// A server uses a device, one cannot be read, or they are not those of one cache.
+pub async fn open_devices_to_look(paths: &[PathBuf]) -> Result<Flash<FileDevice>, Error> {
+    check_different(paths)?;
+    let devices: Vec<FileDevice> = paths.iter().map(|path| super::open_to_look(path)).collect::<Result<_, _>>()?;
+    let positions: Vec<usize> = (0..paths.len()).collect();
+    put_together(&title(paths), paths, &positions, devices).await
+}
+
+/// As [`open_devices_to_look`], for a cache that is opened without changes to its devices.
+pub(super) fn open_stopped(paths: &[PathBuf]) -> Result<Stores, Error> {
+    check_different(paths)?;
+    let devices: Vec<FileDevice> = paths.iter().map(|path| super::open_to_look(path)).collect::<Result<_, _>>()?;
+    let size_bytes = devices.iter().map(|device| device.geometry().size_bytes).min().unwrap_or(0);
+    Ok(Stores {
+        opened: devices.into_iter().enumerate().collect(),
+        paths: paths.to_vec(),
+        size_bytes,
+        holds_cache: true,
+    })
+}
