@@ -69,6 +69,13 @@ impl Device for Backing {
 }
 
 impl Origin for Backing {
+    fn keeps_writes(&self) -> bool {
+        match self {
+            Self::Device(device) => !matches!(**device, AnyDevice::Ram(_)),
+            Self::Object(object) => object.keeps_writes(),
+        }
+    }
+
     fn recipe_extent_bytes(&self) -> Option<u32> {
         backing!(self, d => d.recipe_extent_bytes())
     }
