@@ -127,18 +127,19 @@ pub trait Origin: Device {
     ) -> impl Future<Output = Result<(), DeviceError>>;
 }
 
-/// Makes a device an [`Origin`] that does not know its contents by fingerprint, and whose writes survive the end of the
-/// process, as those of files and block devices do: `plain_origin!(MyDevice)`, or
-/// `plain_origin!(<D: Device> MyDevice<D>)`.
+/// Makes a device an [`Origin`] that does not know its contents by fingerprint: `plain_origin!(MyDevice)`, or
+/// `plain_origin!(<D: Device> MyDevice<D>)`. Its writes survive the end of the process, as those of files and block
+/// devices do; `plain_origin!(MyDevice, keeps_writes: |device| ...)` decides for each device whether they do.
 #[macro_export]
 macro_rules! plain_origin {
     (<$($parameter:ident: $bound:path),+> $device:ty) => {
-        $crate::plain_origin!(@ [$($parameter: $bound),+] $device);
+        $crate::plain_origin!(@ [$($parameter: $bound),+] $device, |_| true);
     };
-    (@ [$($parameter:ident: $bound:path),*] $device:ty) => {
+    (@ [$($parameter:ident: $bound:path),*] $device:ty, $keeps_writes:expr) => {
         impl<$($parameter: $bound),*> $crate::Origin for $device {
             fn keeps_writes(&self) -> bool {
-                true
+                let keeps_writes: fn(&Self) -> bool = $keeps_writes;
+                keeps_writes(self)
             }
 
             fn recipe_extent_bytes(&self) -> Option<u32> {
@@ -160,7 +161,10 @@ macro_rules! plain_origin {
         }
     };
     ($device:ty) => {
-        $crate::plain_origin!(@ [] $device);
+        $crate::plain_origin!(@ [] $device, |_| true);
+    };
+    ($device:ty, keeps_writes: $keeps_writes:expr) => {
+        $crate::plain_origin!(@ [] $device, $keeps_writes);
     };
 }
 

@@ -132,7 +132,8 @@ fn a_guest_that_lost_writes_leaves_the_guests_of_other_volumes_alone() {
         place.file(&format!("{name}.img"), 16 << 20);
         format!("[volume.{name}]\norigin = \"{name}.img\"\nmode = \"write-{name}\"\n")
     });
-    let cache = "[cache.small]\npath = \"cache.img\"\nsize = \"12M\"\nweu_size = \"512K\"\ndirty_age = \"1h\"\nram = 0\n";
+    let cache =
+        "[cache.small]\npath = \"cache.img\"\nsize = \"12M\"\nweu_size = \"512K\"\ndirty_age = \"1h\"\nram = 0\n";
     place.write("nitro.toml", format!("[server]\nlisten = [\"vhost:blk/\"]\n{cache}{}", volumes.concat()));
     let server = place.serve("--config nitro.toml");
     let socket = |name: &str| place.path(&format!("blk/{name}.sock"));

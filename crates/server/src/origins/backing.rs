@@ -70,10 +70,7 @@ impl Device for Backing {
 
 impl Origin for Backing {
     fn keeps_writes(&self) -> bool {
-        match self {
-            Self::Device(device) => !matches!(**device, AnyDevice::Ram(_)),
-            Self::Object(object) => object.keeps_writes(),
-        }
+        backing!(self, d => d.keeps_writes())
     }
 
     fn recipe_extent_bytes(&self) -> Option<u32> {
