@@ -1,12 +1,12 @@
 #!/bin/busybox sh
-# Runs in the guest of vm.sh: recovers and checks what an earlier run left on the volume, then goes on writing until the power
-# is cut, telling of everything that is on stable storage. PORT, FIRST (1: nothing is there yet), LAST (1: only check),
-# JOURNAL (wal or delete), SEED, SYNCED (records told of so far).
+# Runs in the guest of vm.sh and vhost-power.sh: recovers and checks what an earlier run left on the volume, then goes on writing
+# until the power is cut, telling of everything that is on stable storage. DISK, or PORT of an NBD server; FIRST (1: nothing is there
+# yet), LAST (1: only check), JOURNAL (wal or delete), SEED, SYNCED (records told of so far).
 set -eu
-disk=/dev/nbd0 db=/mnt/bank.db
+disk=${DISK:-/dev/nbd0} db=/mnt/bank.db
 die() { echo "guest: $*"; exit 1; }
 attempt=0
-until nbd-client 10.0.2.2 "$PORT" $disk -N vm -b 4096 >/tmp/nbd-client 2>&1; do
+until [ -n "${DISK:-}" ] || nbd-client 10.0.2.2 "$PORT" $disk -N vm -b 4096 >/tmp/nbd-client 2>&1; do
   attempt=$((attempt + 1))
   [ $attempt -lt 10 ] || { cat /tmp/nbd-client; die "no connection"; }
   sleep 1
@@ -45,7 +45,7 @@ else
 fi
 if [ "$LAST" = 1 ]; then
   umount /mnt || die "umount"
-  nbd-client -d $disk >/dev/null
+  [ -n "${DISK:-}" ] || nbd-client -d $disk >/dev/null
   exit 0
 fi
 
