@@ -56,7 +56,8 @@ impl Machine {
             true => sim.run(Cache::open(flash, clock.clone(), settings)).unwrap().0,
         };
         let options = VolumeOptions { object: ObjectId(1), read_only: false, mode };
-        let origin = Jittery { keeps_writes: !self.forgets, ..Jittery::new(self.origin.clone(), &clock, 1, 50) };
+        let mut origin = Jittery::new(self.origin.clone(), &clock, 1, 50);
+        origin.keeps_writes = !self.forgets;
         let volume = Volume::new(cache.clone(), origin, options);
         let (destaging, journaling) = (volume.clone(), cache.clone());
         sim.spawn(async move { destaging.destage_worker().await });
