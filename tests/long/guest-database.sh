@@ -52,7 +52,13 @@ fi
 # Transfers between accounts, each with its record, each told of once it is committed; a file with every tenth.
 synchronous=FULL
 [ "$JOURNAL" = wal ] || synchronous=EXTRA
-next=$(($(sql 'SELECT ifnull(max(n), 0) FROM record') + 1))
+last=$(sql 'SELECT ifnull(max(n), 0) FROM record')
+next=$((last + 1))
+if [ "$last" -gt "$SYNCED" ] && [ $((last % 10)) = 0 ]; then
+  # The power was cut between the record and its file.
+  n=$((last / 10))
+  head -c $((n * 7919 % 200000)) /bin/busybox | dd of=/mnt/files/$n bs=64k conv=fsync 2>/dev/null || die "file $n cannot be written"
+fi
 {
   echo "PRAGMA journal_mode=$JOURNAL; PRAGMA synchronous=$synchronous; PRAGMA wal_autocheckpoint=100;"
   x=$((SEED + next))
@@ -64,7 +70,8 @@ next=$(($(sql 'SELECT ifnull(max(n), 0) FROM record') + 1))
       INSERT INTO record SELECT n, $text FROM (SELECT $next AS n); COMMIT;"
     if [ $((next % 10)) = 0 ]; then
       n=$((next / 10))
-      echo ".shell head -c $((n * 7919 % 200000)) /bin/busybox | dd of=/mnt/files/$n bs=64k conv=fsync 2>/dev/null"
+      # Where that fails, nothing more is told of.
+      echo ".shell head -c $((n * 7919 % 200000)) /bin/busybox | dd of=/mnt/files/$n bs=64k conv=fsync 2>/dev/null || kill -9 \$PPID"
     fi
     echo "SELECT 'synced $next';"
     next=$((next + 1))
