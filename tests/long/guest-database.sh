@@ -1,12 +1,12 @@
 #!/bin/busybox sh
-# Runs in the guest of vm.sh: recovers and checks what an earlier run left on the volume, then goes on writing until the power
-# is cut, telling of everything that is on stable storage. PORT, FIRST (1: nothing is there yet), LAST (1: only check),
-# JOURNAL (wal or delete), SEED, SYNCED (records told of so far).
+# Runs in the guest of vm.sh and vhost-power.sh: recovers and checks what an earlier run left on the volume, then goes on writing
+# until the power is cut, telling of everything that is on stable storage. DISK, or PORT of an NBD server; FIRST (1: nothing is there
+# yet), LAST (1: only check), JOURNAL (wal or delete), SEED, SYNCED (records told of so far).
 set -eu
-disk=/dev/nbd0 db=/mnt/bank.db
+disk=${DISK:-/dev/nbd0} db=/mnt/bank.db
 die() { echo "guest: $*"; exit 1; }
 attempt=0
-until nbd-client 10.0.2.2 "$PORT" $disk -N vm -b 4096 >/tmp/nbd-client 2>&1; do
+until [ -n "${DISK:-}" ] || nbd-client 10.0.2.2 "$PORT" $disk -N vm -b 4096 >/tmp/nbd-client 2>&1; do
   attempt=$((attempt + 1))
   [ $attempt -lt 10 ] || { cat /tmp/nbd-client; die "no connection"; }
   sleep 1
@@ -45,14 +45,20 @@ else
 fi
 if [ "$LAST" = 1 ]; then
   umount /mnt || die "umount"
-  nbd-client -d $disk >/dev/null
+  [ -n "${DISK:-}" ] || nbd-client -d $disk >/dev/null
   exit 0
 fi
 
 # Transfers between accounts, each with its record, each told of once it is committed; a file with every tenth.
 synchronous=FULL
 [ "$JOURNAL" = wal ] || synchronous=EXTRA
-next=$(($(sql 'SELECT ifnull(max(n), 0) FROM record') + 1))
+last=$(sql 'SELECT ifnull(max(n), 0) FROM record')
+next=$((last + 1))
+if [ "$last" -gt "$SYNCED" ] && [ $((last % 10)) = 0 ]; then
+  # The power was cut between the record and its file.
+  n=$((last / 10))
+  head -c $((n * 7919 % 200000)) /bin/busybox | dd of=/mnt/files/$n bs=64k conv=fsync 2>/dev/null || die "file $n cannot be written"
+fi
 {
   echo "PRAGMA journal_mode=$JOURNAL; PRAGMA synchronous=$synchronous; PRAGMA wal_autocheckpoint=100;"
   x=$((SEED + next))
@@ -64,7 +70,8 @@ next=$(($(sql 'SELECT ifnull(max(n), 0) FROM record') + 1))
       INSERT INTO record SELECT n, $text FROM (SELECT $next AS n); COMMIT;"
     if [ $((next % 10)) = 0 ]; then
       n=$((next / 10))
-      echo ".shell head -c $((n * 7919 % 200000)) /bin/busybox | dd of=/mnt/files/$n bs=64k conv=fsync 2>/dev/null"
+      # Where that fails, nothing more is told of.
+      echo ".shell head -c $((n * 7919 % 200000)) /bin/busybox | dd of=/mnt/files/$n bs=64k conv=fsync 2>/dev/null || kill -9 \$PPID"
     fi
     echo "SELECT 'synced $next';"
     next=$((next + 1))

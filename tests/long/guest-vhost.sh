@@ -1,11 +1,19 @@
 #!/bin/sh
-# In the guest: ext4 on /dev/vda (vhost-user-blk), files written, checked and checked again after the cache of the kernel is dropped.
-# While ROUNDS last, it says "round N"; the server may be restarted meanwhile.
+# In the guest: ext4 on /dev/vda (vhost-user-blk), files written, checked and checked again after the cache of the kernel is dropped,
+# beside fsx with seeds from SEED on. While ROUNDS last, it says "round N"; the server may be restarted meanwhile.
 fail() { echo "guest: $*"; exit 1; }
 [ -b /dev/vda ] || fail "no /dev/vda"
 ls /sys/block/vda/mq
 mkfs.ext4 -q -F /dev/vda || fail "mkfs"
 mount -t ext4 -o discard /dev/vda /mnt || fail "mount"
+(
+  seed=$SEED
+  until [ -e /tmp/over ]; do
+    fsx -q -N 500 -S "$seed" -P /tmp /mnt/fsx.dat >/tmp/fsx.log 2>&1 || { cp /tmp/fsx.log /tmp/fsx.failed; exit 1; }
+    seed=$((seed + 1))
+  done
+  echo $((seed - SEED)) >/tmp/fsx.runs
+) &
 for round in $(seq 1 "$ROUNDS"); do
   echo "round $round"
   dd if=/dev/urandom of=/mnt/data bs=4k count=512 2>/dev/null || fail "write"
@@ -16,7 +24,11 @@ for round in $(seq 1 "$ROUNDS"); do
   [ "$(md5sum </mnt/data)" = "$sum" ] || fail "other bytes"
   [ "$(md5sum <"/mnt/copy$((round % 3))")" = "$sum" ] || fail "other bytes in the copy"
   rm /mnt/data
+  [ ! -e /tmp/fsx.failed ] || { tail -30 /tmp/fsx.failed; fail "fsx"; }
 done
+touch /tmp/over
+wait
+[ -e /tmp/fsx.runs ] || { tail -30 /tmp/fsx.failed; fail "fsx"; }
 umount /mnt || fail "umount"
 fsck.ext4 -f -n /dev/vda >/dev/null || fail "fsck"
-echo "checked"
+echo "checked, and $(cat /tmp/fsx.runs) runs of fsx"

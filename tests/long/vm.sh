@@ -12,10 +12,16 @@ finally '[[ -z $guest ]] || { kill "$guest" && wait "$guest"; } 2>/dev/null'
 
 # boot <first> <last>: starts the server and the guest, which writes to $WORK/console.
 boot() {
-  serve --listen tcp:127.0.0.1:0
-  port=$(grep -oE 'nbd://127\.0\.0\.1:[0-9]+' "$WORK/log" | grep -oE '[0-9]+$' | head -1)
+  local disk
+  if [[ ${FRONT_END:-nbd} == vhost ]]; then
+    serve --listen "vhost:$WORK/vm.blk"
+    disk=(-m virtio_blk -v "$WORK/vm.blk" -e DISK=/dev/vda)
+  else
+    serve --listen tcp:127.0.0.1:0
+    disk=(-m nbd -p nbd-client -e PORT="$(grep -oE 'nbd://127\.0\.0\.1:[0-9]+' "$WORK/log" | grep -oE '[0-9]+$' | head -1)")
+  fi
   : >"$WORK/console"
-  "$folder/../../scripts/vm-run" -m nbd -m ext4 -p nbd-client -p mkfs.ext4 -p fsck.ext4 -p sqlite3 -e PORT="$port" -e FIRST="$1" \
+  "$folder/../../scripts/vm-run" "${disk[@]}" -m ext4 -p mkfs.ext4 -p fsck.ext4 -p sqlite3 -e FIRST="$1" \
     -e LAST="$2" -e JOURNAL="$journal" -e SEED="$NITRO_SEED" -e SYNCED="$synced" "$folder/guest-database.sh" >"$WORK/console" 2>&1 &
   guest=$!
 }
@@ -38,7 +44,15 @@ for ((cut = 0; cut < cuts; cut++)); do
   draw moment 0 300
   sleep "0.$(printf %03d "$moment")"
   kill -9 "$server"
-  kill "$guest"
+  if [[ ${FRONT_END:-nbd} == vhost ]] && draw alone 0 1 && [[ $alone == 1 ]]; then
+    # First the server alone: its successor fails the guest's requests if acknowledged writes are lost, and completes them if not.
+    # Records that the guest tells of after that count, too.
+    crash
+    serve --listen "vhost:$WORK/vm.blk"
+    sleep 5
+    kill -9 "$server"
+  fi
+  kill "$guest" 2>/dev/null || true
   wait "$guest" 2>/dev/null || true
   guest=
   crash

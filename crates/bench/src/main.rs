@@ -1,6 +1,6 @@
 //! In-process benchmarks of the engine: `nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE | insert-index
 //! DATA FOLDER | write-back DATA FILE | cos DATA FILE | detect IMAGE | simulate [nitro] | vhost SOCKET DEPTH MIB
-//! SECONDS PID`.
+//! SECONDS PID BYTES`.
 //!
 //! Each prints lines of `name=value` pairs; `scripts/bench` compares them with other programs' figures.
 #![forbid(unsafe_code)]
@@ -30,9 +30,11 @@ fn main() -> ExitCode {
         ["detect", image] => detect::run(image.as_ref()),
         ["simulate"] => simulate::run(),
         ["simulate", "nitro"] => simulate::all_of_nitro(),
-        ["vhost", socket, depth, mib, seconds, server] => vhost::run(socket.as_ref(), depth, mib, seconds, server),
+        ["vhost", socket, depth, mib, seconds, server, bytes] => {
+            vhost::run(socket.as_ref(), [depth, mib, seconds, bytes], server)
+        }
         _ => Err("usage: nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE | insert-index DATA FOLDER | \
-                  write-back DATA FILE | cos DATA FILE | detect IMAGE | simulate [nitro] | vhost SOCKET DEPTH MIB SECONDS PID"
+                  write-back DATA FILE | cos DATA FILE | detect IMAGE | simulate [nitro] | vhost SOCKET DEPTH MIB SECONDS PID BYTES"
             .into()),
     };
     match result {

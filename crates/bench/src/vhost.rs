@@ -1,4 +1,4 @@
-//! Random reads of 4 KiB from a vhost-user-blk device of any server, with the requests of a virtual machine but without
+//! Random reads from a vhost-user-blk device of any server, with the requests of a virtual machine but without
 //! one.
 
 use crate::load::{Failure, Rng, cpu_time};
@@ -7,22 +7,24 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const READ_BYTES: u32 = 4096;
-const SECTORS: u64 = READ_BYTES as u64 / 512;
 /// Nanoseconds of a tick of `/proc/PID/stat` (`sysconf(_SC_CLK_TCK)` is 100 on Linux).
 const TICK: Duration = Duration::from_millis(10);
 
-/// Reads at a depth from the first `span_mib` MiB for a number of seconds; also prints the processor time of the
-/// server's process.
-pub fn run(socket: &Path, depth: &str, span_mib: &str, seconds: &str, server: &str) -> Result<(), Failure> {
+/// Reads at a depth from the first MiB of the disk for a number of seconds, as many bytes in each request; also prints
+/// the processor time of the server's process.
+pub fn run(socket: &Path, [depth, span_mib, seconds, bytes]: [&str; 4], server: &str) -> Result<(), Failure> {
     let (depth, span_mib, seconds) = (depth.parse::<u16>()?, span_mib.parse::<u64>()?, seconds.parse::<u64>()?);
-    let mut client = Client::connect(socket, Setup { depth, data_bytes: READ_BYTES, ..Setup::default() })?;
-    let blocks = (span_mib << 20).min(client.size_bytes()?) / u64::from(READ_BYTES);
+    let bytes = bytes.parse::<u32>()?;
+    if bytes == 0 || !bytes.is_multiple_of(512) {
+        return Err(format!("{bytes} is not a number of bytes of whole sectors").into());
+    }
+    let mut client = Client::connect(socket, Setup { depth, data_bytes: bytes, ..Setup::default() })?;
+    let (blocks, sectors) = ((span_mib << 20).min(client.size_bytes()?) / u64::from(bytes), u64::from(bytes) / 512);
     let queue = client.queues.first_mut().ok_or("no queue")?;
     let mut rng = Rng(42);
     let (server_before, cpu, begun) = (processor_time(server)?, cpu_time(), Instant::now());
     for slot in 0..depth {
-        queue.submit(slot, Kind::Read, rng.below(blocks) * SECTORS, READ_BYTES)?;
+        queue.submit(slot, Kind::Read, rng.below(blocks) * sectors, bytes)?;
     }
     queue.kick()?;
     let mut reads = 0_u64;
@@ -33,7 +35,7 @@ pub fn run(socket: &Path, depth: &str, span_mib: &str, seconds: &str, server: &s
                 return Err("a read failed".into());
             }
             reads += 1;
-            queue.submit(done.slot, Kind::Read, rng.below(blocks) * SECTORS, READ_BYTES)?;
+            queue.submit(done.slot, Kind::Read, rng.below(blocks) * sectors, bytes)?;
             next = queue.take()?;
         }
         queue.kick()?;

@@ -466,6 +466,11 @@ impl<D: Device> Device for Volume<D> {
 }
 
 impl<D: Device> Origin for Volume<D> {
+    /// Changes stay in RAM until a commit.
+    fn keeps_writes(&self) -> bool {
+        false
+    }
+
     fn recipe_extent_bytes(&self) -> Option<u32> {
         (self.object.kind == Kind::Volume).then_some(self.object.chunk_bytes)
     }

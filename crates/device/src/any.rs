@@ -96,4 +96,4 @@ impl From<RamDevice> for AnyDevice {
     }
 }
 
-nitro_port::plain_origin!(AnyDevice);
+nitro_port::plain_origin!(AnyDevice, keeps_writes: |device| !matches!(device, AnyDevice::Ram(_)));

@@ -9,12 +9,14 @@
 //!
 //! After a kill, all writes are still there, and a restart distrusts the extents in the tables. After a power cut, the
 //! tables are not used, and a restart distrusts all extents of the write-intent regions that are open in the journal
-//! (`volume/regions.rs`).
+//! (`volume/regions.rs`). An origin that loses unflushed writes when the program is killed
+//! ([`Origin::keeps_writes`](nitro_port::Origin::keeps_writes)) has lost power as far as its extents are concerned: a
+//! mark of its object stays in the tables.
 
 use crate::format::superblock::{IDENTITY_BYTES, Superblock};
-use nitro_units::{ExtentKey, ExtentRange, ObjectId};
+use nitro_units::{ExtentIndex, ExtentKey, ExtentRange, ObjectId};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,7 +27,8 @@ pub struct CrashMemory {
     /// this cache may use it.
     pub words: &'static [AtomicU64],
     /// Identifies the state of the machine. It may be equal in two starts only if all writes of the earlier start to
-    /// the cache device, to the origins and to `words`, flushed or not, are still there in the later one.
+    /// the cache device, to `words`, and to the origins that keep writes, flushed or not, are still there in the later
+    /// one.
     pub identity: [u8; IDENTITY_BYTES],
 }
 
@@ -59,6 +62,11 @@ const START_WORD: usize = 4;
 const ALL_WORDS: [usize; 2] = [5, 6];
 /// A write of more extents than this makes all extents doubtful.
 const EXTENTS_MAX: u64 = 1 << 16;
+
+/// The entry of a whole object, of which no extent of an open region is to be trusted after a kill.
+const fn whole(object: ObjectId) -> ExtentKey {
+    ExtentKey::new(object, ExtentIndex::MAX)
+}
 
 /// The two tables.
 #[derive(Clone, Copy)]
@@ -95,17 +103,22 @@ impl Tables {
             self.words[ALL_WORDS[number]].store(1, Ordering::SeqCst);
             return;
         }
-        for index in extents.iter() {
-            let (word, bit) = self.place(number, ExtentKey::new(object, index));
-            if word.load(Ordering::SeqCst) & bit == 0 {
-                word.fetch_or(bit, Ordering::SeqCst);
-            }
+        extents.iter().for_each(|index| self.set(number, ExtentKey::new(object, index)));
+    }
+
+    fn set(&self, number: usize, key: ExtentKey) {
+        let (word, bit) = self.place(number, key);
+        if word.load(Ordering::SeqCst) & bit == 0 {
+            word.fetch_or(bit, Ordering::SeqCst);
         }
     }
 
     fn contains(&self, number: usize, key: ExtentKey) -> bool {
-        let (word, bit) = self.place(number, key);
-        self.words[ALL_WORDS[number]].load(Ordering::SeqCst) != 0 || word.load(Ordering::SeqCst) & bit != 0
+        let is_set = |key| {
+            let (word, bit) = self.place(number, key);
+            word.load(Ordering::SeqCst) & bit != 0
+        };
+        self.words[ALL_WORDS[number]].load(Ordering::SeqCst) != 0 || is_set(key) || is_set(whole(key.object()))
     }
 
     fn clear(&self, number: usize) {
@@ -152,6 +165,8 @@ struct State {
     news: bool,
     next: u64,
     under_way: BTreeMap<u64, (ObjectId, ExtentRange)>,
+    /// Objects whose origins lose unflushed writes with the program.
+    forgetful: BTreeSet<ObjectId>,
 }
 
 /// The doubts of a cache; without [`CrashMemory`], none are kept.
@@ -206,6 +221,18 @@ impl Doubts {
         self.tables.is_none_or(|tables| tables.contains(0, key))
     }
 
+    /// Notes that the origin of an object loses unflushed writes if the program is killed: no extent of its open
+    /// write-intent regions is trusted then.
+    pub(crate) fn note_forgetful(&self, object: ObjectId) {
+        let Some(tables) = self.tables else { return };
+        let current = {
+            let mut state = self.state.lock();
+            state.forgetful.insert(object);
+            state.current
+        };
+        tables.set(current, whole(object));
+    }
+
     /// Notes that some extents are about to change at the origin. They are doubtful until [`leave`](Self::leave).
     pub(crate) fn enter(&self, object: ObjectId, extents: ExtentRange) -> Option<DoubtId> {
         let tables = self.tables?;
@@ -233,7 +260,7 @@ impl Doubts {
     /// be cleared after a commit.
     pub(crate) fn turn(&self) -> Option<usize> {
         let tables = self.tables?;
-        let (current, under_way) = {
+        let (current, under_way, forgetful) = {
             let mut state = self.state.lock();
             if state.other_holds {
                 return Some(1 - state.current);
@@ -243,8 +270,9 @@ impl Doubts {
             }
             state.current = 1 - state.current;
             (state.other_holds, state.news) = (true, false);
-            (state.current, state.under_way.values().copied().collect::<Vec<_>>())
+            (state.current, state.under_way.values().copied().collect::<Vec<_>>(), state.forgetful.clone())
         };
+        forgetful.into_iter().for_each(|object| tables.set(current, whole(object)));
         for (object, extents) in under_way {
             tables.enter(current, object, extents);
         }
@@ -302,6 +330,20 @@ mod tests {
         let doubts = Doubts::new(memory);
         doubts.begin(&later, Before::Outlived);
         assert!(doubts.contain(key(5)) && !doubts.contain(key(6)));
+
+        // All extents of a forgetful object stay doubtful, and those of another one do not.
+        let doubts = Doubts::new(memory);
+        doubts.begin(&superblock, Before::Nothing);
+        doubts.note_forgetful(ObjectId(1));
+        for _ in 0..3 {
+            let current = doubts.state.lock().current;
+            doubts.clear(1 - current);
+            assert!(doubts.enter(ObjectId(2), ExtentRange::one(ExtentIndex(5))).is_some());
+            assert!(doubts.turn().is_some());
+        }
+        let again = Doubts::new(memory);
+        again.begin(&later, Before::Outlived);
+        assert!(again.contain(key(6)) && !again.contain(ExtentKey::new(ObjectId(2), ExtentIndex(6))));
 
         // A start that knows nothing of the one before doubts all, and so does the next, unless this is settled.
         let doubts = Doubts::new(memory);

@@ -105,6 +105,10 @@ pub trait Device: Send + Sync + 'static {
 /// them on does not compile. [`plain_origin!`](crate::plain_origin) is for devices that do not know their contents by
 /// fingerprint.
 pub trait Origin: Device {
+    /// Whether a write that has returned survives the end of the process (not that of the machine) also if it was not
+    /// flushed.
+    fn keeps_writes(&self) -> bool;
+
     /// If the device knows its contents by fingerprint (BLAKE3, cut to 160 bits) without reading them: the bytes of the
     /// extents in [`recipe`](Self::recipe).
     fn recipe_extent_bytes(&self) -> Option<u32>;
@@ -124,14 +128,20 @@ pub trait Origin: Device {
 }
 
 /// Makes a device an [`Origin`] that does not know its contents by fingerprint: `plain_origin!(MyDevice)`, or
-/// `plain_origin!(<D: Device> MyDevice<D>)`.
+/// `plain_origin!(<D: Device> MyDevice<D>)`. Its writes survive the end of the process, as those of files and block
+/// devices do; `plain_origin!(MyDevice, keeps_writes: |device| ...)` decides for each device whether they do.
 #[macro_export]
 macro_rules! plain_origin {
     (<$($parameter:ident: $bound:path),+> $device:ty) => {
-        $crate::plain_origin!(@ [$($parameter: $bound),+] $device);
+        $crate::plain_origin!(@ [$($parameter: $bound),+] $device, |_| true);
     };
-    (@ [$($parameter:ident: $bound:path),*] $device:ty) => {
+    (@ [$($parameter:ident: $bound:path),*] $device:ty, $keeps_writes:expr) => {
         impl<$($parameter: $bound),*> $crate::Origin for $device {
+            fn keeps_writes(&self) -> bool {
+                let keeps_writes: fn(&Self) -> bool = $keeps_writes;
+                keeps_writes(self)
+            }
+
             fn recipe_extent_bytes(&self) -> Option<u32> {
                 None
             }
@@ -151,7 +161,10 @@ macro_rules! plain_origin {
         }
     };
     ($device:ty) => {
-        $crate::plain_origin!(@ [] $device);
+        $crate::plain_origin!(@ [] $device, |_| true);
+    };
+    ($device:ty, keeps_writes: $keeps_writes:expr) => {
+        $crate::plain_origin!(@ [] $device, $keeps_writes);
     };
 }
 
@@ -197,6 +210,10 @@ impl<D: Device> Device for Arc<D> {
 }
 
 impl<D: Origin> Origin for Arc<D> {
+    fn keeps_writes(&self) -> bool {
+        (**self).keeps_writes()
+    }
+
     fn recipe_extent_bytes(&self) -> Option<u32> {
         (**self).recipe_extent_bytes()
     }

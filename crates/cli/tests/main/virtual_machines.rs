@@ -1,6 +1,6 @@
 //! vhost-user-blk: the whole server, and a driver that outlives it.
 
-use crate::support::{Place, noise};
+use crate::support::{Place, Server, noise};
 use nitro_vhost_client::{Client, Kind, Setup};
 use rustix::process::Signal;
 
@@ -69,6 +69,103 @@ fn a_guest_in_write_back_fails_after_kill_9_unless_it_has_flushed() {
     let _server = place.serve(&write_back);
     client.reconnect(&place.path("vm.blk")).unwrap();
     assert!(read(&mut client, 0, 512, 4096) == (0, data[..4096].to_vec()));
+}
+
+/// A write that was not flushed, a kill, and a start: what a guest finds that continues.
+fn written_and_killed(place: &Place, server: Server, again: &str, client: &mut Client, data: &[u8]) -> Server {
+    assert_eq!(write(client, 0, 64, data), 0);
+    server.kill();
+    let server = place.serve(again);
+    client.reconnect(&place.path("vm.blk")).unwrap();
+    server
+}
+
+#[test]
+fn a_guest_in_write_back_goes_on_after_kill_9_if_there_is_a_write_log() {
+    let place = Place::new();
+    place.file("vm.img", 16 << 20);
+    let logged = format!("{AGAIN} --mode write-back --dirty-age 1h --write-log log.img");
+    let mut server = place.serve(&format!("{logged} --cache-size 64M --write-log-size 8M"));
+    let mut client = connect(&place);
+    for round in 0..3 {
+        let data = noise(20 + round, 48 << 10);
+        server = written_and_killed(&place, server, &logged, &mut client, &data);
+        assert_eq!(client.queues[1].run(Kind::Flush, 0, &[], 0).unwrap().0, 0, "nothing was lost");
+        assert!(read(&mut client, 0, 64, data.len()) == (0, data));
+    }
+    assert!(server.stop().0.success());
+}
+
+/// A store keeps changes in RAM until they are flushed, also those of volumes in write-through.
+#[test]
+fn a_guest_on_an_object_of_a_store_fails_after_kill_9_unless_it_has_flushed() {
+    let place = Place::new();
+    place.write("vm.img", noise(30, 4 << 20));
+    place.stdout("cos init st --size 1G");
+    place.stdout("cos import st vm vm.img");
+    let again = AGAIN.replace("vm.img", "cos:st#vm");
+    let server = place.serve(&format!("{again} --cache-size 64M"));
+    let (mut client, flushed, lost) = (connect(&place), noise(31, 64 << 10), noise(32, 64 << 10));
+    assert_eq!(write(&mut client, 0, 64, &flushed), 0);
+    assert_eq!(client.queues[1].run(Kind::Flush, 0, &[], 0).unwrap().0, 0);
+    server.kill();
+    let server = place.serve(&again);
+    client.reconnect(&place.path("vm.blk")).unwrap();
+    assert!(read(&mut client, 0, 64, flushed.len()) == (0, flushed.clone()));
+    let server = written_and_killed(&place, server, &again, &mut client, &lost);
+    assert_eq!(client.queues[1].run(Kind::Flush, 0, &[], 0).unwrap().0, 1, "a flush would hide the loss");
+    assert_eq!(read(&mut client, 0, 64, 512).0, 1);
+    client.reset().unwrap();
+    let (status, found) = read(&mut client, 0, 64, flushed.len());
+    assert!(status == 0 && (found == flushed || found == lost), "neither what was flushed nor what was written then");
+    assert!(server.stop().0.success());
+    assert!(place.stdout("cos fsck st").contains("all well"));
+}
+
+/// Guests of one small cache, whose volumes have different modes.
+#[test]
+fn a_guest_that_lost_writes_leaves_the_guests_of_other_volumes_alone() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("blk")).unwrap();
+    let names = ["back", "through"];
+    let volumes = names.map(|name| {
+        place.file(&format!("{name}.img"), 16 << 20);
+        format!("[volume.{name}]\norigin = \"{name}.img\"\nmode = \"write-{name}\"\n")
+    });
+    let cache =
+        "[cache.small]\npath = \"cache.img\"\nsize = \"12M\"\nweu_size = \"512K\"\ndirty_age = \"1h\"\nram = 0\n";
+    place.write("nitro.toml", format!("[server]\nlisten = [\"vhost:blk/\"]\n{cache}{}", volumes.concat()));
+    let server = place.serve("--config nitro.toml");
+    let socket = |name: &str| place.path(&format!("blk/{name}.sock"));
+    let mut guests = names.map(|name| Client::connect(&socket(name), Setup::default()).unwrap());
+    // More than the cache holds, in places that change in every round.
+    let content = |guest: u64, at: u64| noise(1000 * guest + at, 64 << 10);
+    let sector = |at: u64| at * 37 % 256 * 128;
+    for at in 0..256 {
+        for (number, guest) in (1..).zip(&mut guests) {
+            assert_eq!(write(guest, 0, sector(at), &content(number, at)), 0);
+            assert!(read(guest, 0, sector(at / 2), 64 << 10) == (0, content(number, at / 2)), "guest {number}, {at}");
+        }
+    }
+    for guest in &mut guests {
+        assert_eq!(guest.queues[0].run(Kind::Flush, 0, &[], 0).unwrap().0, 0);
+        assert_eq!(write(guest, 0, 0, &noise(7, 4096)), 0);
+    }
+    server.kill();
+    let server = place.serve("--config nitro.toml");
+    let [back, through] = &mut guests;
+    back.reconnect(&socket("back")).unwrap();
+    through.reconnect(&socket("through")).unwrap();
+    assert_eq!(back.queues[0].run(Kind::Flush, 0, &[], 0).unwrap().0, 1);
+    assert_eq!(through.queues[0].run(Kind::Flush, 0, &[], 0).unwrap().0, 0);
+    assert!(read(through, 0, 0, 4096) == (0, noise(7, 4096)));
+    back.reset().unwrap();
+    for (number, guest) in (1..).zip(&mut guests) {
+        for at in 1..256 {
+            assert!(read(guest, 0, sector(at), 64 << 10) == (0, content(number, at)), "guest {number}, {at}");
+        }
+    }
+    assert!(server.stop().0.success());
 }
 
 #[test]

@@ -140,6 +140,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             flights.dirty_contents.keep();
         }
         cache.provide_counters(options.object, size_bytes);
+        if !origin.keeps_writes() {
+            cache.doubts.note_forgetful(options.object);
+        }
         if options.mode == WriteMode::WriteBack {
             cache.shares.set_writes_back(options.object, true);
         }

@@ -35,10 +35,12 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         if self.writes_back.load(Ordering::SeqCst) { WriteMode::WriteBack } else { WriteMode::WriteThrough }
     }
 
-    /// Whether an acknowledged write that is not flushed survives the end of the process: it is in the origin or in the
-    /// write log.
+    /// Whether what has been acknowledged survives the end of the process, flushed or not: it is in the write log, or in
+    /// an origin that keeps it. Trims, zeroes, and writes for which others leave no room go to the origin in write-back,
+    /// too.
     pub fn keeps_writes(&self) -> bool {
-        self.mode() == WriteMode::WriteThrough || self.cache.is_logged()
+        let is_in_origin = || self.origin.keeps_writes() || self.is_origin_durable();
+        (self.mode() == WriteMode::WriteThrough || self.cache.is_logged()) && is_in_origin()
     }
 
     /// Changes the mode while the volume is served. A change to write-through ends when the origin is up to date; new

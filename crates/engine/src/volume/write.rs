@@ -193,7 +193,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         if self.may_be_dirty() && (self.mode() == WriteMode::WriteBack || self.has_dirty()) {
             self.flush_buffered().await?;
             // Most flushes of a volume in write-back are for the cache alone.
-            if self.origin_durable.load(Ordering::SeqCst) == self.origin_writes.load(Ordering::SeqCst) {
+            if self.is_origin_durable() {
                 return Ok(());
             }
         }
@@ -206,6 +206,11 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// The origin's.
     pub async fn sync_origin(&self) -> Result<(), DeviceError> {
         self.answered(self.origin.flush()).await
+    }
+
+    /// Whether every write of the origin that has returned is durable.
+    pub(super) fn is_origin_durable(&self) -> bool {
+        self.origin_durable.load(Ordering::SeqCst) == self.origin_writes.load(Ordering::SeqCst)
     }
 
     /// Makes every write of the origin that has returned durable.

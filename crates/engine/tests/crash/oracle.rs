@@ -350,13 +350,15 @@ impl Oracle {
         }
     }
 
-    /// The program was killed. What it had given to the devices is still there, and no more durable than before.
-    pub fn outlive_program(&mut self) {
+    /// The program was killed. What it had given to the devices is still there, and no more durable than before; the
+    /// origin may have lost what was not flushed, unless it keeps it.
+    pub fn outlive_program(&mut self, origin_keeps: bool) {
         let now = self.crash("program killed");
         for sector in 0..self.sectors() {
             self.prune(sector);
             let writes = &mut self.sectors[sector as usize];
-            let lost = |w: &Written| writes.iter().any(|l| w.replaced_by(l) && (l.durable || l.through));
+            let lost =
+                |w: &Written| writes.iter().any(|l| w.replaced_by(l) && (l.durable || origin_keeps && l.through));
             let live: Vec<bool> = writes.iter().map(|w| !lost(w)).collect();
             let all_durable = writes.iter().zip(&live).all(|(w, live)| !live || w.durable);
             for (write, _) in writes.iter_mut().zip(&live).filter(|(_, live)| **live) {

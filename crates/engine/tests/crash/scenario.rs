@@ -90,6 +90,10 @@ pub trait System: 'static {
     fn flash_errors_reach_clients(&self) -> bool;
     /// Where the part of the flash begins that holds contents, in bytes: rot there costs those contents and nothing else.
     fn contents_offset(&self) -> u64;
+    /// Whether origins lose unflushed writes when the program is killed.
+    fn origins_forget(&self) -> bool {
+        false
+    }
     /// Whether it fails requests that a device is slow to answer.
     fn gives_up(&self) -> bool;
     /// Starts; `cycle` 0 is the first time. An error is a refusal to start.
@@ -201,11 +205,12 @@ impl<S: System> World<S> {
         let flash_us = [100, 1000, 8000][self.rng.below(3) as usize];
         let origin_us = [300, 3000, 20_000][self.rng.below(3) as usize];
         let (block_bytes, clock) = (self.block_bytes, sim.clock.clone());
-        let stalls = self.stalls;
+        let (stalls, keeps_writes) = (self.stalls, !self.system.origins_forget());
         let mut device = |name: usize, platter: &Platter, delay_us_max: u64, block_bytes: u32| {
             let (clock, power, seed) = (clock.clone(), power.clone(), self.rng.next());
             let (name, stalls) = (name as u64, if name == 0 { stalls.0 } else { stalls.1 });
-            CrashingDevice::on(platter, Wiring { name, block_bytes, clock, power, seed, delay_us_max, stalls })
+            let wiring = Wiring { name, block_bytes, clock, power, seed, delay_us_max, stalls, keeps_writes };
+            CrashingDevice::on(platter, wiring)
         };
         let flash = device(0, &self.flash, flash_us, 512);
         let origins = self.origins.iter().enumerate().map(|(n, p)| device(n + 1, p, origin_us, block_bytes)).collect();
@@ -400,7 +405,7 @@ impl<S: System> World<S> {
         // While it is down, the flash is taken out and put in again.
         let flash_reset = killed && self.rng.one_in(4);
         self.system.crashed(killed && !flash_reset);
-        let torn = self.system.faults().0.torn_sectors;
+        let (torn, forgets) = (self.system.faults().0.torn_sectors, self.system.origins_forget());
         if let Some(log) = &self.log {
             let torn = self.system.log_faults().torn_sectors;
             let mut medium = log.lock();
@@ -425,7 +430,7 @@ impl<S: System> World<S> {
         }
         for (n, platter) in [&self.flash].into_iter().chain(&self.origins).enumerate() {
             let mut medium = platter.lock();
-            match killed && !(flash_reset && n == 0) {
+            match killed && !(if n == 0 { flash_reset } else { forgets }) {
                 true => medium.outlive_program(&mut self.rng),
                 false => {
                     let loss = losses[self.rng.below(losses.len() as u64) as usize];
@@ -439,7 +444,7 @@ impl<S: System> World<S> {
             shared.forget_requests();
             match (self.corrupt, killed) {
                 (true, _) => shared.oracle.distrust(),
-                (false, true) => shared.oracle.outlive_program(),
+                (false, true) => shared.oracle.outlive_program(!forgets),
                 (false, false) => shared.oracle.lose_power(),
             }
         }

@@ -753,6 +753,10 @@ impl System for Nitro {
         true
     }
 
+    fn origins_forget(&self) -> bool {
+        Rng::new(self.seed ^ 0xF046).one_in(4)
+    }
+
     fn contents_offset(&self) -> u64 {
         Cache::<CrashingDevice, VirtualTime>::overhead_bytes(&self.settings)
     }

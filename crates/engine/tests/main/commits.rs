@@ -6,7 +6,7 @@ use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, CrashMemory, EngineSettings, Volume, VolumeOptions, WriteMode};
-use nitro_port::Clock;
+use nitro_port::{Clock, Device};
 use nitro_testkit::{Simulation, VirtualTime};
 use nitro_units::ObjectId;
 use std::rc::Rc;
@@ -28,6 +28,8 @@ struct Machine {
     /// An operation of the SSD takes up to twice as long.
     flash_us: u64,
     formatted: bool,
+    /// The origin loses unflushed writes with the program.
+    forgets: bool,
 }
 
 impl Machine {
@@ -42,7 +44,7 @@ impl Machine {
         let overhead_bytes = Cache::<Disk, VirtualTime>::overhead_bytes(&settings);
         let [flash, origin] =
             [settings.manager.cache_bytes + overhead_bytes, 4 * MIB].map(|bytes| Arc::new(RamDevice::new(bytes, 512)));
-        Self { settings, flash, origin, flash_us: 50, formatted: false }
+        Self { settings, flash, origin, flash_us: 50, formatted: false, forgets: false }
     }
 
     fn start(&mut self, mode: WriteMode) -> (Rc<Simulation>, TestVolume) {
@@ -54,7 +56,8 @@ impl Machine {
             true => sim.run(Cache::open(flash, clock.clone(), settings)).unwrap().0,
         };
         let options = VolumeOptions { object: ObjectId(1), read_only: false, mode };
-        let origin = Jittery::new(self.origin.clone(), &clock, 1, 50);
+        let mut origin = Jittery::new(self.origin.clone(), &clock, 1, 50);
+        origin.keeps_writes = !self.forgets;
         let volume = Volume::new(cache.clone(), origin, options);
         let (destaging, journaling) = (volume.clone(), cache.clone());
         sim.spawn(async move { destaging.destage_worker().await });
@@ -145,6 +148,49 @@ fn what_was_overwritten_does_not_come_back_whenever_the_program_is_killed() {
                 "killed after {tenths} tenths of a second"
             );
             assert!(volume.cache().status().manager.cached_extents > 0, "nothing came back");
+        });
+        sim.end();
+    }
+}
+
+/// A volume of a store whose last writes were lost with the program: what the cache has of them would be replaced by older
+/// bytes when it is evicted.
+#[test]
+fn what_an_origin_lost_with_the_program_is_not_read_from_the_cache() {
+    for forgets in [true, false] {
+        let mut machine = Machine { forgets, ..Machine::new() };
+        let content =
+            |seed: u32| (0..MIB as u32 / 4).flat_map(move |n| (n ^ seed).wrapping_mul(0x9E37_79B1).to_le_bytes());
+        let [flushed, unflushed]: [Bytes; 2] = [1 << 20, 1 << 21].map(|seed| content(seed).collect());
+        let (sim, volume) = machine.start(WriteMode::WriteThrough);
+        let (clock, writes) = (sim.clock.clone(), [flushed.clone(), unflushed.clone()]);
+        sim.run(async move {
+            for data in writes {
+                volume.flush().await.unwrap();
+                volume.write(0, data, false).await.unwrap();
+                volume.cache().settled().await;
+            }
+            volume.cache().sync().await.unwrap();
+            // The region stays open, and nothing of what was written is under way any more.
+            for _ in 0..750 {
+                volume.write(2 * MIB, Bytes::from(vec![1; 4096]), false).await.unwrap();
+                clock.sleep(Duration::from_millis(2)).await;
+            }
+        });
+        sim.end();
+        let origin = machine.origin.clone();
+        let (sim, volume) = machine.start(WriteMode::WriteThrough);
+        let clock = sim.clock.clone();
+        sim.run(async move {
+            if forgets {
+                origin.write(0, flushed.clone()).await.unwrap();
+            }
+            while volume.cache().is_restoring() {
+                clock.sleep(Duration::from_millis(1)).await;
+            }
+            let expected = if forgets { flushed } else { unflushed };
+            assert!(volume.read(0, MIB).await.unwrap().concat() == expected, "bytes that the origin does not have");
+            assert_eq!(volume.counters().read_hit_extents == 0, forgets, "hits after a kill");
         });
         sim.end();
     }

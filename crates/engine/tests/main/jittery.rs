@@ -2,8 +2,9 @@
 //! the crashing device of testkit does not.
 
 use bytes::Bytes;
-use nitro_port::{Allocation, Clock, Device, DeviceError, Geometry};
+use nitro_port::{Allocation, Clock, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe};
 use nitro_testkit::{Rng, VirtualTime};
+use nitro_units::Fingerprint;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,11 +17,14 @@ pub struct Jittery<D> {
     delay_us_max: u64,
     /// Flushes that have begun.
     pub flushes: AtomicU64,
+    /// As an origin, it keeps unflushed writes if the program is killed.
+    pub keeps_writes: bool,
 }
 
 impl<D> Jittery<D> {
     pub fn new(inner: D, clock: &VirtualTime, seed: u64, delay_us_max: u64) -> Self {
-        Self { inner, clock: clock.clone(), rng: Mutex::new(Rng::new(seed)), delay_us_max, flushes: AtomicU64::new(0) }
+        let (clock, rng, flushes) = (clock.clone(), Mutex::new(Rng::new(seed)), AtomicU64::new(0));
+        Self { inner, clock, rng, delay_us_max, flushes, keeps_writes: true }
     }
 
     async fn delay(&self) {
@@ -79,4 +83,20 @@ impl<D: Device> Device for Jittery<D> {
     }
 }
 
-nitro_port::plain_origin!(<D: Device> Jittery<D>);
+impl<D: Device> Origin for Jittery<D> {
+    fn keeps_writes(&self) -> bool {
+        self.keeps_writes
+    }
+
+    fn recipe_extent_bytes(&self) -> Option<u32> {
+        None
+    }
+
+    async fn recipe(&self, offset: u64, len: u64) -> Result<Recipe, DeviceError> {
+        Err(DeviceError::new(ErrorKind::Unsupported, Operation::Read, offset, len))
+    }
+
+    async fn write_known(&self, offset: u64, data: Bytes, _known: &[Option<Fingerprint>]) -> Result<(), DeviceError> {
+        self.write(offset, data).await
+    }
+}

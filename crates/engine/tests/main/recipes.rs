@@ -51,6 +51,10 @@ impl Device for Known {
 }
 
 impl Origin for Known {
+    fn keeps_writes(&self) -> bool {
+        true
+    }
+
     fn recipe_extent_bytes(&self) -> Option<u32> {
         Some(8192)
     }

@@ -69,6 +69,10 @@ impl Device for Backing {
 }
 
 impl Origin for Backing {
+    fn keeps_writes(&self) -> bool {
+        backing!(self, d => d.keeps_writes())
+    }
+
     fn recipe_extent_bytes(&self) -> Option<u32> {
         backing!(self, d => d.recipe_extent_bytes())
     }

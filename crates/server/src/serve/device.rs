@@ -160,6 +160,13 @@ impl Device for OriginDevice {
 }
 
 impl Origin for OriginDevice {
+    fn keeps_writes(&self) -> bool {
+        match self {
+            Self::Real(origin) => origin.device().keeps_writes(),
+            Self::Nowhere(_) => true,
+        }
+    }
+
     fn recipe_extent_bytes(&self) -> Option<u32> {
         match self {
             Self::Real(origin) => origin.device().recipe_extent_bytes(),

@@ -40,6 +40,10 @@ impl Device for TestOrigin {
 }
 
 impl Origin for TestOrigin {
+    fn keeps_writes(&self) -> bool {
+        true
+    }
+
     fn recipe_extent_bytes(&self) -> Option<u32> {
         self.recipe_extent_bytes
     }

@@ -11,6 +11,7 @@ impl CrashingDevice {
             name: 0,
             medium,
             block_bytes,
+            keeps_writes: true,
             pace,
             power,
             random: Mutex::new(Rng::new(seed)),
@@ -24,11 +25,11 @@ impl CrashingDevice {
     /// A device of a simulation. Its content is on the platter, which outlives the device.
     #[must_use]
     pub fn on(platter: &Platter, wiring: Wiring) -> Self {
-        let Wiring { name, block_bytes, clock, power, seed, delay_us_max, stalls } = wiring;
+        let Wiring { name, block_bytes, clock, power, seed, delay_us_max, stalls, keeps_writes } = wiring;
         let pace = Pace::Time { clock, delay_us_max, stalls };
         let mut device = Self::with(Arc::clone(platter), block_bytes, seed, pace, power);
         if let Some(state) = Arc::get_mut(&mut device.0) {
-            state.name = name;
+            (state.name, state.keeps_writes) = (name, keeps_writes);
         }
         device
     }

@@ -66,12 +66,15 @@ pub struct Wiring {
     pub delay_us_max: u64,
     /// Sometimes a step takes seconds, and other requests overtake it.
     pub stalls: bool,
+    /// As an origin, it keeps unflushed writes if the program is killed.
+    pub keeps_writes: bool,
 }
 
 struct State {
     name: u64,
     medium: Platter,
     block_bytes: u32,
+    keeps_writes: bool,
     pace: Pace,
     power: Power,
     random: Mutex<Rng>,
@@ -348,4 +351,4 @@ impl Device for CrashingDevice {
     }
 }
 
-nitro_port::plain_origin!(CrashingDevice);
+nitro_port::plain_origin!(CrashingDevice, keeps_writes: |device| device.0.keeps_writes);
