@@ -106,7 +106,7 @@ mod tests {
             followed.what_if(extents)
         );
         // Twice as many as it has room for, in a circle.
-        (0..4 << 20).for_each(|number| followed.looked_up(key(1 << 30 | number % (2 << 17)), true));
+        (0..4 << 20).for_each(|number| followed.looked_up(key((1 << 30) | (number % (2 << 17))), true));
         let [half, whole, .., four] = followed.what_if(extents)[..] else { panic!("four sizes") };
         assert!(half.hit_ratio < 0.2 && whole.hit_ratio < 0.2 && four.hit_ratio > 0.8, "{half:?} {whole:?} {four:?}");
     }
