@@ -176,10 +176,12 @@ fn work(all: &[Outcomes], warm: bool) -> Table {
 
 fn verdicts(all: &[Outcomes]) -> Vec<Verdict> {
     const WHY: &str = "without an SSD, this store acknowledges a write when it is in RAM, and writes one long stream \
-                       to the disks, whatever the addresses, so that an SSD gains little by acknowledging writes. Once \
-                       half of the cache is dirty, writes wait for destage, which flushes the store after at most 4 \
-                       MiB. Reads that miss wait at the disks for one another and for destage, and response times \
-                       are those of queues at 95 % of different rates; the reuse of data is that of the synthetic traces";
+                       to the disks, whatever the addresses, so that an SSD gains little by acknowledging writes. With \
+                       an SSD, all written data pass through it, and without compression it limits the rate: the \
+                       tables show what it writes beside what it reads; the modelled drive writes 34 MB/s at random. \
+                       In caches of few units, writes also wait for destage. Reads that miss wait at the disks for one \
+                       another and for destage, and response times are those of queues at 95 % of different rates; the \
+                       reuse of data is that of the synthetic traces";
     const SAVED_WHY: &str = "in front of this store, which finds duplicates itself, content that the cache knows saves \
                              no disk requests, except for reads that are found by recipes; and if contents are \
                              compressed to a half, the cache holds more of them by compression than by deduplication";
