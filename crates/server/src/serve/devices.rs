@@ -111,7 +111,7 @@ impl Stores {
         let (given, lost) = (paths.len() as u32, flash.lost_before().count_ones());
         let count = flash.devices();
         if !look && given != count && given + lost != count {
-            let why = format!("the cache has {count} devices, and {given} are given");
+            let why = format!("the cache has {count} devices, and the list has {given}");
             return Err(Error::new(what, why).or(
                 "list all of its devices, in any order, also one that is broken or gone; --format (format = true) makes a new cache",
             ));
