@@ -128,7 +128,7 @@ fn wrong_devices_are_refused_by_name() {
         ("--cache a.img --cache d.img", "the devices are not those of one cache"),
         ("--cache a.img --cache single.img", "the devices are not those of one cache"),
         ("--cache a.img", "the cache has 2 devices, and the list has 1"),
-        ("--cache a.img --cache b.img --cache gone.img", "the cache has 2 devices, and 3 are given"),
+        ("--cache a.img --cache b.img --cache gone.img", "the cache has 2 devices, and the list has 3"),
         ("--cache a.img --cache none", "none is no device"),
         (&*sixteen, "17 devices are listed"),
         ("--cache x.img --cache y.img", "give its size"),
