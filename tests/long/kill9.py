@@ -11,15 +11,14 @@ import asyncio
 import contextlib
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import nbd
 from oracle import SECTOR, Oracle, content_bytes
+from served import Failure, Served, judge
 
 MIB = 1 << 20
 VOLUME_BYTES = 36 * MIB
@@ -31,18 +30,12 @@ INITIAL = {"back": 1, "through": 2, "either": 3}
 PATIENCE_S = 60
 
 
-class Failure(Exception):
-    """Something is not as promised."""
-
-
-class Place:
+class Place(Served):
     """The server, its files, and what the volumes may hold."""
 
     def __init__(self, nitro, work, seed):
-        self.nitro, self.work, self.seed = nitro, work, seed
-        self.random = random.Random(f"{seed}")
-        self.server = self.log = None
-        self.starts = 0
+        super().__init__(nitro, work, PATIENCE_S)
+        self.seed, self.random = seed, random.Random(f"{seed}")
         self.called_damaged = []
         self.contents = 100
         self.oracles = {}
@@ -51,9 +44,6 @@ class Place:
             with open(self.path(f"{name}.img"), "wb") as origin:
                 origin.write(content_bytes(content, sectors))
             self.oracles[name] = Oracle(sectors, content)
-
-    def path(self, name):
-        return os.path.join(self.work, name)
 
     def new_content(self):
         self.contents += 1
@@ -74,34 +64,10 @@ class Place:
             file.write(text)
         return f"either in {mode['either']}, dirty_age {age}, ram {ram}"
 
-    def spawn(self):
-        self.starts += 1
-        self.log = self.path(f"log.{self.starts}")
-        with open(self.log, "wb") as log:
-            self.server = subprocess.Popen([self.nitro, "serve", "--config", self.path("nitro.toml")], stdout=log,
-                                           stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-
-    def said(self):
-        with open(self.log) as log:
-            return log.read()
-
-    async def ready(self):
-        until = time.monotonic() + PATIENCE_S
-        while not re.search("^ready", self.said(), re.M):
-            if self.server.poll() is not None:
-                raise Failure(f"the server does not start (exit code {self.server.returncode}):\n{self.said()}")
-            if time.monotonic() > until:
-                raise Failure(f"the server is not ready after {PATIENCE_S} s:\n{self.said()}")
-            await asyncio.sleep(0.005)
-
     def kill(self):
-        self.server.kill()
-        self.server.wait()
+        super().kill()
         for oracle in self.oracles.values():
             oracle.crash()
-        complaints = [line for line in self.said().splitlines() if " ERROR " in line or "panicked" in line]
-        if complaints:
-            raise Failure("the server complained:\n" + "\n".join(complaints))
 
     def stop(self):
         """Has the server end in order."""
@@ -119,13 +85,6 @@ class Place:
         if done.returncode:
             self.called_damaged.append(f"after start {self.starts}:\n{done.stdout[-1500:]}{done.stderr}")
             shutil.copy(self.path("cache.img"), self.path(f"damaged.{self.starts}.img"))
-
-
-def judge(name, wrong):
-    if wrong:
-        lines = [f"volume {name}: {len(wrong)} sectors are wrong"]
-        lines += [f"  sector {sector} (at {sector * SECTOR}) {what}" for sector, what in wrong[:8]]
-        raise Failure("\n".join(lines))
 
 
 async def verify(place):

@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import time
 
 import vhost_user as vhost
 from oracle import SECTOR, Oracle, content_bytes
+from served import Failure, Served, judge
 
 MIB = 1 << 20
 VOLUME_BYTES = 20 * MIB
@@ -29,17 +29,6 @@ DEPTH = 8
 VERIFY_SECTORS = 256
 SHARED_CONTENTS = range(4, 12)
 PATIENCE_S = 120
-
-
-class Failure(Exception):
-    """Something is not as promised."""
-
-
-def judge(name, wrong):
-    if wrong:
-        lines = [f"volume {name}: {len(wrong)} sectors are wrong"]
-        lines += [f"  sector {sector} (at {sector * SECTOR}) {what}" for sector, what in wrong[:8]]
-        raise Failure("\n".join(lines))
 
 
 class Volume:
@@ -159,13 +148,12 @@ class Volume:
             judge(self.name, self.oracle.read(asked, data))
 
 
-class Place:
+class Place(Served):
     """The server, its files and its guests."""
 
     def __init__(self, nitro, work, seed):
-        self.nitro, self.work, self.seed = nitro, work, seed
-        self.random = random.Random(f"{seed}")
-        self.server, self.starts, self.contents = None, 0, 100
+        super().__init__(nitro, work, PATIENCE_S)
+        self.seed, self.random, self.contents = seed, random.Random(f"{seed}"), 100
         self.volumes = []
         os.makedirs(self.path("blk"))
         for content, name in enumerate(("back", "through", "either", "stored", "logged"), 1):
@@ -176,9 +164,6 @@ class Place:
             self.volumes.append(Volume(name, content, self.path(f"blk/{name}.sock"), queues, indirect))
         self.run("cos", "init", self.path("store"), "--size", "1G")
         self.run("cos", "import", self.path("store"), "stored", self.path("stored.img"))
-
-    def path(self, name):
-        return os.path.join(self.work, name)
 
     def run(self, *command):
         done = subprocess.run([self.nitro, *command], capture_output=True, text=True)
@@ -212,36 +197,6 @@ class Place:
             file.write(text)
         drawn = ", ".join(f"{volume.name} in {volume.mode}" for volume in self.volumes if volume.name in ("either", "stored"))
         return f"{drawn}, dirty_age {age}, ram {ram}"
-
-    def spawn(self):
-        self.starts += 1
-        with open(self.path(f"log.{self.starts}"), "wb") as log:
-            self.server = subprocess.Popen([self.nitro, "serve", "--config", self.path("nitro.toml")], stdout=log,
-                                           stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-
-    def said(self):
-        if not self.starts:
-            return ""
-        with open(self.path(f"log.{self.starts}"), errors="replace") as log:
-            return log.read()
-
-    async def ready(self):
-        until = time.monotonic() + PATIENCE_S
-        while not re.search("^ready", self.said(), re.M):
-            if self.server.poll() is not None:
-                raise Failure(f"the server does not start (exit code {self.server.returncode})")
-            if time.monotonic() > until:
-                raise Failure(f"the server is not ready after {PATIENCE_S} s")
-            await asyncio.sleep(0.005)
-
-    def kill(self):
-        """Returns whether the server had ended in order before."""
-        self.server.kill()
-        code = self.server.wait()
-        complaints = [line for line in self.said().splitlines() if " ERROR " in line or "panicked" in line]
-        if complaints:
-            raise Failure("the server complained:\n" + "\n".join(complaints))
-        return code == 0
 
 
 class Load:
