@@ -17,6 +17,7 @@ pub(crate) use assemble::superblock_of;
 pub use status::{DeviceCounters, DeviceState, DeviceStatus};
 
 use crate::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
+use crate::health::{Access, ErrorsInARow};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{Either, join_all};
@@ -27,19 +28,12 @@ use parking_lot::Mutex;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Failed reads in a row after which one of several devices is out.
-const READ_ERRORS_MAX: u32 = 16;
-/// Failed writes in a row after which one of several devices is out.
-const WRITE_ERRORS_MAX: u32 = 3;
-
 /// One of the devices.
 struct Member<F> {
     /// `None`: it was not given, or is not used.
     device: Option<F>,
-    /// Failed reads in a row.
-    read_errors: AtomicU32,
-    /// Failed writes in a row.
-    write_errors: AtomicU32,
+    /// Failed accesses of its units.
+    errors: ErrorsInARow,
     /// Why it is out.
     reason: OnceLock<String>,
     /// Whether the superblock's copy at its start is valid, and not older than the other copy.
@@ -61,8 +55,7 @@ impl<F> Member<F> {
     fn new(device: Option<F>) -> Self {
         Self {
             device,
-            read_errors: AtomicU32::new(0),
-            write_errors: AtomicU32::new(0),
+            errors: ErrorsInARow::default(),
             reason: OnceLock::new(),
             first_copy_whole: AtomicBool::new(false),
             counters: Counters::default(),
@@ -256,34 +249,17 @@ impl<F: Device> Flash<F> {
         self.is_striped() && self.lost().has(weu)
     }
 
-    /// Notes a read of a unit that succeeded.
-    pub(crate) fn read_ok(&self, weu: WeuId) {
-        if !self.is_striped() {
-            return;
-        }
-        let errors = &self.members[self.lost().device_of(weu) as usize].read_errors;
-        if errors.load(Ordering::Relaxed) != 0 {
-            errors.store(0, Ordering::Relaxed);
+    /// Notes an access of a unit that succeeded.
+    pub(crate) fn succeeded(&self, access: Access, weu: WeuId) {
+        if self.is_striped() {
+            self.members[self.lost().device_of(weu) as usize].errors.succeeded(access);
         }
     }
 
-    /// Notes a write of a unit that succeeded.
-    pub(crate) fn write_ok(&self, weu: WeuId) {
-        self.members[self.lost().device_of(weu) as usize].write_errors.store(0, Ordering::Relaxed);
-    }
-
-    /// Notes a failed read of a unit. Returns whether its device is out now.
-    pub(crate) fn read_failed(&self, weu: WeuId, error: &DeviceError) -> bool {
+    /// Notes a failed access of a unit. Returns whether its device is out now.
+    pub(crate) fn failed(&self, access: Access, weu: WeuId, error: &DeviceError) -> bool {
         let number = self.lost().device_of(weu) as usize;
-        let errors = self.members[number].read_errors.fetch_add(1, Ordering::Relaxed) + 1;
-        errors >= READ_ERRORS_MAX && self.give_up(number, error)
-    }
-
-    /// Notes a failed write of a unit. Returns whether its device is out now.
-    pub(crate) fn write_failed(&self, weu: WeuId, error: &DeviceError) -> bool {
-        let number = self.lost().device_of(weu) as usize;
-        let errors = self.members[number].write_errors.fetch_add(1, Ordering::Relaxed) + 1;
-        errors >= WRITE_ERRORS_MAX && self.give_up(number, error)
+        self.members[number].errors.failed(access) && self.give_up(number, error)
     }
 
     /// Gives up the device of a unit that must be written, unless it is the last one. Returns whether it is out.

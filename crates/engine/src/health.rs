@@ -19,17 +19,53 @@ pub enum Health {
     Failed,
 }
 
-/// Failed reads in a row after which the device is not used any more.
+/// Failed reads in a row after which a device is not used any more.
 const READ_ERRORS_MAX: u32 = 16;
-/// Failed writes in a row after which the device is not used any more.
+/// Failed writes in a row after which a device is not used any more.
 const WRITE_ERRORS_MAX: u32 = 3;
+
+/// What a unit was accessed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    /// Of clean content.
+    Write,
+}
+
+/// The failed reads and the failed writes in a row of a device.
+#[derive(Debug, Default)]
+pub(crate) struct ErrorsInARow {
+    reads: AtomicU32,
+    writes: AtomicU32,
+}
+
+impl ErrorsInARow {
+    const fn of(&self, access: Access) -> (&AtomicU32, u32) {
+        match access {
+            Access::Read => (&self.reads, READ_ERRORS_MAX),
+            Access::Write => (&self.writes, WRITE_ERRORS_MAX),
+        }
+    }
+
+    pub(crate) fn succeeded(&self, access: Access) {
+        let (errors, _) = self.of(access);
+        if errors.load(Ordering::Relaxed) != 0 {
+            errors.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether there are so many now that the device should not be used any more.
+    pub(crate) fn failed(&self, access: Access) -> bool {
+        let (errors, max) = self.of(access);
+        errors.fetch_add(1, Ordering::Relaxed) + 1 >= max
+    }
+}
 
 /// Counts the errors of a cache device, and whether it is still used.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceHealth {
     given_up: AtomicBool,
-    read_errors: AtomicU32,
-    write_errors: AtomicU32,
+    errors: ErrorsInARow,
 }
 
 impl DeviceHealth {
@@ -41,24 +77,12 @@ impl DeviceHealth {
         if self.is_caching() { Health::Caching } else { Health::PassThrough }
     }
 
-    pub(crate) fn read_ok(&self) {
-        if self.read_errors.load(Ordering::Relaxed) != 0 {
-            self.read_errors.store(0, Ordering::Relaxed);
-        }
+    pub(crate) fn succeeded(&self, access: Access) {
+        self.errors.succeeded(access);
     }
 
-    pub(crate) fn write_ok(&self) {
-        self.write_errors.store(0, Ordering::Relaxed);
-    }
-
-    pub(crate) fn read_failed(&self, error: &DeviceError) {
-        if self.read_errors.fetch_add(1, Ordering::Relaxed) + 1 >= READ_ERRORS_MAX {
-            self.give_up(error);
-        }
-    }
-
-    pub(crate) fn write_failed(&self, error: &DeviceError) {
-        if self.write_errors.fetch_add(1, Ordering::Relaxed) + 1 >= WRITE_ERRORS_MAX {
+    pub(crate) fn failed(&self, access: Access, error: &DeviceError) {
+        if self.errors.failed(access) {
             self.give_up(error);
         }
     }

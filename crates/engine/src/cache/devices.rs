@@ -2,6 +2,7 @@
 
 use super::Cache;
 use crate::error::Error;
+use crate::health::Access;
 use crate::recovery::State;
 use crate::write_log::MissingLog;
 use nitro_cache::weu::Space;
@@ -46,38 +47,20 @@ impl<F: Device, C: Clock> Cache<F, C> {
         *self.loss_witness.lock() = Some(Box::new(witness));
     }
 
-    /// Notes a read of a unit that succeeded.
-    pub(crate) fn read_ok(&self, weu: WeuId) {
-        self.device_health.read_ok();
-        self.flash.read_ok(weu);
+    /// Notes an access of a unit that succeeded.
+    pub(crate) fn succeeded(&self, access: Access, weu: WeuId) {
+        self.device_health.succeeded(access);
+        self.flash.succeeded(access, weu);
     }
 
-    /// Notes a failed read of a unit. Where its device fails again and again, it is not used any more.
-    pub(crate) fn read_failed(&self, weu: WeuId, error: &DeviceError) {
+    /// Notes a failed access of a unit. Where its device fails again and again, it is not used any more.
+    pub(crate) fn failed(&self, access: Access, weu: WeuId, error: &DeviceError) {
         if self.flash.is_lost(weu) {
             return;
         }
-        match self.flash.read_failed(weu, error) {
+        match self.flash.failed(access, weu, error) {
             true => self.ledger.ask(),
-            false if self.flash.is_alone() => self.device_health.read_failed(error),
-            false => {}
-        }
-    }
-
-    /// Notes a write of a unit that succeeded.
-    pub(crate) fn write_ok(&self, weu: WeuId) {
-        self.device_health.write_ok();
-        self.flash.write_ok(weu);
-    }
-
-    /// As [`read_failed`](Self::read_failed), for a write of clean content.
-    pub(crate) fn write_failed(&self, weu: WeuId, error: &DeviceError) {
-        if self.flash.is_lost(weu) {
-            return;
-        }
-        match self.flash.write_failed(weu, error) {
-            true => self.ledger.ask(),
-            false if self.flash.is_alone() => self.device_health.write_failed(error),
+            false if self.flash.is_alone() => self.device_health.failed(access, error),
             false => {}
         }
     }

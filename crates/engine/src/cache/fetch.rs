@@ -4,6 +4,7 @@ use super::Cache;
 use crate::format::crc32c;
 use crate::format::journal::FORGET_BYTES;
 use crate::format::stored::payload_range;
+use crate::health::Access;
 use crate::volume::EXTENTS_PER_LOCK;
 use bytes::{Buf, Bytes};
 use nitro_cache::Location;
@@ -79,11 +80,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
             Ok(bytes) => bytes,
             Err(error) => {
                 self.metrics.ssd_read_errors.add(1);
-                self.read_failed(first.weu, &error);
+                self.failed(Access::Read, first.weu, &error);
                 return (none(), wanted.to_vec());
             }
         };
-        self.read_ok(first.weu);
+        self.succeeded(Access::Read, first.weu);
         // The generation is checked after the bytes were read: a refill raises it before it writes.
         if !self.manager.lock().is_current(first.weu, first.generation) {
             self.metrics.outrun_reads.add(1);

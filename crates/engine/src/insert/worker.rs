@@ -9,6 +9,7 @@ use crate::cache::Cache;
 use crate::domain::{Named, Names};
 use crate::fingerprints::{ContentPlace, FingerprintIndex, NoIndex};
 use crate::format::journal::{EVICTED_BYTES, FORGET_BYTES, Record};
+use crate::health::Access;
 use crate::kept::Kept;
 use crate::writeback::Room;
 use bytes::Bytes;
@@ -397,7 +398,7 @@ pub(super) async fn write<F: Device, C: Clock>(cache: &Cache<F, C>, open: OpenWe
     let (parts, written) = open.seal(cache.identity(), cache.block_bytes());
     match cache.write_parts(weu, parts).await {
         Ok(()) => {
-            cache.write_ok(weu);
+            cache.succeeded(Access::Write, weu);
             cache.metrics.ssd_written_payload_bytes.add(written.payload_bytes);
             cache.metrics.ssd_written_header_bytes.add(written.header_bytes);
             cache.metrics.ssd_written_padding_bytes.add(written.padding_bytes);
@@ -413,7 +414,7 @@ pub(super) async fn write<F: Device, C: Clock>(cache: &Cache<F, C>, open: OpenWe
             };
             cache.ledger.tell(EVICTED_BYTES as u64, retire).await;
             cache.empty(weu);
-            cache.write_failed(weu, &error);
+            cache.failed(Access::Write, weu, &error);
         }
     }
     cache.resident.close(weu);
