@@ -854,6 +854,12 @@ fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
 }
 
+/// Prints how often each event happened, and returns whether one happened fewer than `least` times.
+fn is_any_below(least: u64, counters: &[(&str, &AtomicU64)]) -> bool {
+    let counts = counters.iter().map(|(name, counter)| (name, counter.load(Ordering::Relaxed)));
+    counts.inspect(|(name, count)| println!("{name}: {count}")).filter(|(_, count)| *count < least).count() > 0
+}
+
 #[test]
 fn the_engine_survives_crashes() {
     let happened = Arc::new(Happened::default());
@@ -875,25 +881,24 @@ fn the_engine_survives_crashes() {
     } = &*happened;
     let mut few = all.kills.min(all.power_losses).min(all.crashes_in_start).min(all.stops) < 50;
     println!("{all:?}");
-    for (name, counter) in [
-        ("WEUs evicted", evicted),
-        ("extents copied forward", forwarded),
-        ("duplicates", duplicates),
-        ("SSD reads", ssd_reads),
-        ("corrupt extents", corrupt),
-        ("destaged extents", destaged),
-        ("dirty extents recovered", recovered_dirty),
-        ("unfinished batches", unfinished_batches),
-        ("regions found open", open_regions),
-        ("regions found open after a kill", outlived),
-        ("journal snapshots", snapshots),
-        ("reads outrun by an eviction", outrun_reads),
-        ("requests given up", given_up),
-    ] {
-        let count = counter.load(Ordering::Relaxed);
-        println!("{name}: {count}");
-        few |= count < 20;
-    }
+    few |= is_any_below(
+        20,
+        &[
+            ("WEUs evicted", evicted),
+            ("extents copied forward", forwarded),
+            ("duplicates", duplicates),
+            ("SSD reads", ssd_reads),
+            ("corrupt extents", corrupt),
+            ("destaged extents", destaged),
+            ("dirty extents recovered", recovered_dirty),
+            ("unfinished batches", unfinished_batches),
+            ("regions found open", open_regions),
+            ("regions found open after a kill", outlived),
+            ("journal snapshots", snapshots),
+            ("reads outrun by an eviction", outrun_reads),
+            ("requests given up", given_up),
+        ],
+    );
     assert!(seeds < SEEDS || !few, "the scenario does not reach what it is for");
 }
 
@@ -904,19 +909,17 @@ fn the_engine_with_a_log_survives_crashes() {
         run(seed, Nitro::with_log(seed, &happened));
     });
     let Logs { replayed, batches, stalls, failures, refused, left_out } = &happened.logs;
-    let mut few = false;
-    for (name, counter) in [
-        ("extents replayed", replayed),
-        ("log batches", batches),
-        ("waits for room in the log", stalls),
-        ("failed logs", failures),
-        ("starts refused without the log", refused),
-        ("starts without the log", left_out),
-    ] {
-        let count = counter.load(Ordering::Relaxed);
-        println!("{name}: {count}");
-        few |= count < 10;
-    }
+    let few = is_any_below(
+        10,
+        &[
+            ("extents replayed", replayed),
+            ("log batches", batches),
+            ("waits for room in the log", stalls),
+            ("failed logs", failures),
+            ("starts refused without the log", refused),
+            ("starts without the log", left_out),
+        ],
+    );
     assert!(seeds < SEEDS || !few, "the scenario does not reach what it is for");
 }
 
@@ -929,21 +932,19 @@ fn the_engine_on_several_devices_survives_crashes_and_the_loss_of_one() {
     });
     let Happened { devices_lost, device_lost_extents, devices_missing, devices_left_out, devices_refused, .. } =
         &*happened;
-    let mut few = false;
-    for (name, counter) in [
-        ("cycles without a lost device", devices_lost),
-        ("dirty extents lost with a device", device_lost_extents),
-        ("devices missing at a start", devices_missing),
-        ("outdated devices left out at a start", devices_left_out),
-        ("starts refused without a device", devices_refused),
-        ("evicted write-evict units", &happened.evicted),
-        ("snapshots of the journal", &happened.snapshots),
-        ("dirty extents recovered", &happened.recovered_dirty),
-    ] {
-        let count = counter.load(Ordering::Relaxed);
-        println!("{name}: {count}");
-        few |= count < 10;
-    }
+    let few = is_any_below(
+        10,
+        &[
+            ("cycles without a lost device", devices_lost),
+            ("dirty extents lost with a device", device_lost_extents),
+            ("devices missing at a start", devices_missing),
+            ("outdated devices left out at a start", devices_left_out),
+            ("starts refused without a device", devices_refused),
+            ("evicted write-evict units", &happened.evicted),
+            ("snapshots of the journal", &happened.snapshots),
+            ("dirty extents recovered", &happened.recovered_dirty),
+        ],
+    );
     assert!(seeds < SEEDS || !few, "the scenario does not reach what it is for");
 }
 
@@ -954,18 +955,16 @@ fn the_engine_survives_abuse() {
         run(seed, Nitro::abused(seed, &happened));
     });
     let Happened { evicted, destaged, snapshots, recovered_dirty, failed_caches, held_per_mille, .. } = &*happened;
-    let mut few = false;
-    for (name, counter) in [
-        ("evicted write-evict units", evicted),
-        ("destaged extents", destaged),
-        ("snapshots of the journal", snapshots),
-        ("dirty extents recovered", recovered_dirty),
-        ("thousandths of the RAM that may be held", held_per_mille),
-    ] {
-        let count = counter.load(Ordering::Relaxed);
-        println!("{name}: {count}");
-        few |= count < 10;
-    }
+    let few = is_any_below(
+        10,
+        &[
+            ("evicted write-evict units", evicted),
+            ("destaged extents", destaged),
+            ("snapshots of the journal", snapshots),
+            ("dirty extents recovered", recovered_dirty),
+            ("thousandths of the RAM that may be held", held_per_mille),
+        ],
+    );
     assert_eq!(failed_caches.load(Ordering::Relaxed), 0, "a cache was given up though its device is well");
     assert!(seeds < SEEDS_ABUSED || !few, "the scenario does not reach what it is for");
 }
