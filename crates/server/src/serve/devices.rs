@@ -157,9 +157,7 @@ pub fn title(paths: &[PathBuf]) -> String {
 /// # Errors
 /// A server uses a device, one cannot be read, or they are not those of one cache.
 pub async fn open_devices_to_look(paths: &[PathBuf]) -> Result<Flash<FileDevice>, Error> {
-    check_different(paths)?;
-    let devices: Vec<FileDevice> = paths.iter().map(|path| super::open_to_look(path)).collect::<Result<_, _>>()?;
-    let positions: Vec<usize> = (0..paths.len()).collect();
+    let (positions, devices): (Vec<_>, Vec<_>) = open_stopped(paths)?.opened.into_iter().unzip();
     put_together(&title(paths), paths, &positions, devices).await
 }
 
@@ -168,10 +166,6 @@ pub(super) fn open_stopped(paths: &[PathBuf]) -> Result<Stores, Error> {
     check_different(paths)?;
     let devices: Vec<FileDevice> = paths.iter().map(|path| super::open_to_look(path)).collect::<Result<_, _>>()?;
     let size_bytes = devices.iter().map(|device| device.geometry().size_bytes).min().unwrap_or(0);
-    Ok(Stores {
-        opened: devices.into_iter().enumerate().collect(),
-        paths: paths.to_vec(),
-        size_bytes,
-        holds_cache: true,
-    })
+    let opened = devices.into_iter().enumerate().collect();
+    Ok(Stores { opened, paths: paths.to_vec(), size_bytes, holds_cache: true })
 }

@@ -13,7 +13,7 @@ use nitro_engine::format::FormatError;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use nitro_port::Device;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -170,20 +170,20 @@ fn check_content(what: &str, path: &Path, found: &Metadata, size_bytes: u64) -> 
 
 /// The superblock's copy at the end of a device, if there is one.
 fn second_superblock(path: &Path, size_bytes: u64) -> Option<Superblock> {
+    superblock_in(&open_device_to_read(path).ok()?, superblock_offsets(size_bytes)[1])
+}
+
+fn superblock_in(device: &File, offset: u64) -> Option<Superblock> {
     let mut block = vec![0; SUPERBLOCK_BYTES];
-    let [_, offset] = superblock_offsets(size_bytes);
-    open_device_to_read(path).ok()?.read_exact_at(&mut block, offset).ok()?;
+    device.read_exact_at(&mut block, offset).ok()?;
     Superblock::decode(&block).ok()
 }
 
 /// Whether a file or device holds a cache, or one of several devices of a cache. It is only read.
 pub(super) fn holds_cache(path: &Path) -> bool {
-    let Ok(mut file) = open_device_to_read(path) else { return false };
-    let Ok(size_bytes) = file.seek(SeekFrom::End(0)) else { return false };
-    let mut block = vec![0; SUPERBLOCK_BYTES];
-    superblock_offsets(size_bytes)
-        .into_iter()
-        .any(|offset| file.read_exact_at(&mut block, offset).is_ok() && Superblock::decode(&block).is_ok())
+    let Ok(mut device) = open_device_to_read(path) else { return false };
+    let Ok(size_bytes) = device.seek(SeekFrom::End(0)) else { return false };
+    superblock_offsets(size_bytes).into_iter().any(|offset| superblock_in(&device, offset).is_some())
 }
 
 /// Whether a path leads to the file or device `identity`.

@@ -9,11 +9,13 @@ use crate::files::{self, Links};
 use crate::origins::{Uuid, state_folder};
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How often to check whether a cache has been read completely.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Maximum bytes of the note on lost devices.
+const LOST_BYTES_MAX: u64 = 64;
 
 fn place(uuid: Uuid) -> PathBuf {
     state_folder().join(format!("cache-{uuid}.distrusted"))
@@ -26,7 +28,7 @@ pub(super) fn is_noted(uuid: Uuid) -> bool {
 
 /// Makes a failure of the cache's journal write the note, and the loss of one of several devices another one.
 pub(super) fn install(cache: &ServedCache, uuid: Uuid) {
-    cache.set_witness(move |reason| match note(uuid, reason) {
+    cache.set_witness(move |reason| match note(&place(uuid), reason) {
         Ok(()) => true,
         Err(error) => {
             let place = place(uuid);
@@ -39,9 +41,7 @@ pub(super) fn install(cache: &ServedCache, uuid: Uuid) {
     });
     cache.set_loss_witness(move |lost| {
         let place = lost_place(uuid);
-        let written = files::own_folder(&state_folder())
-            .and_then(|()| files::write_durably(&place, Links::Followed, format!("{lost}\n").as_bytes()));
-        if let Err(error) = written {
+        if let Err(error) = note(&place, &lost.to_string()) {
             tracing::warn!(
                 "{}: {error}: the loss of a device is recorded on the other devices of the cache only; do not use the lost \
                  device again without them",
@@ -58,13 +58,14 @@ fn lost_place(uuid: Uuid) -> PathBuf {
 /// The devices of a cache that were lost, according to the note on this machine: one bit each.
 pub(super) fn lost(uuid: Uuid) -> u32 {
     // Without a note, or with one that cannot be read, the devices' own record counts.
-    fs::read_to_string(lost_place(uuid)).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    let text = files::read_text(&lost_place(uuid), Links::Followed, LOST_BYTES_MAX).ok().flatten();
+    text.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
-fn note(uuid: Uuid, reason: &str) -> io::Result<()> {
-    let place = place(uuid);
+/// Writes a note durably.
+fn note(place: &Path, text: &str) -> io::Result<()> {
     files::own_folder(&state_folder())?;
-    files::write_durably(&place, Links::Followed, format!("{reason}\n").as_bytes())
+    files::write_durably(place, Links::Followed, format!("{text}\n").as_bytes())
 }
 
 /// Removes the note once the cache itself has a durable record of the data that must not be trusted.
@@ -88,6 +89,6 @@ pub(super) async fn take_back(entry: &CacheEntry) {
     }
     // It may have failed since: that note must not be lost.
     if let Some(reason) = entry.cache.status().failed {
-        let _ = note(entry.uuid, &reason);
+        let _ = note(&place, &reason);
     }
 }
