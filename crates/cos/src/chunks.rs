@@ -10,7 +10,7 @@ use crate::place::{Place, Reference};
 use crate::ssd::PieceKind;
 use crate::{Error, Store};
 use bytes::Bytes;
-use futures_util::future::try_join_all;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use nitro_port::buf::BufMut;
 use nitro_port::codec::{Compression, Compressor, Encoding};
 use nitro_port::yielding::yield_now;
@@ -21,7 +21,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// The maximum number of bytes of a read.
-const READ_BYTES_MAX: usize = 1 << 20;
+pub(crate) const READ_BYTES_MAX: usize = 1 << 20;
+/// The maximum number of reads of the device at the same time, for one request.
+const READS_AT_ONCE: usize = 64;
 /// Regions at most this far apart are read with one read.
 const GAP_BYTES: u64 = 16 << 10;
 const GAP_BYTES_ROTATIONAL: u64 = 256 << 10;
@@ -260,7 +262,7 @@ impl<D: Device> Store<D> {
         // Outdated places may differ in size from the region that is there now.
         wanted.sort_by_key(order);
         wanted.dedup();
-        let regions = self.read_regions(&wanted).await?;
+        let regions = self.read_regions(&wanted, READS_AT_ONCE).await?;
         let mut chunks = Vec::with_capacity(references.len());
         for reference in references {
             let at = wanted.binary_search_by_key(&order(&reference.place), order);
@@ -275,7 +277,7 @@ impl<D: Device> Store<D> {
 
     /// Reads a chunk; also returns its place.
     pub(crate) async fn locate(&self, reference: &Reference) -> Result<(Place, Bytes), Error> {
-        let region = self.read_regions(&[reference.place]).await?.pop().flatten();
+        let region = self.read_regions(&[reference.place], 1).await?.pop().flatten();
         match region.and_then(|r| r.chunk(reference.place.number, &reference.fingerprint)) {
             Some(chunk) => Ok((reference.place, chunk)),
             None => self.read_moved(reference.fingerprint).await,
@@ -292,7 +294,7 @@ impl<D: Device> Store<D> {
                 None => self.indexed_place(&fingerprint).await?,
             };
             let Some(place) = place else { break };
-            let region = self.read_regions(&[place]).await?.pop().flatten();
+            let region = self.read_regions(&[place], 1).await?.pop().flatten();
             if let Some(chunk) = region.and_then(|r| r.chunk(place.number, &fingerprint)) {
                 return Ok((place, chunk));
             }
@@ -303,8 +305,12 @@ impl<D: Device> Store<D> {
     }
 
     /// Reads regions, whose places must be ordered by slot and sector, without repetitions. `None`: the region is
-    /// damaged, or not at this place any more.
-    pub(crate) async fn read_regions(&self, places: &[Place]) -> Result<Vec<Option<Arc<Region>>>, Error> {
+    /// damaged, or not at this place any more. `at_once`: the maximum number of reads of the device at the same time.
+    pub(crate) async fn read_regions(
+        &self,
+        places: &[Place],
+        at_once: usize,
+    ) -> Result<Vec<Option<Arc<Region>>>, Error> {
         let mut regions: Vec<_> = places.iter().map(|p| self.cached_region(*p)).collect();
         let missing: Vec<usize> = (0..places.len()).filter(|i| regions[*i].is_none()).collect();
         let runs = missing.chunk_by(|a, b| self.are_near(places[*a], places[*b])).flat_map(|run| {
@@ -316,7 +322,8 @@ impl<D: Device> Store<D> {
             let some: Vec<Place> = run.iter().map(|i| places[*i]).collect();
             self.read_run(&some).await.map(|read| (run, read))
         });
-        for (run, read) in try_join_all(reads).await? {
+        let mut reads = stream::iter(reads).buffer_unordered(at_once);
+        while let Some((run, read)) = reads.try_next().await? {
             for (i, region) in run.iter().zip(read) {
                 regions[*i] = region;
             }
@@ -398,7 +405,7 @@ impl<D: Device> Store<D> {
 }
 
 /// The order of regions on the device.
-fn order(place: &Place) -> (u32, u16, u16) {
+pub(crate) fn order(place: &Place) -> (u32, u16, u16) {
     (place.slot, place.sector, place.sectors)
 }
 

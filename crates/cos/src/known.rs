@@ -109,7 +109,7 @@ impl<D: Device> Store<D> {
         if held.state != SlotState::Sealed || held.leaving || !is_within {
             return Ok(self.state.lock().find(fingerprint));
         }
-        let region = match self.read_regions(&[place]).await {
+        let region = match self.read_regions(&[place], 1).await {
             Ok(mut regions) => regions.pop().flatten(),
             // Content that cannot be read cannot be referred to; it is stored again.
             Err(Error::Device(_)) => None,

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod ahead;
 mod check;
 mod chunks;
 mod collect;

@@ -2,6 +2,7 @@
 
 use crate::Store;
 use crate::access::Patterns;
+use crate::ahead::Ahead;
 use crate::format::record::OBJECT_BYTES;
 use crate::lane::{self, LANES};
 use crate::locality::Locality;
@@ -49,6 +50,7 @@ impl<D: Device> Store<D> {
             part("containers' states", u64::from(superblock.containers) * SLOT_RAM_BYTES),
             part("objects", bounds.namespace_bytes / OBJECT_BYTES as u64 * OBJECT_RAM_BYTES),
             part("overwritten chunks", bounds.changes as u64 * CHANGE_RAM_BYTES),
+            part("read-ahead", if self.readahead_bytes() > 0 { Ahead::RAM_BYTES_MAX } else { 0 }),
             part("patterns of access", Patterns::RAM_BYTES_MAX),
             part("SSD", self.ssd.get().map_or(0, |ssd| ssd.ram_need_bytes())),
         ]

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::access::Patterns;
+use crate::ahead::Ahead;
 use crate::chunks::Region;
 use crate::counters::{Counters, Counting};
 use crate::format::node::Node;
@@ -41,6 +42,9 @@ pub struct Settings {
     pub region_cache_bytes: u64,
     /// RAM in bytes for recipe blocks.
     pub recipe_cache_bytes: u64,
+    /// The maximum number of bytes that are read ahead of a sequential reader, if the device is rotational; 0: nothing.
+    /// Readers share half of [`region_cache_bytes`](Self::region_cache_bytes) for it.
+    pub readahead_bytes: u64,
     /// Whether duplicates are accepted only after their bytes were compared.
     pub compare_duplicates: bool,
     /// Whether access patterns are tracked by pattern region; otherwise small requests count as random, and larger ones
@@ -60,6 +64,7 @@ impl Default for Settings {
             locality_containers: 512,
             region_cache_bytes: 16 << 20,
             recipe_cache_bytes: 16 << 20,
+            readahead_bytes: 8 << 20,
             compare_duplicates: false,
             patterns: true,
             nsio_dedup: true,
@@ -111,6 +116,7 @@ pub struct Store<D> {
     pub(crate) index: Silt<IndexDevice<D>>,
     pub(crate) ssd: Arc<SsdSlot>,
     pub(crate) patterns: Patterns,
+    pub(crate) ahead: Ahead,
     pub(crate) summary: Summary,
     pub(crate) objects: Mutex<Objects>,
     pub(crate) ledger: Arc<Ledger>,
@@ -230,6 +236,7 @@ impl<D: Device> Store<D> {
             index,
             ssd,
             patterns: Patterns::default(),
+            ahead: Ahead::default(),
             summary,
             ledger: Arc::clone(objects.ledger()),
             objects: Mutex::new(objects),

@@ -4,7 +4,7 @@
 use crate::access::Access;
 use crate::chunks::Cuts;
 use crate::format::node::{Entry, FANOUT, Node};
-use crate::format::record::Root;
+use crate::format::record::{Kind, Root};
 use crate::format::region::ChunkKind;
 use crate::lane::RECIPE_LANE;
 use crate::object::{Change, Object};
@@ -132,6 +132,28 @@ impl<D: Device> Store<D> {
             resolved[(index - chunks.start) as usize] = reference;
         }
         Ok(resolved)
+    }
+
+    /// The references of a range of an object, each with the offset of its chunk; without holes.
+    pub(crate) async fn references(
+        &self,
+        object: &Object,
+        range: Range<u64>,
+        access: Access,
+    ) -> Result<Vec<(u64, Reference)>, Error> {
+        match object.kind {
+            Kind::Stream => {
+                let root = object.state.lock().record.root;
+                let resolved = self.resolve_stream(root, range, access).await?;
+                Ok(resolved.into_iter().map(|(start, entry)| (start, entry.reference)).collect())
+            }
+            Kind::Volume => {
+                let chunk_bytes = u64::from(object.chunk_bytes);
+                let chunks = range.start / chunk_bytes..range.end.div_ceil(chunk_bytes);
+                let resolved = self.resolve(object, chunks.clone(), access).await?;
+                Ok(chunks.zip(resolved).filter_map(|(index, r)| Some((index * chunk_bytes, r?))).collect())
+            }
+        }
     }
 
     /// Writes the changes of the overlay into the recipe.

@@ -149,6 +149,9 @@ impl<D: Device> Volume<D> {
     pub async fn read_range(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
         self.check_range(offset, len as u64)?;
         let access = self.store.access(&self.object, offset, len as u64);
+        if access == Access::Sequential {
+            self.read_ahead(offset, len as u64).await;
+        }
         let mut tries = 0;
         loop {
             let before = self.object.state.lock().record.root;

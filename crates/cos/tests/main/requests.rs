@@ -5,6 +5,7 @@ use crate::model::content;
 use bytes::Bytes;
 use futures_executor::block_on;
 use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt};
 use nitro_cos::{CollectOptions, Counters, Plan, Settings, SsdOptions, SsdSource, Store, StoreOptions};
 use nitro_device::RamDevice;
 use nitro_port::yielding::yield_now;
@@ -154,6 +155,70 @@ impl Bed {
         }
         (self.disk.reads.load(Relaxed) - before) as f64 / (VOLUME_BYTES >> 20) as f64
     }
+}
+
+/// How a volume is read in sequence.
+#[derive(Debug, Clone, Copy)]
+struct Sequence {
+    request_bytes: u64,
+    at_once: usize,
+    readers: u64,
+    settings: Settings,
+}
+
+impl Bed {
+    /// Reads the volume in sequence, each of several readers a part of it. Returns requests of the disk for a MiB, and the
+    /// store's counters.
+    async fn read_through(&self, Sequence { request_bytes, at_once, readers, settings }: Sequence) -> (f64, Counters) {
+        let store = Arc::new(Store::open(Arc::clone(&self.disk), settings).await.unwrap());
+        let volume = &store.open_volume("vm").unwrap();
+        let before = self.disk.reads.load(Relaxed);
+        let read = |offset: u64| async move {
+            let read = volume.read_range(offset, request_bytes as usize).await.unwrap();
+            for (bytes, index) in read.chunks(CHUNK as usize).zip(offset / CHUNK..) {
+                assert!(bytes == chunk(self.contents[index as usize]), "chunk {index} of the volume");
+            }
+        };
+        let part = VOLUME_BYTES / readers;
+        let reads = (0..readers).map(|reader| {
+            let offsets = (reader * part..(reader + 1) * part).step_by(request_bytes as usize);
+            stream::iter(offsets).map(read).buffer_unordered(at_once).for_each(|()| async {})
+        });
+        join_all(reads).await;
+        let asked = self.disk.reads.load(Relaxed) - before;
+        let counters = store.counters();
+        store.close().await.unwrap();
+        (asked as f64 / (VOLUME_BYTES >> 20) as f64, counters)
+    }
+}
+
+#[test]
+fn a_sequential_reader_asks_a_container_once_for_a_long_range() {
+    block_on(async {
+        let bed = Bed::new().await;
+        for (ram, readers) in [(Settings::default().region_cache_bytes, 1), (16 << 20, 4), (4 << 20, 1), (1 << 20, 1)] {
+            for (request_bytes, at_once) in [(64 << 10, 1), (128 << 10, 4), (1 << 20, 1), (1 << 20, 4)] {
+                let settings = Settings { region_cache_bytes: ram, ..Settings::default() };
+                let sequence = Sequence { request_bytes, at_once, readers, settings };
+                let no_ahead = Settings { readahead_bytes: 0, ..settings };
+                let (without, _) = bed.read_through(Sequence { settings: no_ahead, ..sequence }).await;
+                let (with, counters) = bed.read_through(sequence).await;
+                println!(
+                    "{readers} readers of {} KiB, {at_once} at once, {} MiB for regions: {with:.2} requests of the disk for a \
+                     MiB (in all, {} for regions, of which {} have recipes, {} for the index, {} for containers' metadata); {without:.2} \
+                     without read-ahead",
+                    request_bytes >> 10,
+                    ram >> 20,
+                    counters.region_reads,
+                    counters.recipe_reads,
+                    counters.index_lookups,
+                    counters.metadata_reads,
+                );
+                assert!(with <= without * 1.05, "{with} requests for a MiB, {without} without read-ahead");
+                assert!(with <= 6.0 || ram < 16 << 20 || readers > 1, "{with} requests for a MiB");
+            }
+        }
+    });
 }
 
 fn metadata(before: &Counters, after: &Counters) -> u64 {

@@ -152,10 +152,16 @@ fn snapshot_name(generation: usize) -> String {
     format!("{VOLUME}@{generation:03}")
 }
 
-/// Settings with as little RAM, relative to the volume, as a real store has.
+/// Settings with as little RAM, relative to the volume, as a real store has, and without read-ahead: what requests cost by
+/// themselves is measured, and the cache in front reads ahead by itself.
 pub(super) fn little_ram(volume_bytes: u64) -> nitro_cos::Settings {
     let part = (volume_bytes / RAM_PART).max(128 << 10);
-    nitro_cos::Settings { region_cache_bytes: part, recipe_cache_bytes: part, ..nitro_cos::Settings::default() }
+    nitro_cos::Settings {
+        region_cache_bytes: part,
+        recipe_cache_bytes: part,
+        readahead_bytes: 0,
+        ..nitro_cos::Settings::default()
+    }
 }
 
 impl Bed {

@@ -1,0 +1,256 @@
+//! Read-ahead for sequential readers. What a reader will request next is read together, so that each container is read
+//! with one request for all that a long range needs of it, as in the forward assembly area of Lillibridge, Eshghi and
+//! Bhagwat (*Improving Restore Speed for Backup Systems that Use Inline Chunk-Based Deduplication*, FAST 2013): in an aged
+//! object, neighbouring chunks are in many containers. For devices with slow seeks only.
+
+use crate::access::Access;
+use crate::object::Object;
+use crate::place::{Place, Reference};
+use crate::{Store, Volume};
+use futures_util::lock::Mutex as AsyncMutex;
+use hashbrown::HashSet;
+use nitro_port::Device;
+use parking_lot::Mutex;
+use std::ops::Range;
+
+/// The maximum number of streams that are followed.
+const STREAMS_MAX: usize = 16;
+/// The number of streams that read ahead at the same time.
+const READERS_MAX: usize = 4;
+/// The number of requests to the device at the same time, for each of these streams.
+pub(crate) const READS_AT_ONCE: usize = 4;
+/// An access that begins at most this far behind a stream continues it: requests of one reader overtake one another.
+const GAP_BYTES_MAX: u64 = 4 << 20;
+
+/// A reader of an object.
+#[derive(Debug, Clone, Copy)]
+struct Stream {
+    object: u64,
+    start: u64,
+    /// Everything before this was read.
+    ready: u64,
+    /// Everything before this was read, or is being read.
+    end: u64,
+    /// Bytes of the last range that was read ahead.
+    window: u64,
+    /// Bytes that were read ahead for all streams when this one was last extended.
+    extended_at: u64,
+    /// The gate that its readers pass one by one.
+    gate: usize,
+}
+
+/// What a reader does before it reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Step {
+    /// Nothing: its data were read ahead, or it is not known as a stream yet.
+    Go,
+    /// It waits for the range that is being read.
+    Wait(usize),
+    /// It reads this range, as far as that fits into these bytes of RAM.
+    Read { gate: usize, range: Range<u64>, ram_bytes: u64 },
+}
+
+#[derive(Debug, Default)]
+struct Streams {
+    streams: Vec<Stream>,
+    /// Bytes that were read ahead.
+    ahead_bytes: u64,
+    created: usize,
+}
+
+impl Streams {
+    /// Notes an access of `len` bytes at `offset`. `cache_bytes` is the RAM for what is read ahead, `most` the maximum of
+    /// bytes for one stream, `size` the size of the object.
+    fn note(&mut self, object: u64, offset: u64, len: u64, (cache_bytes, most, size): (u64, u64, u64)) -> Step {
+        let (now, end) = (self.ahead_bytes, offset.saturating_add(len));
+        // What was read ahead longer ago has left the RAM.
+        let is_active = |s: &Stream| now - s.extended_at < cache_bytes;
+        let of_object = |s: &Stream| s.object == object && s.start <= offset && offset <= s.end + GAP_BYTES_MAX;
+        let Some(at) = self.streams.iter().position(|s| of_object(s) && is_active(s)) else {
+            if self.streams.len() >= STREAMS_MAX {
+                self.streams.pop();
+            }
+            let gate = self.created % READERS_MAX;
+            self.created += 1;
+            let new = Stream { object, start: offset, ready: end, end, window: 0, extended_at: now, gate };
+            self.streams.insert(0, new);
+            return Step::Go;
+        };
+        let active = self.streams.iter().filter(|s| is_active(s)).count() as u64;
+        self.streams[..=at].rotate_right(1);
+        let Some(stream) = self.streams.first_mut() else { return Step::Go };
+        if end <= stream.ready {
+            return Step::Go;
+        }
+        if end <= stream.end {
+            return Step::Wait(stream.gate);
+        }
+        let ram_bytes = cache_bytes / 2 / active;
+        let window = (stream.window * 2).max(len * 2).min(most).min(ram_bytes);
+        if window < len {
+            *stream = Stream { ready: end, end, window: 0, extended_at: now, ..*stream };
+            return Step::Go;
+        }
+        let range = stream.end..(end + window).min(size);
+        self.ahead_bytes += range.end - range.start;
+        *stream = Stream { end: range.end, window, extended_at: now, ..*stream };
+        Step::Read { gate: stream.gate, range, ram_bytes }
+    }
+
+    /// Notes that a range was read, up to `reached`.
+    fn read(&mut self, object: u64, range: &Range<u64>, reached: u64) {
+        let of_range = |s: &&mut Stream| s.object == object && s.start <= range.start && s.end >= range.end;
+        if let Some(stream) = self.streams.iter_mut().find(of_range) {
+            stream.ready = stream.ready.max(reached);
+            if stream.end == range.end {
+                stream.end = reached;
+            }
+        }
+    }
+}
+
+/// The streams of a store.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    streams: Mutex<Streams>,
+    gates: [AsyncMutex<()>; READERS_MAX],
+}
+
+impl Ahead {
+    /// The maximum RAM of requests to the device for read-ahead, in bytes.
+    pub(crate) const RAM_BYTES_MAX: u64 = (READERS_MAX * READS_AT_ONCE * crate::chunks::READ_BYTES_MAX) as u64;
+}
+
+impl<D: Device> Volume<D> {
+    /// Reads what a sequential reader will request after `len` bytes at `offset`, and these bytes, into RAM. Errors are
+    /// left to the read itself.
+    pub(crate) async fn read_ahead(&self, offset: u64, len: u64) {
+        let (store, object) = (self.store(), self.object());
+        let most = store.readahead_bytes();
+        if most == 0 {
+            return;
+        }
+        let limits = (store.settings.region_cache_bytes, most, self.size_bytes());
+        let step = store.ahead.streams.lock().note(object.id, offset, len, limits);
+        match step {
+            Step::Go => {}
+            Step::Wait(gate) => drop(store.ahead.gates[gate].lock().await),
+            Step::Read { gate, range, ram_bytes } => {
+                let _reading = store.ahead.gates[gate].lock().await;
+                let reached = store.read_range_ahead(object, (offset + len, len), range.clone(), ram_bytes).await;
+                store.ahead.streams.lock().read(object.id, &range, reached);
+            }
+        }
+    }
+}
+
+impl<D: Device> Store<D> {
+    /// The maximum number of bytes that are read ahead for a stream.
+    pub(crate) fn readahead_bytes(&self) -> u64 {
+        if self.device.geometry().rotational { self.settings.readahead_bytes } else { 0 }
+    }
+
+    /// Reads the regions of a range into RAM, as many as fit into `ram_bytes`. Returns where the next range begins. If less
+    /// than another request would fit, nothing is read: the reader's request, of `len` bytes up to `end`, reads its own part.
+    async fn read_range_ahead(
+        &self,
+        object: &Object,
+        (end, len): (u64, u64),
+        range: Range<u64>,
+        ram_bytes: u64,
+    ) -> u64 {
+        let Ok(references) = self.references(object, range.clone(), Access::Sequential).await else { return range.end };
+        let regions_max = (ram_bytes / u64::from(self.superblock.region_bytes)) as usize;
+        let mut places: HashSet<Place> = HashSet::new();
+        let mut reached = range.end;
+        for (start, Reference { place, .. }) in references {
+            places.insert(Place { number: 0, ..place });
+            if places.len() > regions_max {
+                reached = start.max(range.start);
+                break;
+            }
+        }
+        if reached < (end + len).min(range.end) {
+            return end;
+        }
+        let mut places: Vec<Place> = places.into_iter().collect();
+        places.sort_by_key(crate::chunks::order);
+        if let Err(error) = self.read_regions(&places, READS_AT_ONCE).await {
+            tracing::debug!("read-ahead failed: {error}");
+        }
+        reached
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const SIZE: u64 = 64 * MIB;
+
+    /// A reader's step, with 16 MiB of RAM and at most 8 MiB for it.
+    fn note(streams: &mut Streams, object: u64, offset: u64, len: u64) -> Option<Range<u64>> {
+        match streams.note(object, offset, len, (16 * MIB, 8 * MIB, SIZE)) {
+            Step::Read { gate, range, .. } => {
+                // Its other requests wait until it was read.
+                assert_eq!(
+                    streams.note(object, range.end - 1, 1, (16 * MIB, 8 * MIB, SIZE)),
+                    Step::Wait(gate),
+                    "{range:?}"
+                );
+                streams.read(object, &range, range.end);
+                Some(range)
+            }
+            step => {
+                assert_eq!(step, Step::Go);
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_double_up_to_a_maximum_and_end_with_the_object() {
+        let mut streams = Streams::default();
+        let read: Vec<_> = (0..64).filter_map(|at| note(&mut streams, 1, at * MIB, MIB)).collect();
+        let ends: Vec<_> = read.iter().map(|range| range.end / MIB).collect();
+        assert_eq!(ends, [4, 9, 18, 27, 36, 45, 54, 63, 64]);
+        assert!(read.windows(2).all(|pair| pair[0].end == pair[1].start));
+    }
+
+    #[test]
+    fn readers_share_the_ram_until_they_end() {
+        let mut streams = Streams::default();
+        for at in 0..4 {
+            for object in 1..=4 {
+                let read = note(&mut streams, object, at * MIB, MIB);
+                assert!(read.is_none_or(|range| range.end - range.start <= 3 * MIB), "{object} at {at}");
+            }
+        }
+        let read = (4..40).filter_map(|at| note(&mut streams, 1, at * MIB, MIB));
+        let most = read.map(|range| range.end - range.start).max();
+        assert_eq!(most, Some(9 * MIB));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_read_again_later_and_other_objects_are_not_concerned() {
+        let mut streams = Streams::default();
+        assert_eq!(note(&mut streams, 1, 0, MIB), None);
+        let limits = (16 * MIB, 8 * MIB, SIZE);
+        let Step::Read { range, .. } = streams.note(1, MIB, MIB, limits) else { panic!("it goes on") };
+        streams.read(1, &range, 3 * MIB);
+        assert_eq!(streams.note(1, 2 * MIB, MIB, limits), Step::Go);
+        assert_eq!(note(&mut streams, 2, 3 * MIB, MIB), None);
+        assert_eq!(note(&mut streams, 1, 3 * MIB, MIB).map(|range| range.start), Some(3 * MIB));
+        assert_eq!(note(&mut streams, 1, 40 * MIB, MIB), None);
+    }
+
+    #[test]
+    fn streams_are_few() {
+        let mut streams = Streams::default();
+        for object in 0..1000 {
+            assert_eq!(note(&mut streams, object, 0, MIB), None);
+            assert!(streams.streams.len() <= STREAMS_MAX);
+        }
+    }
+}
