@@ -4,9 +4,8 @@
 //! for which another may wait. Therefore they need no wakers among themselves.
 
 use crate::transport::WriteHalf;
-use crate::{Batch, Cost, OutQueue, Pace, RequestMemory, Share, Turn};
+use crate::{Batch, Cost, OutQueue, Pace, RequestMemory, Share, Tasks, Turn};
 use futures_util::future::FusedFuture;
-use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use std::cell::{Cell, RefCell, RefMut};
 use std::future::{Future, poll_fn};
 use std::io;
@@ -158,32 +157,6 @@ impl Connection {
     }
 }
 
-/// Requests that are being carried out.
-#[derive(Debug)]
-pub struct Tasks<F>(RefCell<FuturesUnordered<F>>);
-
-impl<F> Default for Tasks<F> {
-    fn default() -> Self {
-        Self(RefCell::default())
-    }
-}
-
-impl<F: Future<Output = ()>> Tasks<F> {
-    /// Starts a request. It runs to its end, even if the client disconnects: a write must not stop halfway.
-    pub fn start(&self, task: F) {
-        self.0.borrow().push(task);
-    }
-
-    fn are_done(&self) -> bool {
-        self.0.borrow().is_empty()
-    }
-
-    /// Whether one ended.
-    fn poll_one(&self, context: &mut Context<'_>) -> bool {
-        matches!(self.0.borrow_mut().poll_next_unpin(context), Poll::Ready(Some(())))
-    }
-}
-
 /// Serves a connection until the reader ends or `stop` fires; then finishes the requests in flight, and sends replies
 /// as long as the client receives them. Polls the parts in turn, as far as the pace allows in one poll: requests first,
 /// so that replies leave together.
@@ -226,8 +199,9 @@ pub async fn drive<P: Protocol>(
                 if reader.is_none() && !connection.is_leaving.replace(true) {
                     protocol.left();
                 }
+                connection.pace.note_ended(tasks.poll_new(context));
                 while !tasks.are_done() && connection.pace.may_end() && tasks.poll_one(context) {
-                    connection.pace.note_ended();
+                    connection.pace.note_ended(1);
                 }
                 if reader.is_none() && tasks.are_done() {
                     connection.more_to_come.set(false);

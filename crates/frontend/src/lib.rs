@@ -15,9 +15,10 @@ mod replies;
 mod requester;
 mod scatter;
 mod status;
+mod tasks;
 pub mod transport;
 
-pub use connection::{Connection, Count, Counts, Protocol, Tasks, Work, drive};
+pub use connection::{Connection, Count, Counts, Protocol, Work, drive};
 pub use disk::{Caller, Disk, DiskInfo, DiskName, Disks, Opened, Pieces, ZeroFlags};
 pub use error::DiskError;
 pub use memory::{RequestMemory, Share, Turn, TurnUnderWay};
@@ -27,6 +28,7 @@ pub use replies::{Batch, Cost, OutQueue};
 pub use requester::Requester;
 pub use scatter::{Scatter, Slices};
 pub use status::{Run, StatusOf};
+pub use tasks::Tasks;
 
 /// docs/adding-a-front-end.md, compiled.
 #[cfg(doctest)]

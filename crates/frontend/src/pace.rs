@@ -45,9 +45,9 @@ impl Pace {
         self.begun.set(self.begun.get() + 1);
     }
 
-    /// Notes that such a request has ended.
-    pub fn note_ended(&self) {
-        self.ended.set(self.ended.get() + 1);
+    /// Notes that a number of such requests have ended.
+    pub fn note_ended(&self, count: u32) {
+        self.ended.set(self.ended.get() + count);
     }
 
     /// Notes that a request was answered at once.
@@ -81,7 +81,7 @@ mod tests {
             for _ in 0..CROWD_MAX {
                 assert!(pace.may_begin() && pace.may_end());
                 pace.note_begun();
-                pace.note_ended();
+                pace.note_ended(1);
             }
             assert!(!pace.has_put_off());
             assert!(!pace.may_begin() && !pace.may_end() && pace.has_put_off());

@@ -10,8 +10,7 @@ use crate::ring::Ring;
 use crate::wake::{Answer, Stop};
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, LocalBoxFuture};
-use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use nitro_frontend::{Disk, DiskError, DiskInfo, Pace, RequestMemory, Requester, Scatter, Share, ZeroFlags};
+use nitro_frontend::{Disk, DiskError, DiskInfo, Pace, RequestMemory, Requester, Scatter, Share, Tasks, ZeroFlags};
 use nitro_port::buf::BufMut;
 use parking_lot::Mutex;
 use std::cell::{Cell, RefCell};
@@ -106,10 +105,10 @@ pub(crate) async fn run<D: Disk, H: Host>(host: H, run: Run<D>) {
         is_ringing: Cell::new(false),
         fault: Cell::new(None),
     };
-    let tasks = RefCell::new(FuturesUnordered::new());
+    let tasks = Tasks::default();
     let reader = take_requests(&session, &host, &kick, under_way, |begun| {
         session.pace.note_begun();
-        tasks.borrow_mut().push(execute(&session, begun));
+        tasks.start(execute(&session, begun));
     });
     drive(&session, reader, &tasks, ring_bell(&session, &host, &call), &stop).await;
     if let Some(fault) = session.fault.get() {
@@ -122,7 +121,7 @@ pub(crate) async fn run<D: Disk, H: Host>(host: H, run: Run<D>) {
 async fn drive<D>(
     session: &Session<D>,
     reader: impl Future<Output = Result<Infallible, Fault>>,
-    tasks: &RefCell<FuturesUnordered<impl Future<Output = ()>>>,
+    tasks: &Tasks<impl Future<Output = ()>>,
     bell: impl Future<Output = Infallible>,
     stop: &Stop,
 ) {
@@ -142,25 +141,23 @@ async fn drive<D>(
             {
                 session.fault.set(Some(fault));
             }
-            let mut has_ended = false;
-            while !tasks.borrow().is_empty()
-                && session.pace.may_end()
-                && let Poll::Ready(Some(())) = tasks.borrow_mut().poll_next_unpin(context)
-            {
-                session.pace.note_ended();
-                has_ended = true;
+            let mut ended = tasks.poll_new(context);
+            session.pace.note_ended(ended);
+            while !tasks.are_done() && session.pace.may_end() && tasks.poll_one(context) {
+                session.pace.note_ended(1);
+                ended += 1;
             }
             if session.fault.get().is_some() {
                 reader.set(None);
             }
-            if !has_ended {
+            if ended == 0 {
                 break;
             }
         }
         session.notify();
         let Poll::Pending = bell.as_mut().poll(context);
         let is_told = !session.must_ring.get() && !session.is_ringing.get();
-        if reader.is_none() && tasks.borrow().is_empty() && is_told {
+        if reader.is_none() && tasks.are_done() && is_told {
             return Poll::Ready(());
         }
         if session.pace.has_put_off() {
