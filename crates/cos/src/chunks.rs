@@ -31,7 +31,15 @@ const GAP_BYTES_ROTATIONAL: u64 = 256 << 10;
 const MOVES_MAX: usize = 3;
 
 thread_local! {
-    static COMPRESSOR: RefCell<Option<(Compression, Compressor)>> = const { RefCell::new(None) };
+    static COMPRESSOR: RefCell<Compressor> = RefCell::new(Compressor::new(Compression::None));
+}
+
+/// Compresses with the compressor of this thread. Returns the bytes themselves if they do not shrink by a sixteenth.
+pub(crate) fn compress(compression: Compression, bytes: &Bytes) -> (Encoding, Bytes) {
+    COMPRESSOR.with_borrow_mut(|compressor| {
+        compressor.use_codec(compression);
+        compressor.compress(bytes)
+    })
 }
 
 /// The chunks of a region, decompressed.
@@ -226,16 +234,7 @@ impl<D: Device> Store<D> {
             pieces.clone().map(|(f, range)| RegionChunk { fingerprint: *f, bytes: range.len() as u32 }).collect();
         let raw = joined(source, pieces.map(|(_, range)| range));
         let raw_bytes = raw.len() as u32;
-        let compression = self.superblock.compression;
-        let (encoding, payload) = COMPRESSOR.with_borrow_mut(|held| {
-            if held.as_ref().is_none_or(|(of, _)| *of != compression) {
-                *held = Some((compression, Compressor::new(compression)));
-            }
-            match held {
-                Some((_, compressor)) => compressor.compress(&raw),
-                None => (Encoding::Raw, raw.clone()),
-            }
-        });
+        let (encoding, payload) = compress(self.superblock.compression, &raw);
         Prepared { kind, chunks, encoding, payload, raw_bytes }
     }
 

@@ -116,8 +116,15 @@ fn ssd_superblock(bytes: &[u8]) -> bool {
 /// As [`samples`], for an SSD.
 #[must_use]
 pub fn ssd_samples() -> Vec<(u8, Vec<u8>)> {
-    let superblock =
-        SsdSuperblock { unit_bytes: 1 << 20, identity: 2, session: 3, filling: 4, units: 5, extent_bytes: 8192 };
+    let superblock = SsdSuperblock {
+        unit_bytes: 1 << 20,
+        identity: 2,
+        session: 3,
+        filling: 4,
+        units: 5,
+        extent_bytes: 8192,
+        lz4: true,
+    };
     vec![(0, superblock.encode().to_vec()), (1, crate::ssd::sample_unit(SEED))]
 }
 

@@ -31,9 +31,7 @@ Examples:
 
 A file is written sparsely as FILE.part and renamed when it is complete; an interrupted export continues with that file.";
 
-const SNAPSHOT_EXAMPLES: &str = "\
-Example:
-  nitro cos snapshot /srv/store vm1@monday";
+const SNAPSHOT_EXAMPLES: &str = "Example:\n  nitro cos snapshot /srv/store vm1@monday";
 
 const QUOTA_EXAMPLES: &str = "\
 Examples:
@@ -141,7 +139,7 @@ pub(crate) enum CosCommand {
 
 const SSD_EXAMPLES: &str = "\
 Examples:
-  nitro cos ssd attach /srv/store /mnt/nvme/store.ssd --ssd-size 100G
+  nitro cos ssd attach /srv/store /mnt/nvme/store.ssd --ssd-size 100G --ssd-lz4
   nitro cos ssd replace /srv/store /dev/nvme1n1
   nitro cos ssd status /srv/store
   nitro cos ssd detach /srv/store
@@ -195,6 +193,9 @@ pub(crate) struct CosSsdArgs {
     /// Do not cache pages of the fingerprint index (FPI)
     #[arg(long)]
     pub(crate) ssd_no_fpi: bool,
+    /// Compress chunks on the SSD (LZ4): more of them fit, and hits take more processor time
+    #[arg(long)]
+    pub(crate) ssd_lz4: bool,
     /// Overwrite the SSD even if it holds data
     #[arg(long)]
     pub(crate) ssd_force: bool,

@@ -11,14 +11,14 @@ use std::path::Path;
 /// directory.
 pub(super) fn config(path: &Path, args: &CosSsdArgs) -> Result<SsdConfig, Error> {
     let path = std::path::absolute(path).map_err(|e| Error::new(path.display(), e))?;
-    let usual = SsdConfig::usual(path);
     Ok(SsdConfig {
         fmd_percent: args.ssd_fmd,
         data_percent: args.ssd_data,
         fpi: !args.ssd_no_fpi,
         fmd: args.ssd_fmd > 0,
         data: args.ssd_data > 0,
-        ..usual
+        lz4: args.ssd_lz4,
+        ..SsdConfig::usual(path)
     })
 }
 
@@ -26,13 +26,9 @@ pub(super) fn config(path: &Path, args: &CosSsdArgs) -> Result<SsdConfig, Error>
 pub(super) async fn run(command: &CosSsdCommand) -> Result<(), Error> {
     match command {
         CosSsdCommand::Attach { store, path, options } | CosSsdCommand::Replace { store, path, options } => {
-            let action = SsdAction::Attach {
-                config: config(path, options)?,
-                size: options.ssd_size.map(|size| size.0),
-                force: options.ssd_force,
-                replace: matches!(command, CosSsdCommand::Replace { .. }),
-            };
-            act(store, CosAction::Ssd(action)).await
+            let (size, force) = (options.ssd_size.map(|size| size.0), options.ssd_force);
+            let replace = matches!(command, CosSsdCommand::Replace { .. });
+            act(store, CosAction::Ssd(SsdAction::Attach { config: config(path, options)?, size, force, replace })).await
         }
         CosSsdCommand::Detach { store } => act(store, CosAction::Ssd(SsdAction::Detach)).await,
         CosSsdCommand::Status(args) => {

@@ -4,7 +4,7 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `NITROSSD` |
-//! | 8 | 4 | format version: 1 |
+//! | 8 | 4 | format version: 1, or 2 if chunks may be in LZ4 |
 //! | 12 | 4 | bytes of a unit |
 //! | 16 | 8 | identity of the store that it belongs to |
 //! | 24 | 8 | session: a checksum of the checkpoint with which the store was closed; 0: in use, or not closed |
@@ -47,7 +47,10 @@
 //! | 0 | 4 | bytes of the piece |
 //! | 4 | 4 | check |
 //!
-//! A check is the lower half of an XXH3-64 of the piece, seeded with another hash of the piece's identity and with the
+//! In version 2, the bytes of a packed chunk begin with its length before compression (4 bytes), if it is in LZ4, or
+//! with zero.
+//!
+//! A check is the lower half of an XXH3-64 of the piece, as it is stored, seeded with another hash of the piece's identity and with the
 //! generation.
 
 use super::{BLOCK_BYTES, checksum, u32_at, u64_at};
@@ -56,8 +59,8 @@ use nitro_port::buf::BufMut;
 
 const MAGIC: [u8; 8] = *b"NITROSSD";
 const UNIT_MAGIC: [u8; 8] = *b"NITROSWU";
-/// The format's version.
-const VERSION: u32 = 1;
+/// The format's version, and that of SSDs with chunks in LZ4, which earlier programs must not use.
+const VERSIONS: [u32; 2] = [1, 2];
 const SUM_AT: usize = BLOCK_BYTES - 8;
 /// The offsets of the copies of the superblock.
 pub(crate) const COPIES_AT: [u64; 2] = [0, BLOCK_BYTES as u64];
@@ -77,13 +80,14 @@ pub(crate) struct SsdSuperblock {
     pub(crate) filling: u64,
     pub(crate) units: u32,
     pub(crate) extent_bytes: u32,
+    pub(crate) lz4: bool,
 }
 
 impl SsdSuperblock {
     pub(crate) fn encode(&self) -> BufMut {
         let mut page = BufMut::zeroed(BLOCK_BYTES);
         page[..8].copy_from_slice(&MAGIC);
-        page[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        page[8..12].copy_from_slice(&VERSIONS[usize::from(self.lz4)].to_le_bytes());
         page[12..16].copy_from_slice(&self.unit_bytes.to_le_bytes());
         page[16..24].copy_from_slice(&self.identity.to_le_bytes());
         page[24..32].copy_from_slice(&self.session.to_le_bytes());
@@ -102,9 +106,9 @@ impl SsdSuperblock {
         if u64_at(page, SUM_AT) != checksum(&page[..SUM_AT], 0, 0) {
             return Err(Error::Damaged { what: "the SSD's superblock fails its checksum".to_owned() });
         }
-        match u32_at(page, 8) {
-            VERSION => {}
-            other => return Err(Error::Damaged { what: format!("the SSD's format is version {other}") }),
+        let version = u32_at(page, 8);
+        if !VERSIONS.contains(&version) {
+            return Err(Error::Damaged { what: format!("the SSD's format is version {version}") });
         }
         Ok(Self {
             unit_bytes: u32_at(page, 12),
@@ -113,6 +117,7 @@ impl SsdSuperblock {
             filling: u64_at(page, 32),
             units: u32_at(page, 40),
             extent_bytes: u32_at(page, 44),
+            lz4: version == VERSIONS[1],
         })
     }
 }
@@ -125,10 +130,12 @@ pub fn is_ssd(start: &[u8]) -> bool {
     COPIES_AT.into_iter().filter_map(copy).any(|page| SsdSuperblock::decode(page).is_ok())
 }
 
-/// Writes magic, version and checksum into a superblock.
+/// Writes the magic and the checksum into a superblock, and a version if it has none that is known.
 pub(crate) fn reseal_superblock(page: &mut [u8]) {
     page[..8].copy_from_slice(&MAGIC);
-    page[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    if !VERSIONS.contains(&u32_at(page, 8)) {
+        page[8..12].copy_from_slice(&VERSIONS[0].to_le_bytes());
+    }
     let sum = checksum(&page[..SUM_AT], 0, 0);
     page[SUM_AT..].copy_from_slice(&sum.to_le_bytes());
 }
@@ -237,7 +244,7 @@ mod tests {
     #[test]
     fn superblocks_come_back_and_no_byte_goes_unnoticed() {
         let superblock =
-            SsdSuperblock { unit_bytes: 1, identity: 2, session: 3, filling: 4, units: 5, extent_bytes: 6 };
+            SsdSuperblock { unit_bytes: 1, identity: 2, session: 3, filling: 4, units: 5, extent_bytes: 6, lz4: true };
         let mut page = superblock.encode();
         assert_eq!(SsdSuperblock::decode(&page).unwrap(), superblock);
         for at in (0..BLOCK_BYTES).step_by(7) {
@@ -250,7 +257,8 @@ mod tests {
     #[test]
     fn an_ssd_is_known_by_either_superblock_and_not_by_its_magic_alone() {
         let page =
-            SsdSuperblock { unit_bytes: 1, identity: 2, session: 3, filling: 4, units: 5, extent_bytes: 6 }.encode();
+            SsdSuperblock { unit_bytes: 1, identity: 2, session: 3, filling: 4, units: 5, extent_bytes: 6, lz4: true }
+                .encode();
         assert!(is_ssd(&page) && is_ssd(&[&vec![9; BLOCK_BYTES], &page[..]].concat()));
         let cache = [&MAGIC[..], &vec![1; 2 * BLOCK_BYTES]].concat();
         assert!(!is_ssd(&cache) && !is_ssd(&page[..100]) && !is_ssd(&[]));

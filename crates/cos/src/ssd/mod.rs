@@ -26,6 +26,7 @@ pub use start::SsdSource;
 pub(crate) use start::{Session, reason};
 pub use stats::{SsdPieces, SsdState, SsdStats};
 
+use crate::chunks::compress;
 use crate::format::SECTOR_BYTES;
 use crate::format::ssd::{PREFIX_BYTES, SsdSuperblock};
 use crate::place::Reference;
@@ -35,6 +36,7 @@ use nitro_cache::weu::Stored;
 use nitro_cache::{Append, CacheManager, Location};
 use nitro_log::u32_at;
 use nitro_port::ErrorKind;
+use nitro_port::codec::{Compression, Encoding};
 use nitro_units::WeuId;
 use parking_lot::Mutex;
 use stats::Tallies;
@@ -44,6 +46,8 @@ use unit::OpenUnit;
 
 /// The maximum size of a piece.
 const PIECE_BYTES_MAX: usize = 128 << 10;
+/// Bytes of the length before compression.
+const LEN_BYTES: usize = 4;
 /// The maximum number of units that are being written; a piece that would need another one is not cached.
 const SEALED_MAX: usize = 4;
 /// After this number of failed or wrong reads, the SSD is no longer used.
@@ -179,6 +183,7 @@ impl Ssd {
             return None;
         }
         let checked = checked(piece, &location, &bytes);
+        let checked = checked.and_then(|bytes| self.decoded(piece, location.raw_crc.is_some(), bytes));
         if checked.is_none() {
             self.tallies.damaged.fetch_add(1, Relaxed);
             self.trouble(piece, "a piece failed its check");
@@ -242,21 +247,60 @@ impl Ssd {
         if !self.keeps(piece.kind) || bytes.len() > PIECE_BYTES_MAX || bytes.is_empty() {
             return;
         }
+        let encoded = if self.packs(piece) {
+            if self.inner.lock().manager.peek(piece.key).is_some() {
+                return;
+            }
+            self.encoded(bytes)
+        } else {
+            None
+        };
         let sealed = {
             let mut inner = self.inner.lock();
             if !is_right() || inner.manager.peek(piece.key).is_some() {
                 return;
             }
-            self.append(&mut inner, piece, bytes)
+            let is_raw = encoded.is_none() && bytes.len() == self.superblock.extent_bytes as usize;
+            self.append(&mut inner, piece, encoded.as_deref().unwrap_or(bytes), is_raw)
         };
         if let Some(sealed) = sealed {
             self.write(sealed).await;
         }
     }
 
-    /// Puts a piece into the open unit of its kind. Returns the previous unit if it was full; the caller must write it.
-    fn append(&self, inner: &mut Inner, piece: &Piece, bytes: &[u8]) -> Option<Sealed> {
-        let is_raw = bytes.len() == self.superblock.extent_bytes as usize;
+    /// Whether the packed bytes of a piece begin with its length before compression.
+    fn packs(&self, piece: &Piece) -> bool {
+        self.options.lz4 && piece.kind == PieceKind::Data
+    }
+
+    /// The packed bytes of a chunk; `None`: it is stored as it is, in whole blocks.
+    fn encoded(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let (encoding, payload) = compress(Compression::Lz4, &Bytes::copy_from_slice(bytes));
+        let len = match encoding {
+            Encoding::Raw if bytes.len() == self.superblock.extent_bytes as usize => return None,
+            Encoding::Raw => 0,
+            _ => bytes.len() as u32,
+        };
+        Some([&len.to_le_bytes()[..], &payload].concat())
+    }
+
+    /// The bytes of a piece as they were before they were packed.
+    fn decoded(&self, piece: &Piece, is_raw: bool, bytes: Bytes) -> Option<Bytes> {
+        if is_raw || !self.packs(piece) {
+            return Some(bytes);
+        }
+        let len = u32_at(bytes.get(..LEN_BYTES)?, 0) as usize;
+        let payload = bytes.slice(LEN_BYTES..);
+        match len {
+            0 => Some(payload),
+            1..=PIECE_BYTES_MAX => nitro_port::codec::decode(Encoding::Lz4, payload, len),
+            _ => None,
+        }
+    }
+
+    /// Puts a piece into the open unit of its kind; `is_raw`: as it is, in whole blocks. Returns the previous unit if it
+    /// was full; the caller must write it.
+    fn append(&self, inner: &mut Inner, piece: &Piece, bytes: &[u8], is_raw: bool) -> Option<Sealed> {
         let mut sealed = None;
         loop {
             if inner.open[piece.kind.index()].is_none() {

@@ -31,11 +31,13 @@ pub struct SsdOptions {
     pub fpi: bool,
     /// Whether chunks are cached. If a cache in front of the store caches them itself, they would be on SSDs twice.
     pub data: bool,
+    /// Whether chunks are compressed with LZ4.
+    pub lz4: bool,
 }
 
 impl Default for SsdOptions {
     fn default() -> Self {
-        Self { unit_bytes: 1 << 20, fmd_percent: 10, data_percent: 40, fmd: true, fpi: true, data: true }
+        Self { unit_bytes: 1 << 20, fmd_percent: 10, data_percent: 40, fmd: true, fpi: true, data: true, lz4: false }
     }
 }
 

@@ -77,6 +77,7 @@ impl Ssd {
             },
             units,
             extent_bytes: store.chunk_bytes,
+            lz4: options.lz4,
         };
         let keys = piece::key_seed(store.seed, superblock.filling);
         let settings = options.manager(units, store, keys);
@@ -240,6 +241,9 @@ fn why_empty(
     }
     if shape != (units, options.unit_bytes, store.chunk_bytes) {
         return Some("its size, or that of its units or the store's chunks, has changed".to_owned());
+    }
+    if found.lz4 != options.lz4 {
+        return Some("the compression of its chunks has changed".to_owned());
     }
     match session {
         Session::Open => Some("it was attached while the store was in use".to_owned()),

@@ -2,6 +2,8 @@
 
 use crate::crash::World;
 use crate::model::{CHUNK, again, bytes_of, plan, settings};
+use crate::streams::import;
+use bytes::Bytes;
 use futures_executor::block_on;
 use nitro_cos::{Error, SsdOptions, SsdSource, SsdState, Store};
 use nitro_device::faulty::{Effect, Fault, FaultyDevice};
@@ -23,12 +25,18 @@ fn source(device: &Arc<CrashingDevice>) -> SsdSource {
     SsdSource::new(Arc::clone(device), options())
 }
 
+/// As [`source`], with compressed chunks if `lz4` is set.
+fn source_with(device: &Arc<CrashingDevice>, lz4: bool) -> SsdSource {
+    SsdSource::new(Arc::clone(device), SsdOptions { lz4, ..options() })
+}
+
 /// An SSD, and what it was before.
 struct Ssds {
     now: Arc<CrashingDevice>,
     /// As it was after some session.
     older: Vec<u8>,
     random: Rng,
+    lz4: bool,
     kept: u64,
     hits: u64,
 }
@@ -37,7 +45,7 @@ impl Ssds {
     fn new(seed: u64) -> Self {
         let now = Arc::new(CrashingDevice::new(SSD_BYTES, 4096, seed));
         let older = now.image();
-        Self { now, older, random: Rng::new(seed ^ 0x0055_DD00), kept: 0, hits: 0 }
+        Self { now, older, random: Rng::new(seed ^ 0x0055_DD00), lz4: seed % 2 == 1, kept: 0, hits: 0 }
     }
 
     /// What the next session finds, after this one ended: mostly the SSD as it was left.
@@ -58,8 +66,9 @@ impl Ssds {
         if self.random.below(3) == 0 {
             self.older = self.now.image();
         }
+        self.lz4 ^= self.random.below(10) == 0;
         // It may miss a session.
-        (self.random.below(6) > 0).then(|| source(&self.now))
+        (self.random.below(6) > 0).then(|| source_with(&self.now, self.lz4))
     }
 
     /// Changes some bytes anywhere: rarely in the superblocks.
@@ -82,7 +91,7 @@ impl Ssds {
             0 => drop(world.store.detach_ssd()),
             1 => {
                 self.now = Arc::new(CrashingDevice::new(SSD_BYTES, 4096, self.random.next()));
-                world.store.attach_ssd(source(&self.now)).await.unwrap();
+                world.store.attach_ssd(source_with(&self.now, self.lz4)).await.unwrap();
             }
             2 => {
                 let device = Arc::clone(&self.now);
@@ -124,7 +133,7 @@ fn random_operations_with_an_ssd_that_may_be_in_any_state() {
         block_on(async {
             let mut world = World::new(seed).await;
             let mut ssds = Ssds::new(seed);
-            world.store.attach_ssd(source(&ssds.now)).await.unwrap();
+            world.store.attach_ssd(source_with(&ssds.now, ssds.lz4)).await.unwrap();
             for _ in 0..6 {
                 if world.random.below(2) == 0 {
                     let left = 20 + world.random.below(2000);
@@ -211,6 +220,66 @@ fn what_was_read_at_random_comes_from_the_ssd_also_after_a_restart() {
         let store = Store::open_with_ssd(other, settings(), Some(source(&ssd))).await.unwrap();
         let state = store.ssd_stats().unwrap().state;
         assert!(matches!(&state, SsdState::Emptied { why } if why.contains("another store")), "{state:?}");
+    });
+}
+
+/// A stream in chunks of many sizes, most of which shrink.
+fn uneven(bytes: usize) -> Bytes {
+    let mut random = Rng::new(3);
+    let mut data = vec![0; bytes];
+    for part in data.chunks_mut(1024) {
+        let filled = random.below(part.len() as u64 + 1) as usize;
+        part[..filled].iter_mut().for_each(|byte| *byte = random.next() as u8);
+    }
+    data.into()
+}
+
+#[test]
+fn compressed_chunks_take_less_of_the_ssd_and_come_back() {
+    const STREAM_BYTES: usize = 2 << 20;
+    block_on(async {
+        let device = Arc::new(CrashingDevice::new(24 << 20, 4096, 1));
+        let store = Arc::new(Store::create(Arc::clone(&device), &plan(24 << 20, 3), settings()).await.unwrap());
+        let stream = uneven(STREAM_BYTES);
+        import(&store, "stream", &stream).await;
+        store.create_volume("vm", 400 * CHUNK as u64, None, 1).unwrap();
+        // Three quarters of the chunks shrink by half.
+        let contents: Vec<u64> = (1..=400).map(|n| n * 2 + u64::from(n % 4 > 0)).collect();
+        store.open_volume("vm").unwrap().write_padded(0, bytes_of(&contents)).await.unwrap();
+        store.close().await.unwrap();
+        drop(store);
+        let mut kept = Vec::new();
+        for lz4 in [false, true] {
+            let ssd = Arc::new(CrashingDevice::new(SSD_BYTES, 4096, 2));
+            for session in 0..2 {
+                let source = Some(source_with(&ssd, lz4));
+                let store = Arc::new(Store::open_with_ssd(Arc::clone(&device), settings(), source).await.unwrap());
+                let (volume, streamed) = (store.open_volume("vm").unwrap(), store.open_volume("stream").unwrap());
+                for step in 0..800_u64 {
+                    let index = (step * 467 % 400) as usize;
+                    let read = volume.read_range((index * CHUNK) as u64, CHUNK).await.unwrap();
+                    assert!(read == bytes_of(&contents[index..=index]), "chunk {index} in session {session}");
+                    let at = (step * 771_427) as usize % (STREAM_BYTES - 6000);
+                    let read = streamed.read_range(at as u64, 6000).await.unwrap();
+                    assert!(read == stream[at..at + 6000], "the stream at {at} in session {session}");
+                }
+                let stats = store.ssd_stats().unwrap();
+                let is_kept = stats.state == SsdState::Kept;
+                assert!(is_kept == (session > 0) && stats.damaged == 0 && stats.read_errors == 0, "{stats:?}");
+                assert!(stats.pieces[2].hits > 400, "{stats:?}");
+                kept.push(stats);
+                store.close().await.unwrap();
+            }
+            // With the other setting, its contents are not used.
+            let other = Some(source_with(&ssd, !lz4));
+            let store = Store::open_with_ssd(Arc::clone(&device), settings(), other).await.unwrap();
+            let state = store.ssd_stats().unwrap().state;
+            assert!(matches!(&state, SsdState::Emptied { why } if why.contains("compression")), "{state:?}");
+            store.close().await.unwrap();
+        }
+        let [_, plain, _, packed] = &kept[..] else { panic!("four sessions") };
+        println!("plain: {plain:?}\npacked: {packed:?}");
+        assert!(packed.written_bytes < plain.written_bytes, "{packed:?}");
     });
 }
 

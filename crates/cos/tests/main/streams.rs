@@ -7,7 +7,7 @@ use nitro_cos::{CollectOptions, Store};
 use nitro_testkit::{CrashingDevice, Rng};
 use std::sync::Arc;
 
-async fn import(store: &Arc<Store<CrashingDevice>>, name: &str, data: &Bytes) {
+pub async fn import(store: &Arc<Store<CrashingDevice>>, name: &str, data: &Bytes) {
     let mut import = store.import_stream(name, 1).unwrap();
     let (mut at, mut end) = (0, 0);
     while at < data.len() {

@@ -40,6 +40,9 @@ pub struct SsdConfig {
     /// Whether chunks are kept.
     #[serde(default = "yes")]
     pub data: bool,
+    /// Whether chunks are compressed (LZ4).
+    #[serde(default)]
+    pub lz4: bool,
 }
 
 fn fmd_percent() -> u8 {
@@ -58,12 +61,20 @@ impl SsdConfig {
     /// The SSD at a path, with default settings.
     #[must_use]
     pub fn usual(path: PathBuf) -> Self {
-        Self { path, fmd_percent: fmd_percent(), data_percent: data_percent(), fmd: true, fpi: true, data: true }
+        Self {
+            path,
+            fmd_percent: fmd_percent(),
+            data_percent: data_percent(),
+            fmd: true,
+            fpi: true,
+            data: true,
+            lz4: false,
+        }
     }
 
     fn options(&self) -> SsdOptions {
-        let Self { fmd_percent, data_percent, fmd, fpi, data, .. } = *self;
-        SsdOptions { fmd_percent, data_percent, fmd, fpi, data, ..SsdOptions::default() }
+        let Self { fmd_percent, data_percent, fmd, fpi, data, lz4, .. } = *self;
+        SsdOptions { fmd_percent, data_percent, fmd, fpi, data, lz4, ..SsdOptions::default() }
     }
 
     fn source(&self, device: FileDevice) -> SsdSource {
