@@ -31,8 +31,12 @@ iscsistart -i iqn.2026-11.test:guest -t iqn.2026-11.nitro:vm -g 1 -a 10.0.2.2 -p
 for _ in $(seq 100); do [ -b /dev/sda ] && break; sleep 0.2; done
 [ -b /dev/sda ] || fail "no disk"
 dmesg | grep -i 'permanent stream count' || fail "the kernel sees no streams"
+for name in physical_block_size optimal_io_size discard_granularity discard_max_bytes write_zeroes_max_bytes rotational fua write_cache; do
+  echo "guest: limit $name $(cat /sys/block/sda/queue/$name)"
+done
+echo "guest: limit provisioning_mode $(cat /sys/class/scsi_disk/*/provisioning_mode)"
 # The file system leaves the last MiBs of the disk to what is written without one, and initializes nothing in the background.
-mkfs.ext4 -q /dev/sda 224M || fail "mkfs"
+mkfs.ext4 -q -F /dev/sda 224M || fail "mkfs"
 mount -t ext4 -o noinit_itable /dev/sda /mnt || fail "mount"
 ends file-system
 for hint in 2 3 4 5; do

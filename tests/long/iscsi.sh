@@ -22,12 +22,21 @@ import sys
 from collections import Counter, defaultdict
 
 BYTES = 512 << 10
-sent = defaultdict(Counter)
+sent, limits = defaultdict(Counter), {}
 for line in open(sys.argv[1]):
     if line.startswith("guest: sent "):
         stage, group, count = line.split()[2:]
         sent[stage][int(group)] += int(count)
+    if line.startswith("guest: limit "):
+        name, value = line.split(maxsplit=3)[2:]
+        limits[name] = value.strip()
 classes = {c["id"]: c["write_bytes"] for c in json.load(open(sys.argv[2]))["volumes"][0]["classes"]}
+
+# What the kernel read of READ CAPACITY (16), MODE SENSE and the pages 0xB0, 0xB1 and 0xB2 of vital product data: extents of 8 KiB, a file as
+# the origin, UNMAP of 512 MiB and WRITE SAME of 1 GiB at most.
+expected = {"physical_block_size": "8192", "optimal_io_size": "131072", "discard_granularity": "8192", "discard_max_bytes": str(512 << 20),
+            "write_zeroes_max_bytes": str(1 << 30), "fua": "1", "write_cache": "write back", "provisioning_mode": "unmap"}
+assert limits == expected | {"rotational": limits["rotational"]}, limits
 
 
 def hinted(stage):
