@@ -4,7 +4,9 @@ use nitro_engine::format::superblock::{DevicePlace, SUPERBLOCK_BYTES, Superblock
 use nitro_engine::format::weu::{Entry, Head, encode_table};
 use nitro_engine::journal::Area;
 use nitro_engine::journal::{LogPosition, Record};
+use nitro_fuzz::iscsi::{Digests, pdu};
 use nitro_fuzz::wire::{CLIENT_FLAGS, cmd, info_payload, meta_payload, opt, option, request};
+use nitro_iscsi::protocol::{Header, opcode};
 use nitro_port::codec::FingerprintHash;
 use nitro_port::codec::{Compression, Compressor};
 use nitro_units::{ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
@@ -13,6 +15,7 @@ use std::path::Path;
 
 fn main() -> Result<()> {
     device_images()?;
+    iscsi_pdus()?;
     nbd_conversations()?;
     nbd_handshakes()?;
     nbd_requests()?;
@@ -51,6 +54,46 @@ fn device_images() -> Result<()> {
         save("device_image", name, &script)?;
     }
     Ok(())
+}
+
+/// A session with each kind of PDU, with and without checksums, also with a wrong one.
+fn iscsi_pdus() -> Result<()> {
+    const NONE: u32 = u32::MAX;
+    let command = |number: u32, flags: u8, bytes: u32, cdb: &[u8], data: &[u8]| {
+        let mut header = Header::new(opcode::SCSI_COMMAND, flags, number).with(20, bytes).with(24, number);
+        header.0[32..32 + cdb.len()].copy_from_slice(cdb);
+        pdu(header, data)
+    };
+    let data_out = |tag: u32, offset: u32, data: &[u8]| {
+        pdu(Header::new(opcode::DATA_OUT, 0x80, tag).with(20, NONE).with(40, offset), data)
+    };
+    let ping = Header::new(opcode::NOP_OUT | 0x40, 0x80, 90).with(20, NONE).with(24, 1);
+    let abort = Header::new(opcode::TASK_MANAGEMENT | 0x40, 0x81, 91).with(20, 7).with(24, 4);
+    let text = Header::new(opcode::TEXT, 0x80, 92).with(20, NONE).with(24, 4);
+    let logout = Header::new(opcode::LOGOUT | 0x40, 0x80, 93).with(24, 5);
+    let session = [
+        pdu(ping, b"ping!"),
+        command(1, 0xa0, 1024, &[0x2a, 0, 0, 0, 0, 3, 0, 0, 2], &[1; 1024]),
+        command(2, 0x20, 1024, &[0x2a, 0, 0, 0, 0, 5, 4, 0, 2], &[2; 512]),
+        data_out(2, 512, &[3; 512]),
+        command(3, 0xc0, 1024, &[0x28, 0, 0, 0, 0, 3, 0, 0, 2], &[]),
+        pdu(abort, &[]),
+        pdu(text, b"SendTargets=All\0"),
+        pdu(logout, &[]),
+    ]
+    .concat();
+    for (name, mode) in [
+        ("plain", 1),
+        ("header-digests", 3),
+        ("data-digests", 5),
+        ("digests", 7),
+        ("wrong-digest-of-a-ping", 7 | 1 << 3),
+        ("wrong-digest-of-data", 7 | 4 << 3),
+    ] {
+        save("iscsi_pdu", name, &[&[mode, 0, 4], &session[..]].concat())?;
+    }
+    let login = Digests::default().login();
+    save("iscsi_pdu", "login", &[&[0, 0, 4], &login[..], &session].concat())
 }
 
 fn nbd_conversations() -> Result<()> {

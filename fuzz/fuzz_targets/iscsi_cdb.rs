@@ -3,7 +3,7 @@
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use nitro_fuzz::iscsi::{converse, headers, login, pdu};
+use nitro_fuzz::iscsi::{Answers, Digests, converse, pdu};
 use nitro_iscsi::protocol::{Header, opcode};
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -11,6 +11,8 @@ use std::rc::Rc;
 
 #[derive(Arbitrary, Debug)]
 struct Talk {
+    header_digests: bool,
+    data_digests: bool,
     piece_bytes: u16,
     commands: Vec<Order>,
 }
@@ -31,22 +33,23 @@ const KNOWN: [u8; 40] = [
 ];
 
 fuzz_target!(|talk: Talk| {
-    let mut bytes = login();
+    let digests = Digests { header: talk.header_digests, data: talk.data_digests };
+    let mut bytes = digests.login();
     for (number, order) in (1..).zip(talk.commands.iter().take(4)) {
         let data = &order.data[..order.data.len().min(8 << 10)];
         let flags = 0x80 | if order.reads { 0x40 } else { 0 } | if data.is_empty() { 0 } else { 0x20 };
         let mut header = Header::new(opcode::SCSI_COMMAND, flags, number).with(20, data.len() as u32).with(24, number);
         header.0[32] = KNOWN[usize::from(order.opcode) % KNOWN.len()];
         header.0[33..].copy_from_slice(&order.rest);
-        bytes.extend(pdu(header, data));
+        bytes.extend(digests.add(&pdu(header, data), 0));
     }
     let count = talk.commands.len().min(4);
-    let said = Rc::new(RefCell::new(Vec::new()));
-    let heard = Rc::clone(&said);
-    let ended = converse(bytes, talk.piece_bytes.into(), move |bytes| heard.borrow_mut().extend(bytes));
+    let answers = Rc::new(RefCell::new(Answers::new(digests)));
+    let heard = Rc::clone(&answers);
+    let ended = converse(bytes, talk.piece_bytes.into(), move |bytes| heard.borrow_mut().hear(bytes));
     assert!(ended.is_ok(), "{ended:?}");
     let mut answered = HashSet::new();
-    for header in headers(&said.take()) {
+    for header in &answers.borrow().headers {
         let ends = match header.opcode() {
             opcode::SCSI_RESPONSE => true,
             opcode::DATA_IN => header.flags() & 1 != 0,

@@ -38,21 +38,29 @@ classes=$(status 'sorted((c["id"], c["write_bytes"]) for c in s["volumes"][0]["c
 [[ $classes == "[(1, 65536), (2, 65536), (3, 65536), (4, 65536), (5, 65536)]" ]] || { echo "$classes"; exit 1; }
 python3 "$folder/iscsi.py" "$port" hostile
 
-# The suite, once; what it skips is told in docs/guide/iscsi.md.
+# The whole test suite, once. Anything that fails or is skipped is listed here; docs/guide/iscsi.md says why.
+failing=(GetLBAStatus.UnmapSingle)
+skipped='(EXTENDEDCOPY|RECEIVECOPYRESULT|RECEIVE_COPY_RESULTS|ORWRITE|WRITEATOMIC16|READDEFECTDATA1[02]|SANITIZE[A-Z_ ]*) is not implemented'
+skipped+='|(Logical unit|Media) is not removable|Logical unit is not write-protected|WRITESAME1[06] does not support 0-blocks|Multipath unavailable'
+# suite <name> <url>...: runs the tests of that name. A suite that ended has a summary, with the number of tests that failed.
+suite() {
+  local failed count
+  iscsi-test-cu --dataloss --allow-sanitize -n -t "ALL.$1" "${@:2}" >"$WORK/suite" 2>&1 || true
+  failed=$(sed -nE 's/^Suite (\w+), Test (\w+) had failures:$/\1.\2/p' "$WORK/suite")
+  count=$(awk '$1 == "tests" && $3 > 0 { print $5 }' "$WORK/suite")
+  if [[ $count != $(grep -c . <<<"$failed") ]] || grep -vxF "$(printf '%s\n' "${failing[@]}")" <<<"${failed:-${failing[0]}}"; then
+    tail -40 "$WORK/suite"; echo "suite $1 failed"; exit 1
+  fi
+  if grep -F '[SKIPPED]' "$WORK/suite" | grep -vE "\[SKIPPED\] ($skipped)"; then echo "suite $1 skipped a test"; exit 1; fi
+}
 if [[ $ORIGIN == file && $MODE == write-back && $CACHE != *K || -n $LONG ]]; then
-  suites=(Inquiry Mandatory ModeSense6 PrinReadKeys PrinReportCapabilities PrinServiceactionRange ProutClear ProutPreempt ProutRegister Read6 Read10
-    Read12 Read16 ReadCapacity10 ReadCapacity16 ReportSupportedOpcodes TestUnitReady Unmap Verify10 Verify16 Write10 Write12 Write16 WriteSame10
-    WriteSame16 WriteVerify10 WriteVerify16 CompareAndWrite Prefetch10 Prefetch16 iSCSIResiduals iSCSITMF iSCSIcmdsn iSCSIdatasn)
-  [[ -z $LONG ]] || suites+=(Reserve6 ProutReserve Verify12 WriteVerify12 OrWrite ExtendedCopy StartStopUnit)
+  for name in $(iscsi-test-cu --list "$url" | sed -nE 's/^ALL\.(\w+)$/\1/p'); do
+    [[ $name == Reserve6 && -z $LONG ]] || suite "$name" "$url" # it takes 12 s
+  done
   # By two sessions through different addresses.
-  suites+=(MultipathIO.Simple MultipathIO.Reset MultipathIO.CompareAndWriteAsync)
-  for suite in "${suites[@]}"; do
-    urls=("$url")
-    [[ $suite != MultipathIO.* ]] || urls+=("iscsi://127.0.0.1:$(port_of 2)/iqn.2026-11.nitro:vm/0")
-    iscsi-test-cu --dataloss --fail -n -t "ALL.$suite" "${urls[@]}" >"$WORK/suite" 2>&1 ||
-      { tail -40 "$WORK/suite"; echo "suite $suite failed"; exit 1; }
-    # It ends with 0 also where a test failed.
-    if grep -E '^ *asserts' "$WORK/suite" | awk '{ exit $5 == 0 }'; then tail -40 "$WORK/suite"; echo "suite $suite failed"; exit 1; fi
+  for name in Simple Reset CompareAndWriteAsync; do
+    suite "MultipathIO.$name" "$url" "iscsi://127.0.0.1:$(port_of 2)/iqn.2026-11.nitro:vm/0"
+    if grep -F 'Multipath unavailable' "$WORK/suite"; then exit 1; fi
   done
 fi
 stop

@@ -114,6 +114,8 @@ fn characteristics(facts: &Facts) -> Vec<u8> {
     // Medium rotation rate: 7200 rpm, or 1 for a medium that does not rotate.
     let rate: u16 = if facts.rotational { 7200 } else { 1 };
     bytes[..2].copy_from_slice(&rate.to_be_bytes());
+    // FUAB: SYNCHRONIZE CACHE and FUA have the meaning of SBC-4, not of SBC-2. VBULS: a VERIFY compares unmapped blocks, too.
+    bytes[4] = 0x03;
     bytes
 }
 
@@ -154,6 +156,17 @@ mod tests {
         assert_eq!((word(20), word(24), word(28)), (UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX, 16));
         // Linux uses group numbers for write hints if bit 0 of byte 5 is set.
         assert_eq!(inquiry(&Facts::example(), true, Some(0xb7)).unwrap()[5] & 1, 1);
+    }
+
+    #[test]
+    fn characteristics_are_told_where_the_standard_has_them() {
+        let mut facts = Facts::example();
+        for (rotational, rate) in [(false, 1), (true, 7200)] {
+            facts.rotational = rotational;
+            let bytes = inquiry(&facts, true, Some(0xb1)).unwrap();
+            // FUAB and VBULS; not zoned (bits 4 and 5).
+            assert_eq!((u16::from_be_bytes([bytes[4], bytes[5]]), bytes[8]), (rate, 0x03));
+        }
     }
 
     #[test]

@@ -175,3 +175,21 @@ fn verify_compares_all_data_or_is_refused() {
     })
     .unwrap();
 }
+
+#[test]
+fn verify_compares_unmapped_blocks_with_what_a_read_returns() {
+    let stage = Stage::new();
+    alone(&stage, |mut initiator| async move {
+        initiator.log_in("iqn.a:i", &[]).await;
+        assert_eq!(initiator.write(&ten(0x2a, 0, 0, 2), &[1; 1024]).await.0, 0);
+        // UNMAP of blocks 0 and 1.
+        let range = [&[0, 22, 0, 16, 0, 0, 0, 0][..], &[0; 8], &[0, 0, 0, 2], &[0; 4]].concat();
+        assert_eq!(initiator.write(&[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0], &range).await, (0, [0; 3]));
+        assert_eq!(initiator.read(&ten(0x28, 0, 0, 2), 1024).await, Ok(vec![0; 1024]));
+        let verify = with_bytchk(ten(0x2f, 0, 0, 2), 1);
+        assert_eq!(initiator.write(&verify, &[0; 1024]).await.0, 0);
+        assert_eq!(initiator.write(&verify, &[1; 1024]).await, MISCOMPARE);
+        initiator.leave();
+    })
+    .unwrap();
+}
