@@ -33,8 +33,8 @@ const VOLUME_UNIT_BYTES: u64 = 256 << 10;
 const QUEUE_BYTES: u64 = 4 << 20;
 const SEED: u64 = 1;
 
-/// The shares of the highest rate in closed loop that are tried as highest rates in open loop, until one is sustained.
-const RATES: [f64; 5] = [1.0, 0.8, 0.6, 0.4, 0.2];
+/// The highest rate in open loop is searched in halves among these parts of the rate in closed loop.
+const RATE_STEPS: u32 = 15;
 
 /// How the last five days are replayed.
 #[derive(Debug, Clone, Copy)]
@@ -196,13 +196,16 @@ async fn at_high_load(
     clock: &VirtualTime,
 ) -> Result<Outcome, Error> {
     let most = run(image, trace, system, warm, Load::Closed, clock).await?.iops;
-    let mut last = Outcome::default();
-    for share in RATES {
-        let highest = most * share;
+    // `low` steps are sustained, unless it is 0; more than `high` are not.
+    let (mut low, mut high, mut last) = (0, RATE_STEPS, Outcome::default());
+    while low < high {
+        let step = (low + high).div_ceil(2);
+        let highest = most * f64::from(step) / f64::from(RATE_STEPS);
         let load = Load::Open(highest * LOAD_SHARE);
-        last = Outcome { highest, ..run(image, trace, system, warm, load, clock).await? };
-        if last.sustained {
-            break;
+        let outcome = Outcome { highest, ..run(image, trace, system, warm, load, clock).await? };
+        (low, high) = if outcome.sustained { (step, high) } else { (low, step - 1) };
+        if outcome.sustained || low == 0 {
+            last = outcome;
         }
     }
     Ok(last)

@@ -1,7 +1,7 @@
 //! The report of Table 2.
 
 use super::super::bed::SPINDLES;
-use super::{CACHE_PERCENT, Outcome, Outcomes, QUEUE_BYTES, RATES, systems};
+use super::{CACHE_PERCENT, Outcome, Outcomes, QUEUE_BYTES, RATE_STEPS, systems};
 use crate::kind::Kind;
 use crate::nitro::{
     DEPTH, DIRTY_PERCENT, Fiu, LOAD_SHARE, SATURATED, SSD_TIMES, SUSTAINED_SHARE, judge_cold, judge_dedup_first,
@@ -73,10 +73,9 @@ fn text(all: &[Outcomes]) -> String {
     format!(
         "The synthetic traces of the simulator's Table 2: {}. File systems are volumes of the store, which holds all \
          requested blocks before a trace starts. Requests of the measured days arrive in open loop, with \
-         exponentially distributed intervals, at {:.0} % of the highest rate that a system sustains: of the rate in \
-         closed loop with {SATURATED} requests in flight, or, if requests then do not end at {:.0} % of the rate of \
-         arrivals, of {:.0} % of it, and so on in such steps (the simulator searches in smaller ones). The cache has \
-         {CACHE_PERCENT} % of the file system, in units of 512 KiB (the minimum) on a modelled SSD {SSD_TIMES} times \
+         exponentially distributed intervals, at {:.0} % of the highest rate that a system sustains, at which requests \
+         end at {:.0} % of the rate of arrivals. It is searched in halves, in steps of 1/{RATE_STEPS} of the rate in \
+         closed loop with {SATURATED} requests in flight. The cache has {CACHE_PERCENT} % of the file system, in units of 512 KiB (the minimum) on a modelled SSD {SSD_TIMES} times \
          as large. The mode is write-back with at most {DIRTY_PERCENT} % of the cache dirty; {} of RAM each hold \
          clean and dirty data on their way to the SSD; sequential reads are cached, too; there is no RAM cache. The \
          store has chunks of 8 KiB, RAM of 2/512 of the file system, and {SPINDLES} modelled 7200 rpm disks, striped \
@@ -93,7 +92,6 @@ fn text(all: &[Outcomes]) -> String {
         sizes.join(", "),
         LOAD_SHARE * 100.0,
         SUSTAINED_SHARE * 100.0,
-        RATES[1] * 100.0,
         Size(QUEUE_BYTES),
         Cpu::default().request_ns / 1000
     )
