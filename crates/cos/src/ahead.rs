@@ -26,10 +26,11 @@ const GAP_BYTES_MAX: u64 = 4 << 20;
 #[derive(Debug, Clone, Copy)]
 struct Stream {
     object: u64,
+    /// Since here, it was read by requests or read ahead, and may still be in RAM.
     start: u64,
-    /// Everything before this was read.
+    /// Up to here, it was read.
     ready: u64,
-    /// Everything before this was read, or is being read.
+    /// Up to here, it was read or is being read.
     end: u64,
     /// Bytes of the last range that was read ahead.
     window: u64,
@@ -93,7 +94,8 @@ impl Streams {
         }
         let range = stream.end..(end + window).min(size);
         self.ahead_bytes += range.end - range.start;
-        *stream = Stream { end: range.end, window, extended_at: now, ..*stream };
+        let start = stream.start.max(range.end.saturating_sub(cache_bytes));
+        *stream = Stream { start, end: range.end, window, extended_at: now, ..*stream };
         Step::Read { gate: stream.gate, range, ram_bytes }
     }
 
@@ -243,6 +245,15 @@ mod tests {
         assert_eq!(note(&mut streams, 2, 3 * MIB, MIB), None);
         assert_eq!(note(&mut streams, 1, 3 * MIB, MIB).map(|range| range.start), Some(3 * MIB));
         assert_eq!(note(&mut streams, 1, 40 * MIB, MIB), None);
+    }
+
+    #[test]
+    fn a_second_pass_is_read_ahead_again() {
+        let mut streams = Streams::default();
+        for _ in 0..3 {
+            let read = (0..64).filter_map(|at| note(&mut streams, 1, at * MIB, MIB));
+            assert!(read.map(|range| range.end - range.start).sum::<u64>() > 56 * MIB);
+        }
     }
 
     #[test]

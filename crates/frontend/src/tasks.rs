@@ -12,6 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 
+/// The number of slots whose memory is kept while they are free: a client that had many requests once must not keep the
+/// memory of all of them.
+const KEPT_MAX: usize = 128;
+
 /// Futures of requests, in slots that are used again.
 ///
 /// A new request [is polled](Self::poll_new) before those that a device has answered. Otherwise, where many answers
@@ -25,9 +29,9 @@ pub struct Tasks<F> {
     woken: Arc<Woken>,
 }
 
-/// A place for a future; its memory is kept.
+/// A place for a future, and the future's memory, if it has any.
 struct Slot<F> {
-    future: RefCell<Pin<Box<Option<F>>>>,
+    future: RefCell<Option<Pin<Box<Option<F>>>>>,
     bell: Arc<Bell>,
     waker: Waker,
 }
@@ -83,7 +87,11 @@ impl<F: Future<Output = ()>> Tasks<F> {
     pub fn start(&self, task: F) {
         let free = self.free.borrow_mut().pop();
         let number = free.unwrap_or_else(|| self.add_slot());
-        self.slots.borrow()[number].future.borrow_mut().as_mut().set(Some(task));
+        {
+            let slots = self.slots.borrow();
+            let mut place = slots[number].future.borrow_mut();
+            place.get_or_insert_with(|| Box::pin(None)).as_mut().set(Some(task));
+        }
         self.new.borrow_mut().push_back(number);
         self.running.set(self.running.get() + 1);
     }
@@ -93,7 +101,7 @@ impl<F: Future<Output = ()>> Tasks<F> {
         let bell =
             Arc::new(Bell { slot: slots.len(), has_rung: AtomicBool::new(false), woken: Arc::clone(&self.woken) });
         let waker = Waker::from(Arc::clone(&bell));
-        slots.push(Rc::new(Slot { future: RefCell::new(Box::pin(None)), bell, waker }));
+        slots.push(Rc::new(Slot { future: RefCell::new(None), bell, waker }));
         slots.len() - 1
     }
 
@@ -139,14 +147,23 @@ impl<F: Future<Output = ()>> Tasks<F> {
     fn poll(&self, number: usize) -> bool {
         let Some(slot) = self.slots.borrow().get(number).cloned() else { return false };
         slot.bell.has_rung.store(false, SeqCst);
-        let mut future = slot.future.borrow_mut();
-        let Some(running) = future.as_mut().as_pin_mut() else { return false };
+        let mut place = slot.future.borrow_mut();
+        let Some(memory) = place.as_mut() else { return false };
+        let Some(running) = memory.as_mut().as_pin_mut() else { return false };
         if running.poll(&mut Context::from_waker(&slot.waker)) == Poll::Pending {
             return false;
         }
-        future.as_mut().set(None);
+        if number < KEPT_MAX {
+            memory.as_mut().set(None);
+        } else {
+            *place = None;
+        }
         self.free.borrow_mut().push(number);
         self.running.set(self.running.get() - 1);
+        if self.are_done() && self.slots.borrow().len() > KEPT_MAX {
+            self.slots.borrow_mut().truncate(KEPT_MAX);
+            self.free.borrow_mut().retain(|number| *number < KEPT_MAX);
+        }
         true
     }
 }
@@ -226,6 +243,26 @@ mod tests {
             assert!(tasks.are_done());
         }
         assert_eq!(tasks.slots.borrow().len(), 8);
+    }
+
+    #[test]
+    fn the_memory_of_a_crowd_is_given_back() {
+        let waker = noop_waker();
+        let context = Context::from_waker(&waker);
+        let tasks = Tasks::default();
+        for _ in 0..3 {
+            let gates: Vec<_> = (0..10 * KEPT_MAX).map(|_| Arc::<Gate>::default()).collect();
+            gates.iter().for_each(|gate| tasks.start(gate.pass()));
+            tasks.poll_new(&context);
+            assert_eq!(tasks.slots.borrow().len(), 10 * KEPT_MAX);
+            gates.iter().skip(1).for_each(|gate| gate.open());
+            while tasks.poll_one(&context) {}
+            let kept = tasks.slots.borrow().iter().filter(|slot| slot.future.borrow().is_some()).count();
+            assert!(kept <= KEPT_MAX + 1, "{kept} futures' memory is kept");
+            gates[0].open();
+            assert!(tasks.poll_one(&context) && tasks.are_done());
+            assert_eq!((tasks.slots.borrow().len(), tasks.free.borrow().len()), (KEPT_MAX, KEPT_MAX));
+        }
     }
 
     #[test]

@@ -50,8 +50,8 @@
 //! In version 2, the bytes of a packed chunk begin with its length before compression (4 bytes), if it is in LZ4, or
 //! with zero.
 //!
-//! A check is the lower half of an XXH3-64 of the piece, as it is stored, seeded with another hash of the piece's identity and with the
-//! generation.
+//! A check is the lower half of an XXH3-64 of the piece, as it is stored, seeded with another hash of the piece's
+//! identity and with the generation.
 
 use super::{BLOCK_BYTES, checksum, u32_at, u64_at};
 use crate::Error;
