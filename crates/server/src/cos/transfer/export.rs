@@ -3,6 +3,7 @@
 use super::threads::{Failed, Shared, Workers, count};
 use crate::files;
 use bytes::Bytes;
+use event_listener::Event;
 use futures_util::stream::{self, StreamExt};
 use nitro_console::error::Error;
 use nitro_console::progress::Progress;
@@ -10,13 +11,14 @@ use nitro_cos::Volume;
 use nitro_device::AnyDevice;
 use nitro_port::Device;
 use nitro_port::buf::is_zero;
+use nitro_port::yielding::attempt_at;
 use std::fs::{self, File};
 use std::io::{self, Write, stdout};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of one read.
 const SEGMENT_BYTES: u64 = 1 << 20;
@@ -188,24 +190,31 @@ async fn export_segments(volume: &Volume<AnyDevice>, shared: &Target) -> Result<
     done
 }
 
-/// The order in which threads write to standard output.
+/// The order in which segments are written to standard output.
 struct Turn {
     /// The next segment; `None`: a thread failed.
     next: Mutex<Option<u64>>,
-    changed: Condvar,
+    changed: Event,
 }
 
 impl Turn {
-    /// Whether a thread failed.
-    fn is_over(&self) -> bool {
-        self.next.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    fn next(&self) -> Option<u64> {
+        *self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the turn of a segment; false: a thread failed.
-    fn wait(&self, segment: u64) -> bool {
-        let next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_while(next, |next| next.is_some_and(|next| next != segment));
-        waited.unwrap_or_else(PoisonError::into_inner).is_some()
+    /// Whether a thread failed.
+    fn is_over(&self) -> bool {
+        self.next().is_none()
+    }
+
+    /// Waits for the turn of a segment; false: a thread failed. The thread must not be blocked meanwhile: reads of other
+    /// threads may wait for one that it has begun.
+    async fn wait(&self, segment: u64) -> bool {
+        let is_mine = || match self.next() {
+            None => Some(false),
+            Some(next) => (next == segment).then_some(true),
+        };
+        attempt_at(&self.changed, is_mine).await
     }
 
     /// Notes that a segment is written.
@@ -213,12 +222,12 @@ impl Turn {
         if let Some(next) = &mut *self.next.lock().unwrap_or_else(PoisonError::into_inner) {
             *next = segment + 1;
         }
-        self.changed.notify_all();
+        self.changed.notify(usize::MAX);
     }
 
     fn fail(&self) {
         *self.next.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.changed.notify_all();
+        self.changed.notify(usize::MAX);
     }
 }
 
@@ -237,9 +246,9 @@ impl Shared for Output {
 
 impl Output {
     /// Writes a segment in its turn.
-    fn write(&self, segment: u64, data: Result<Bytes, nitro_cos::Error>) -> Result<(), Failed> {
+    async fn write(&self, segment: u64, data: Result<Bytes, nitro_cos::Error>) -> Result<(), Failed> {
         let data = data.map_err(Failed::Store)?;
-        if self.turn.wait(segment) {
+        if self.turn.wait(segment).await {
             (&self.out).write_all(&data).map_err(Failed::File)?;
             self.bytes.fetch_add(data.len() as u64, SeqCst);
             self.turn.end(segment);
@@ -253,7 +262,7 @@ async fn to_stdout(args: Export<'_>, volume: &Volume<AnyDevice>) -> Result<u64, 
     let size = volume.size_bytes();
     // Not by way of the buffer, which looks for ends of lines.
     let out = stdout().as_fd().try_clone_to_owned().map_err(|e| Error::new("standard output", e))?;
-    let turn = Turn { next: Mutex::new(Some(0)), changed: Condvar::new() };
+    let turn = Turn { next: Mutex::new(Some(0)), changed: Event::new() };
     let shared = Arc::new(Output { out: File::from(out), turn, bytes: AtomicU64::new(0) });
     let threads = count(args.threads);
     let workers = Workers::start("export", threads, &shared, |first, shared| {
@@ -275,16 +284,19 @@ async fn write_segments(
     let reads = mine.map(|segment| async move {
         let from = segment * SEGMENT_BYTES;
         let len = SEGMENT_BYTES.min(volume.size_bytes() - from);
-        (segment, volume.read_range(from, len as usize).await)
-    });
-    let mut reads = stream::iter(reads.take_while(|_| !shared.turn.is_over())).buffered(SEGMENTS_AHEAD);
-    let mut done = Ok(());
-    // To the end, also after a failure: no read that is under way is given up.
-    while let Some((segment, data)) = reads.next().await {
-        done = done.and_then(|()| shared.write(segment, data));
-        if done.is_err() {
+        let read = volume.read_range(from, len as usize).await;
+        // Here, so that other reads of this thread go on while this one waits.
+        let written = shared.write(segment, read).await;
+        if written.is_err() {
             shared.end();
         }
+        written
+    });
+    let mut written = stream::iter(reads.take_while(|_| !shared.turn.is_over())).buffered(SEGMENTS_AHEAD);
+    let mut done = Ok(());
+    // To the end, also after a failure: no read that is under way is given up.
+    while let Some(segment) = written.next().await {
+        done = done.and(segment);
     }
     done
 }
