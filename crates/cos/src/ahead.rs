@@ -18,7 +18,7 @@ const STREAMS_MAX: usize = 16;
 /// The number of streams that read ahead at the same time.
 const READERS_MAX: usize = 4;
 /// The number of requests to the device at the same time, for each of these streams.
-pub(crate) const READS_AT_ONCE: usize = 4;
+const READS_AT_ONCE: usize = 4;
 /// An access that begins at most this far behind a stream continues it: requests of one reader overtake one another.
 const GAP_BYTES_MAX: u64 = 4 << 20;
 
@@ -45,7 +45,8 @@ struct Stream {
 enum Step {
     /// Nothing: its data were read ahead, or it is not known as a stream yet.
     Go,
-    /// It waits for the range that is being read.
+    /// It waits for the range that is being read. So whoever has begun a read must go on polling it, whatever else they
+    /// wait for.
     Wait(usize),
     /// It reads this range, as far as that fits into these bytes of RAM.
     Read { gate: usize, range: Range<u64>, ram_bytes: u64 },

@@ -176,7 +176,7 @@ mod tests {
     use std::future::poll_fn;
     use std::sync::atomic::AtomicUsize;
 
-    /// A request that ends when it is told to, and notes that in `ended`.
+    /// A request that ends after it was told to, and counts its polls.
     #[derive(Default)]
     struct Gate {
         is_open: AtomicBool,
