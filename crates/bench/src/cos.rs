@@ -87,8 +87,8 @@ async fn create(segments: &[Bytes], file: &Path, compression: Compression) -> Re
 }
 
 async fn fill(store: &Arc<CosStore>, name: &str, segments: &[Bytes]) -> Result<Volume<FileDevice>, Failure> {
-    store.create_volume(name, (segments.len() * SEGMENT) as u64, None, 0)?;
-    let volume = store.open_volume(name)?;
+    store.create_volume(name, (segments.len() * SEGMENT) as u64, None, 0).await?;
+    let volume = store.open_volume(name).await?;
     let writes =
         segments.iter().zip((0..).step_by(SEGMENT)).map(|(segment, at)| volume.write_range(at, segment.clone()));
     stream::iter(writes).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
@@ -147,7 +147,7 @@ async fn aged(segments: &[Bytes], file: &Path) -> Result<(), Failure> {
     drop(store);
     let device = FileOptions::new(file).open()?;
     let store = Arc::new(Store::open(Arc::new(device), Settings::default()).await?);
-    let volume = store.open_volume("aged")?;
+    let volume = store.open_volume("aged").await?;
     let before = store.counters();
     let begun = Instant::now();
     for _ in 0..READS {

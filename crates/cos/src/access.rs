@@ -59,9 +59,9 @@ impl<D: Device> Store<D> {
     /// accesses are omitted.
     ///
     /// # Errors
-    /// [`Error::NoObject`](crate::Error::NoObject).
-    pub fn patterns(&self, name: &str) -> Result<Vec<RegionPattern>, crate::Error> {
-        let object = self.object(name)?;
+    /// [`Error::NoObject`](crate::Error::NoObject), or the directory cannot be read.
+    pub async fn patterns(&self, name: &str) -> Result<Vec<RegionPattern>, crate::Error> {
+        let object = self.object(name).await?;
         let patterns = self.patterns.0.lock();
         Ok(patterns.peek(&object.id).map(|detector| detector.regions().collect()).unwrap_or_default())
     }

@@ -3,10 +3,12 @@
 
 use crate::access::Access;
 use crate::chunks::{Region, fingerprint_of};
+use crate::directory::DIRECTORY;
 use crate::format::node::Node;
-use crate::format::record::{Kind, Root, SlotState};
+use crate::format::page::Page;
+use crate::format::record::{Kind, ObjectRecord, SlotState};
 use crate::format::region::ChunkKind;
-use crate::object::{Change, Object};
+use crate::object::Change;
 use crate::place::Reference;
 use crate::{Error, Hex, Progress, Store};
 use hashbrown::{HashMap, HashSet};
@@ -186,6 +188,7 @@ impl<D: Device> Store<D> {
             for (number, fingerprint, bytes) in decoded.chunks() {
                 let found = match decoded.head.kind {
                     ChunkKind::Data => Some(fingerprint_of(&bytes)),
+                    ChunkKind::Recipe if Page::is_one(&bytes) => Some(fingerprint_of(&bytes)),
                     ChunkKind::Recipe => Node::decode(&bytes).ok().map(|node| node.fingerprint()),
                 };
                 if found != Some(fingerprint) {
@@ -201,26 +204,51 @@ impl<D: Device> Store<D> {
 
     /// Visits all references of all recipes. Returns the number of objects.
     async fn walk(&self, progress: &Progress<'_>, visit: &mut Visit<'_>) -> Result<u64, Error> {
-        let objects = self.objects.lock().all();
-        for (object, done) in objects.iter().zip(0..) {
-            progress("recipes", done, objects.len() as u64);
-            self.walk_object(object, visit).await?;
+        let (objects, view, mut all) = {
+            let objects = self.objects.lock();
+            (objects.all(), Self::directory_view(&objects), objects.all_totals().objects)
+        };
+        let mut done = 0;
+        for object in &objects {
+            progress("recipes", done, all);
+            let (record, overlay): (ObjectRecord, Vec<(u64, Change)>) = {
+                let state = object.state.lock();
+                (state.record.clone(), state.overlay.iter().map(|(index, change)| (*index, *change)).collect())
+            };
+            self.walk_object(&record, overlay, visit).await?;
+            done += u64::from(record.name != DIRECTORY);
         }
-        Ok(objects.len() as u64)
+        let Some(view) = view else { return Ok(done) };
+        all = all.max(done);
+        let walked = self.walk_directory(&view, async |records| {
+            progress("recipes", done, all);
+            for record in records {
+                self.walk_object(record, Vec::new(), visit).await?;
+                done += 1;
+            }
+            Ok(())
+        });
+        match walked.await {
+            Err(error @ (Error::Missing { .. } | Error::Damaged { .. } | Error::Device(_))) => {
+                visit(DIRECTORY, 0, 0, Err(&error));
+            }
+            result => result?,
+        }
+        Ok(done)
     }
 
-    async fn walk_object(&self, object: &Object, visit: &mut Visit<'_>) -> Result<(), Error> {
-        let (name, root, overlay): (String, Option<Root>, Vec<(u64, Change)>) = {
-            let state = object.state.lock();
-            let overlay = state.overlay.iter().map(|(index, change)| (*index, *change)).collect();
-            (state.record.name.clone(), state.record.root, overlay)
-        };
-        let size = object.state.lock().record.size_bytes;
-        let chunk_bytes = u64::from(object.chunk_bytes);
+    async fn walk_object(
+        &self,
+        record: &ObjectRecord,
+        overlay: Vec<(u64, Change)>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Error> {
+        let (name, root, size) = (&record.name, record.root, record.size_bytes);
+        let chunk_bytes = u64::from(record.chunk_bytes);
         let changed: HashSet<u64> = overlay.iter().map(|(index, _)| index * chunk_bytes).collect();
         for (index, change) in overlay {
             if let Some(reference) = &change.reference {
-                visit(&name, index * chunk_bytes, chunk_bytes, Ok(reference));
+                visit(name, index * chunk_bytes, chunk_bytes, Ok(reference));
             }
         }
         let Some(root) = root else { return Ok(()) };
@@ -228,23 +256,23 @@ impl<D: Device> Store<D> {
         while let Some(part) = rest.pop() {
             if part.level == 0 {
                 if !changed.contains(&part.offset) {
-                    visit(&name, part.offset, part.bytes.min(size - part.offset.min(size)), Ok(&part.reference));
+                    visit(name, part.offset, part.bytes.min(size - part.offset.min(size)), Ok(&part.reference));
                 }
                 continue;
             }
             let node = match self.node(&part.reference, Access::Disk).await {
                 Ok(node) => node,
                 Err(error @ (Error::Missing { .. } | Error::Damaged { .. } | Error::Device(_))) => {
-                    visit(&name, part.offset, part.bytes.min(size - part.offset.min(size)), Err(&error));
+                    visit(name, part.offset, part.bytes.min(size - part.offset.min(size)), Err(&error));
                     continue;
                 }
                 Err(error) => return Err(error),
             };
-            visit(&name, part.offset, 0, Ok(&part.reference));
+            visit(name, part.offset, 0, Ok(&part.reference));
             let width = chunk_bytes * (crate::format::node::FANOUT as u64).saturating_pow(u32::from(part.level) - 1);
             let mut at = part.offset;
             for (i, entry) in (0..).zip(&node.entries) {
-                let (offset, bytes) = match object.kind {
+                let (offset, bytes) = match record.kind {
                     Kind::Volume => (part.offset + i * width, width),
                     Kind::Stream => (at, entry.map_or(0, |e| e.bytes)),
                 };

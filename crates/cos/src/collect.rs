@@ -3,9 +3,10 @@
 //! new chunks are in newer containers.
 
 use crate::access::Access;
+use crate::directory::View;
 use crate::format::SECTOR_BYTES;
 use crate::format::container::ContainerChunk;
-use crate::format::record::{Root, SlotState};
+use crate::format::record::{ObjectRecord, Root, SlotState};
 use crate::format::region::ChunkKind;
 use crate::lane::{GC_DATA_LANE, GC_RECIPE_LANE};
 use crate::marks::Marks;
@@ -110,11 +111,12 @@ impl<D: Device> Store<D> {
         if self.streams.load(Relaxed) > 0 {
             return Err(Error::Busy("a stream is being imported; collect when it has ended"));
         }
+        self.purge_hidden_if_room().await?;
         self.flush_trees().await?;
         // Open containers could not be examined.
         self.seal_lanes().await?;
-        let objects = self.begin_marking().await;
-        let result = self.collect_marked(&objects, options, progress).await;
+        let reachable = self.begin_marking().await;
+        let result = self.collect_marked(&reachable, options, progress).await;
         self.state.lock().marks = None;
         let mut collected = result?;
         (collected.used_bytes_before, collected.used_bytes_after) = (used_bytes_before, self.used_bytes());
@@ -127,8 +129,9 @@ impl<D: Device> Store<D> {
     }
 
     /// Begins to mark chunks that are found. Chunks that are stored later are in newer containers, or are marked when
-    /// they are found; all earlier ones are reachable from the returned objects.
-    async fn begin_marking(&self) -> Vec<Reachable> {
+    /// they are found; all earlier ones are reachable from the returned
+    /// objects, and from those in the returned directory.
+    async fn begin_marking(&self) -> (Vec<Reachable>, Option<View>) {
         // At this moment, no task is between finding or storing a chunk and adding the reference to it.
         let _nobody = self.mutating.alone(ALL).await;
         let objects = self.objects.lock();
@@ -141,12 +144,12 @@ impl<D: Device> Store<D> {
             let overlay = state.overlay.values().copied().collect();
             Reachable { name: state.record.name.clone(), root: state.record.root, overlay }
         });
-        reachable.collect()
+        (reachable.collect(), Self::directory_view(&objects))
     }
 
     async fn collect_marked(
         &self,
-        objects: &[Reachable],
+        (objects, directory): &(Vec<Reachable>, Option<View>),
         options: &CollectOptions,
         progress: &Progress<'_>,
     ) -> Result<Collected, Error> {
@@ -154,6 +157,19 @@ impl<D: Device> Store<D> {
         for (object, done) in objects.iter().zip(0..) {
             progress("marking", done, objects.len() as u64);
             walk.object(object).await?;
+        }
+        if let Some(directory) = directory {
+            let (mut done, all) = (0, self.objects.lock().totals.objects);
+            let mark = async |records: Vec<&ObjectRecord>| {
+                progress("marking", done, all);
+                done += records.len() as u64;
+                for record in records {
+                    let (name, root) = (record.name.clone(), record.root);
+                    walk.object(&Reachable { name, root, overlay: Vec::new() }).await?;
+                }
+                Ok(())
+            };
+            self.walk_directory(directory, mark).await?;
         }
         self.index_moved(&mut walk.moved).await?;
         self.flush_index().await?;

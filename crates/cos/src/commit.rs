@@ -19,6 +19,7 @@ struct Gathered {
     records: Vec<Record>,
     objects: Vec<Taken>,
     removed: Vec<u64>,
+    hiding: Vec<Record>,
 }
 
 /// Changes that were taken from an object.
@@ -114,9 +115,15 @@ impl<D: Device> Store<D> {
     /// Collects the records for the journal: the changes or, with `all`, the whole state.
     fn gather(&self, all: bool) -> Gathered {
         let mut objects = self.objects.lock();
-        let mut gathered = Gathered { records: Vec::new(), objects: Vec::new(), removed: objects.take_removed() };
-        if !all {
+        let (removed, hiding) = objects.take_untold();
+        let mut gathered = Gathered { records: Vec::new(), objects: Vec::new(), removed, hiding };
+        if all {
+            let hidden = |(name, size): (&String, &u64)| Record::Hidden { size_bytes: *size, name: name.clone() };
+            gathered.records.extend(objects.hidden().iter().map(hidden));
+        } else {
             gathered.records.extend(gathered.removed.iter().map(|id| Record::Removed { id: *id }));
+            // Before the records of objects that were created again.
+            gathered.records.extend(gathered.hiding.iter().cloned());
         }
         let dirty = self.ledger.take_dirty();
         let objects = match all {
@@ -125,6 +132,9 @@ impl<D: Device> Store<D> {
         };
         for object in objects {
             let mut state = object.state.lock();
+            if !state.is_journaled() {
+                continue;
+            }
             let untold = state.take_untold();
             if all || untold.is_changed {
                 gathered.records.push(Record::Object(Box::new(state.record.clone())));
@@ -150,7 +160,7 @@ impl<D: Device> Store<D> {
         for Taken { object, untold, .. } in gathered.objects {
             object.state.lock().put_back(untold);
         }
-        self.objects.lock().put_back_removed(gathered.removed);
+        self.objects.lock().put_back(gathered.removed, gathered.hiding);
     }
 
     /// Makes the index durable. If that fails, it is unknown which of its entries are.

@@ -64,6 +64,10 @@ counters! {
     region_read_bytes,
     /// Reads of recipe blocks that were not in RAM.
     recipe_reads,
+    /// Look-ups of names in the directory, of objects that were not in RAM.
+    directory_lookups,
+    /// Reads of pages of the directory from the disk.
+    directory_reads,
     /// Chunks that were not at the place in their recipe and were looked up.
     moved,
     /// Different contents with the same fingerprint.

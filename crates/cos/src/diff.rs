@@ -42,7 +42,7 @@ impl<D: Device> Store<D> {
     /// [`Error::NoObject`]; [`Error::WrongKind`] for streams and for volumes with different chunk sizes; or a recipe
     /// cannot be read.
     pub async fn diff(&self, one: &str, other: &str) -> Result<Vec<Difference>, Error> {
-        let (one, other) = (self.object(one)?, self.object(other)?);
+        let (one, other) = (self.object(one).await?, self.object(other).await?);
         for object in [&one, &other] {
             if object.kind == Kind::Stream || object.chunk_bytes != one.chunk_bytes {
                 let why = "only volumes with the same chunk size can be compared";

@@ -4,6 +4,7 @@
 use crate::format::batch::{self, BatchHead};
 use crate::format::container::{self, ContainerChunk};
 use crate::format::node::{Entry, Node};
+use crate::format::page::{Child, Entries, Head, Page};
 use crate::format::record::{Kind, ObjectRecord, Record, Root, SlotRecord, SlotState};
 use crate::format::region::{self, ChunkKind, Prepared, RegionChunk, RegionHead};
 use crate::format::ssd::{self, SsdSuperblock};
@@ -18,19 +19,20 @@ use nitro_units::Fingerprint;
 const SEED: u64 = 7;
 const AT: u64 = 4096;
 
-/// Parses bytes as a superblock, a batch of the journal, a region, a container's metadata or a recipe block, selected
-/// by `which`. Returns whether they are valid.
+/// Parses bytes as a superblock, a batch of the journal, a region, a container's metadata, a recipe block or a page of
+/// the directory, selected by `which`. Returns whether they are valid.
 ///
 /// # Panics
 /// If decoded bytes do not survive a round trip.
 #[must_use]
 pub fn parse(which: u8, bytes: &[u8]) -> bool {
-    match which % 5 {
+    match which % 6 {
         0 => superblock(bytes),
         1 => journal_batch(bytes),
         2 => one_region(bytes),
         3 => metadata(bytes),
-        _ => recipe_block(bytes),
+        4 => recipe_block(bytes),
+        _ => directory_page(bytes),
     }
 }
 
@@ -91,6 +93,15 @@ fn recipe_block(bytes: &[u8]) -> bool {
     true
 }
 
+fn directory_page(bytes: &[u8]) -> bool {
+    let Ok(page) = Page::decode(bytes) else { return false };
+    let mut again = Vec::new();
+    page.encode(&mut again);
+    assert_eq!(again.len(), page.encoded_bytes());
+    assert_eq!(Page::decode(&again), Ok(page));
+    true
+}
+
 /// Parses bytes as a superblock of an SSD or as a unit, selected by `which`, with valid magic and checksums. The
 /// entries of a unit's table are restored into a cache manager, looked up, checked and evicted. Returns whether the
 /// bytes are valid.
@@ -132,6 +143,7 @@ pub fn ssd_samples() -> Vec<(u8, Vec<u8>)> {
 #[must_use]
 pub fn samples() -> Vec<(u8, Vec<u8>)> {
     let mut samples = vec![(1, sample_records()), (3, sample_metadata()), (4, sample_node())];
+    samples.extend(sample_pages().map(|page| (5, page)));
     let plan = Plan::new(&StoreOptions { size_bytes: 1 << 30, ..StoreOptions::default() }, SEED, 1);
     samples.extend(plan.map(|plan| (0, plan.superblock.encode().to_vec())));
     samples.extend([Compression::None, Compression::Lz4, Compression::Zstd].map(|c| (2, sample_region(c))));
@@ -141,12 +153,13 @@ pub fn samples() -> Vec<(u8, Vec<u8>)> {
 const SAMPLE: Reference =
     Reference { fingerprint: Fingerprint([1; 20]), place: Place { slot: 1, sector: 2, sectors: 3, number: 4 } };
 
-fn sample_records() -> Vec<u8> {
-    let object = ObjectRecord {
+fn sample_object() -> ObjectRecord {
+    ObjectRecord {
         id: 6,
         kind: Kind::Volume,
         read_only: false,
         incomplete: true,
+        in_directory: false,
         chunk_bytes: 8192,
         size_bytes: 1 << 20,
         root: Some(Root { reference: SAMPLE, levels: 1 }),
@@ -156,12 +169,15 @@ fn sample_records() -> Vec<u8> {
         recipe: 3,
         modified_ns: 4,
         name: "vm".to_owned(),
-    };
+    }
+}
+
+fn sample_records() -> Vec<u8> {
     let slot =
         SlotRecord { slot: 1, state: SlotState::Sealed, kind: ChunkKind::Data, sectors: 64, chunks: 9, sequence: 5 };
     let mut records = Vec::new();
     for record in [
-        Record::Object(Box::new(object)),
+        Record::Object(Box::new(sample_object())),
         Record::Slot(slot),
         Record::Chunk { object: 6, index: 7, reference: Some(SAMPLE) },
         Record::Chunk { object: 6, index: 8, reference: None },
@@ -197,6 +213,18 @@ fn sample_node() -> Vec<u8> {
     let mut bytes = Vec::new();
     node.encode(&mut bytes);
     bytes
+}
+
+fn sample_pages() -> impl Iterator<Item = Vec<u8>> {
+    let child = |name: &str, page| Child { name: name.to_owned(), page };
+    let entries = Entries::Pages { level: 1, children: vec![child("", 1), child("vm", 2)] };
+    let head = Head { pages: 3, ..Head::default() };
+    let leaf = Entries::Objects(vec![sample_object()]);
+    [Page { number: 0, head, entries }, Page { number: 1, head: Head::default(), entries: leaf }].into_iter().map(|page| {
+        let mut bytes = Vec::new();
+        page.encode(&mut bytes);
+        bytes
+    })
 }
 
 #[cfg(test)]

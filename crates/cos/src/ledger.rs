@@ -8,8 +8,9 @@
 //! ```
 //!
 //! - S: the records of containers. The number of slots is fixed; [`Bounds::of`] counts a record for each.
-//! - N: the records of objects, at most [`Bounds::namespace_bytes`]. A record has a fixed size and the length of the
-//!   name, neither of which changes; [`Ledger::add_object`] refuses an object whose record does not fit.
+//! - N: the records of objects and of hidden names, at most [`Bounds::namespace_bytes`]. A record has a fixed size and the length of the
+//!   name, neither of which changes; [`Ledger::add_object`] refuses an object whose record does not fit. Before that,
+//!   objects that are not in use are moved to the [directory](crate::directory).
 //! - O: the records of changes, at most [`Bounds::changes`], each of the same size. A change of chunks needs a
 //!   [`Permit`] *before* anything is stored ([`Store::permit`]); permits and overlays together never exceed the bound.
 //!   If no permit is available, the overlays with the most changes are written into their recipes, and the writer waits
@@ -20,7 +21,7 @@
 //! commits never fail because of the number of objects or changes.
 
 use crate::format::BLOCK_BYTES;
-use crate::format::record::{CHUNK_BYTES, ObjectRecord, SLOT_BYTES};
+use crate::format::record::{CHUNK_BYTES, ObjectRecord, Record, SLOT_BYTES};
 use crate::format::superblock::Superblock;
 use crate::object::Object;
 use crate::{Error, Store};
@@ -36,6 +37,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 const FIXED_BYTES: u64 = 2 * BLOCK_BYTES as u64;
 /// A request may take at most one in this number of all changes; larger requests are split.
 const PERMIT_SHARE: usize = 16;
+/// This part of the bound for names is kept for the records that hide removed objects.
+const HIDING_SHARE: u64 = 8;
 /// The maximum number of changes of a part of a request.
 const PERMIT_MAX: usize = 4096;
 
@@ -126,26 +129,48 @@ impl Ledger {
             && self.namespace_bytes.load(SeqCst) <= self.bounds.namespace_bytes
     }
 
-    /// Counts the record of a new object.
+    /// Counts the record of an object that gets into the journal.
     ///
     /// # Errors
     /// [`Error::Objects`] if the record does not fit.
     pub(crate) fn add_object(&self, record: &ObjectRecord) -> Result<(), Error> {
-        let more = record.journal_bytes() as u64;
-        let add = |bytes: u64| Some(bytes + more).filter(|bytes| *bytes <= self.bounds.namespace_bytes);
+        let reserve = self.bounds.namespace_bytes / HIDING_SHARE;
+        self.add_name(record.journal_bytes(), self.bounds.namespace_bytes - reserve)
+    }
+
+    /// Counts the record that hides an object.
+    ///
+    /// # Errors
+    /// [`Error::Objects`] if the record does not fit.
+    pub(crate) fn add_hidden(&self, name: &str) -> Result<(), Error> {
+        self.add_name(Record::hidden_bytes(name), self.bounds.namespace_bytes)
+    }
+
+    fn add_name(&self, bytes: usize, bound: u64) -> Result<(), Error> {
+        let add = |taken: u64| Some(taken + bytes as u64).filter(|taken| *taken <= bound);
         match self.namespace_bytes.fetch_update(SeqCst, SeqCst, add) {
             Ok(_) => Ok(()),
             Err(_) => Err(Error::Objects { namespace_bytes: self.bounds.namespace_bytes }),
         }
     }
 
-    /// Counts the record of an object that was read from the journal at a start.
-    pub(crate) fn restore_object(&self, record: &ObjectRecord) {
-        self.namespace_bytes.fetch_add(record.journal_bytes() as u64, SeqCst);
+    /// Counts a record that replaces a larger one, or that the journal has.
+    pub(crate) fn restore_name(&self, bytes: usize) {
+        self.namespace_bytes.fetch_add(bytes as u64, SeqCst);
     }
 
-    pub(crate) fn remove_object(&self, record: &ObjectRecord) {
-        self.namespace_bytes.fetch_sub(record.journal_bytes() as u64, SeqCst);
+    pub(crate) fn remove_name(&self, bytes: usize) {
+        self.namespace_bytes.fetch_sub(bytes as u64, SeqCst);
+    }
+
+    /// Whether objects should be moved to the directory before there is no room for others.
+    pub(crate) fn is_namespace_high(&self) -> bool {
+        self.namespace_bytes.load(SeqCst) > self.bounds.namespace_bytes / 4 * 3
+    }
+
+    /// Bytes of the records of objects beyond half of the bound.
+    pub(crate) fn namespace_surplus(&self) -> u64 {
+        self.namespace_bytes.load(SeqCst).saturating_sub(self.bounds.namespace_bytes / 2)
     }
 
     /// Counts changes that were read from the journal at a start.

@@ -17,6 +17,7 @@ mod collect;
 mod commit;
 mod counters;
 mod diff;
+mod directory;
 mod error;
 pub mod format;
 #[doc(hidden)]

@@ -3,6 +3,7 @@
 use crate::format::record::{Kind, ObjectRecord, Root};
 use crate::ledger::{Ledger, Permit};
 use crate::place::Reference;
+use crate::Error;
 use futures_util::lock::Mutex as AsyncMutex;
 use nitro_port::range_lock::RangeLock;
 use parking_lot::Mutex;
@@ -40,6 +41,8 @@ pub(crate) struct ObjectState {
     /// Whether the record has changes that are not in the journal yet.
     is_changed: bool,
     is_removed: bool,
+    /// Whether the journal has the record; otherwise, the directory has it.
+    is_journaled: bool,
     /// Changes that are not in the recipe yet ("delayed metadata updates").
     pub(crate) overlay: BTreeMap<u64, Change>,
     /// Chunks of the overlay that are not in the journal yet.
@@ -75,6 +78,13 @@ impl Object {
         }
     }
 
+    /// An object that is in the directory, but not in the journal.
+    pub(crate) fn loaded(record: ObjectRecord, ledger: &Arc<Ledger>) -> Self {
+        let mut object = Self::restored(record, ledger);
+        object.state.get_mut().is_journaled = false;
+        object
+    }
+
     pub(crate) fn name(&self) -> String {
         self.state.lock().record.name.clone()
     }
@@ -86,6 +96,7 @@ impl ObjectState {
             record,
             is_changed: false,
             is_removed: false,
+            is_journaled: true,
             overlay: BTreeMap::new(),
             unlogged: BTreeSet::new(),
             ledger: Arc::clone(ledger),
@@ -114,6 +125,7 @@ impl ObjectState {
 
     /// Notes that the record changed and must be written to the journal.
     pub(crate) fn note_changed(&mut self) {
+        debug_assert!(self.is_journaled, "the journal has no room for {:?}", self.record);
         self.is_changed = true;
         self.ledger.note_dirty(self.record.id);
     }
@@ -145,9 +157,39 @@ impl ObjectState {
     /// Marks the object as removed. Its content can still be read through open volumes.
     pub(crate) fn remove(&mut self) {
         if !std::mem::replace(&mut self.is_removed, true) {
-            self.ledger.remove_object(&self.record);
+            if self.is_journaled {
+                self.ledger.remove_name(self.record.journal_bytes());
+            }
             self.ledger.give_back(self.overlay.len());
         }
+    }
+
+    /// Whether nothing was ever written to it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.record.root.is_none() && self.overlay.is_empty()
+    }
+
+    /// Whether the recipe and the journal, or the directory, have all changes.
+    pub(crate) fn is_settled(&self) -> bool {
+        !self.is_changed && !self.is_removed && self.overlay.is_empty() && self.unlogged.is_empty()
+    }
+
+    /// Whether the journal has, or will have, a record of it; otherwise the directory has the same record.
+    pub(crate) fn is_journaled(&self) -> bool {
+        self.is_journaled
+    }
+
+    /// Begins to change an object that the journal has no record of.
+    ///
+    /// # Errors
+    /// [`Error::Objects`] if the journal has no room for the record.
+    pub(crate) fn begin_journaling(&mut self) -> Result<(), Error> {
+        if !self.is_journaled && !self.is_removed {
+            self.ledger.add_object(&self.record)?;
+            self.is_journaled = true;
+            self.note_changed();
+        }
+        Ok(())
     }
 
     /// The number of changed chunks that are not in the journal.

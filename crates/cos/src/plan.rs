@@ -173,6 +173,7 @@ impl Plan {
             index_bytes,
             index_ram_bytes,
             identity,
+            directory: false,
         })
     }
 

@@ -6,6 +6,7 @@ use crate::ahead::Ahead;
 use crate::format::record::OBJECT_BYTES;
 use crate::lane::{self, LANES};
 use crate::locality::Locality;
+use crate::namespace::LOADED_MAX;
 use nitro_index::FlashIndex;
 use nitro_port::Device;
 use serde::Serialize;
@@ -48,7 +49,8 @@ impl<D: Device> Store<D> {
             part("blocks of recipes", self.settings.recipe_cache_bytes),
             part("open containers", open * LANES as u64),
             part("containers' states", u64::from(superblock.containers) * SLOT_RAM_BYTES),
-            part("objects", bounds.namespace_bytes / OBJECT_BYTES as u64 * OBJECT_RAM_BYTES),
+            part("objects", (bounds.namespace_bytes / OBJECT_BYTES as u64 + LOADED_MAX as u64) * OBJECT_RAM_BYTES),
+            part("pages of the directory", self.directory.ram_bytes_max()),
             part("overwritten chunks", bounds.changes as u64 * CHANGE_RAM_BYTES),
             part("read-ahead", if self.readahead_bytes() > 0 { Ahead::RAM_BYTES_MAX } else { 0 }),
             part("patterns of access", Patterns::RAM_BYTES_MAX),
@@ -70,7 +72,7 @@ impl<D: Device> Store<D> {
         let open = self.opened.lock().len() as u64 * u64::from(self.superblock.container_bytes);
         let regions: usize = self.regions.lock().iter().map(|(_, region)| region.raw_bytes()).sum();
         let nodes: usize = self.nodes.lock().iter().map(|(_, node)| size_of_val(&node.entries[..])).sum();
-        let objects = self.objects.lock().all().len() as u64 * OBJECT_RAM_BYTES;
+        let objects = self.objects.lock().in_ram() as u64 * OBJECT_RAM_BYTES;
         self.index.counters().ram_bytes
             + self.superblock.summary_bytes
             + locality
@@ -79,6 +81,7 @@ impl<D: Device> Store<D> {
             + self.ssd.get().map_or(0, |ssd| ssd.ram_bytes())
             + (regions + nodes) as u64
             + objects
+            + self.directory.ram_bytes()
             + self.ledger.changes() as u64 * CHANGE_RAM_BYTES
     }
 }

@@ -22,6 +22,7 @@ const TOLD_EVERY: usize = 2048;
 pub(crate) fn replay(records: Vec<Record>, slots: &mut Slots, objects: &mut Objects) -> Result<(u64, u64), Error> {
     let mut upto = (0, 0);
     let mut found: BTreeMap<u64, Object> = BTreeMap::new();
+    let mut hidden = BTreeMap::new();
     for record in records {
         match record {
             Record::Object(record) => match found.get_mut(&record.id) {
@@ -34,6 +35,7 @@ pub(crate) fn replay(records: Vec<Record>, slots: &mut Slots, objects: &mut Obje
                     state.record = *record;
                 }
                 None => {
+                    hidden.remove(&record.name);
                     found.insert(record.id, Object::restored(*record, objects.ledger()));
                 }
             },
@@ -52,6 +54,8 @@ pub(crate) fn replay(records: Vec<Record>, slots: &mut Slots, objects: &mut Obje
                     object.state.get_mut().overlay.insert(index, Change { reference, since: 0 });
                 }
             }
+            Record::Hidden { size_bytes, name } => drop(hidden.insert(name, size_bytes)),
+            Record::Unhidden { name } => drop(hidden.remove(&name)),
             Record::Quota { containers } => slots.restore_quota(Some(containers).filter(|c| *c > 0)),
             Record::Indexed { sequence } => upto.0 = sequence,
             Record::Summarised { sequence } => upto.1 = sequence,
@@ -59,6 +63,7 @@ pub(crate) fn replay(records: Vec<Record>, slots: &mut Slots, objects: &mut Obje
     }
     slots.restored();
     found.into_values().for_each(|object| objects.restore(object));
+    objects.restore_hidden(hidden);
     Ok(upto)
 }
 
@@ -99,6 +104,10 @@ pub(crate) async fn finish<D: Device>(store: &Store<D>, (indexed, summarised): (
             // Its chunks are still found at the places in recipes; new chunks with the same content are stored again.
             Err(error) => tracing::warn!(slot, "a container's metadata cannot be read: {error}"),
         }
+    }
+    match store.directory_totals().await {
+        Ok(totals) => store.objects.lock().totals = totals,
+        Err(error) => tracing::warn!("the directory of objects cannot be read: {error}"),
     }
     store.checkpoint().await
 }

@@ -3,7 +3,7 @@
 //! other recipe blocks.
 
 use crate::access::Access;
-use crate::format::record::Root;
+use crate::format::record::{ObjectRecord, Root};
 use crate::object::Object;
 use crate::place::{Place, Reference};
 use crate::{Error, Store};
@@ -49,6 +49,11 @@ fn key(reference: &Reference) -> (u64, u64) {
     (reference.place.pack(), prefix)
 }
 
+/// Whether an error leaves the places of a recipe as they are.
+fn keeps_outdated(error: &Error) -> bool {
+    error.is_full() || matches!(error, Error::Missing { .. } | Error::Damaged { .. } | Error::Objects { .. })
+}
+
 /// The new place of a block, if it was moved or rewritten.
 type Refreshed<'a> = Pin<Box<dyn Future<Output = Result<Option<Place>, Error>> + 'a>>;
 
@@ -62,11 +67,25 @@ impl<D: Device> Store<D> {
         let objects = self.objects.lock().all();
         for object in objects {
             match self.refresh_object(&object, moves).await {
-                Err(error) if error.is_full() || matches!(error, Error::Missing { .. } | Error::Damaged { .. }) => {
+                Err(error) if keeps_outdated(&error) => {
                     tracing::warn!("{:?} keeps outdated places: {error}", object.name());
                 }
                 result => result?,
             }
+        }
+        let updated = self.update_directory(async |record: &ObjectRecord| {
+            let Some(root) = record.root else { return Ok(None) };
+            match self.refresh_block(root.reference, root.levels, moves).await {
+                Err(error) if keeps_outdated(&error) => {
+                    tracing::warn!("{:?} keeps outdated places: {error}", record.name);
+                    Ok(None)
+                }
+                result => Ok(result?.map(|place| Root { reference: Reference { place, ..root.reference }, ..root })),
+            }
+        });
+        match updated.await {
+            Err(error) if keeps_outdated(&error) => tracing::warn!("the directory keeps outdated places: {error}"),
+            result => result?,
         }
         self.commit().await
     }
@@ -88,6 +107,7 @@ impl<D: Device> Store<D> {
             let Some(place) = self.refresh_block(root.reference, root.levels, moves).await? else { return Ok(()) };
             let mut state = object.state.lock();
             if state.record.root == Some(root) {
+                state.begin_journaling()?;
                 let reference = Reference { place, ..root.reference };
                 state.record.root = Some(Root { reference, ..root });
                 state.note_changed();

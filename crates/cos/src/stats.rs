@@ -45,7 +45,7 @@ pub struct Stats {
 impl<D: Device> Store<D> {
     /// The statistics of the store.
     pub fn stats(&self) -> Stats {
-        let objects = self.list();
+        let totals = self.objects.lock().all_totals();
         let quota_bytes = self.quota_bytes();
         let ram_bytes = self.ram_bytes();
         let ssd = self.ssd_stats();
@@ -59,9 +59,9 @@ impl<D: Device> Store<D> {
             chunks += u64::from(slot.chunks);
         }
         Stats {
-            objects: objects.len() as u64,
-            snapshots: objects.iter().filter(|o| o.name.contains('@')).count() as u64,
-            logical_bytes: objects.iter().map(|o| o.size_bytes).sum(),
+            objects: totals.objects,
+            snapshots: totals.snapshots,
+            logical_bytes: totals.logical_bytes,
             stored_bytes,
             recipe_bytes,
             chunks,

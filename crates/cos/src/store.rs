@@ -5,6 +5,7 @@ use crate::access::Patterns;
 use crate::ahead::Ahead;
 use crate::chunks::Region;
 use crate::counters::{Counters, Counting};
+use crate::directory::Directory;
 use crate::format::node::Node;
 use crate::format::record::Record;
 use crate::format::superblock::Superblock;
@@ -98,6 +99,9 @@ impl Upto {
     }
 }
 
+/// The pages of the directory may take this part of the RAM for recipe blocks, in addition to it.
+const DIRECTORY_SHARE: u64 = 8;
+
 /// Regions in RAM, by slot, container and first sector.
 type Regions = LruCache<(u32, u64, u16), Arc<Region>>;
 
@@ -119,6 +123,7 @@ pub struct Store<D> {
     pub(crate) ahead: Ahead,
     pub(crate) summary: Summary,
     pub(crate) objects: Mutex<Objects>,
+    pub(crate) directory: Directory,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) journal: AsyncMutex<Journal>,
     pub(crate) regions: Mutex<Regions>,
@@ -240,6 +245,7 @@ impl<D: Device> Store<D> {
             summary,
             ledger: Arc::clone(objects.ledger()),
             objects: Mutex::new(objects),
+            directory: Directory::new(settings.recipe_cache_bytes / DIRECTORY_SHARE),
             journal: AsyncMutex::new(journal),
             regions: Mutex::new(LruCache::new(entries(settings.region_cache_bytes, region_bytes))),
             nodes: Mutex::new(LruCache::new(entries(settings.recipe_cache_bytes, 24 << 10))),

@@ -35,10 +35,8 @@ impl<D: Device> Store<D> {
     ///
     /// # Errors
     /// [`Error::Exists`]; [`Error::Busy`] during a collection.
-    pub fn import_stream(self: &Arc<Self>, name: &str, created: u64) -> Result<StreamImport<D>, Error> {
-        if self.objects.lock().get(name).is_some() {
-            return Err(Error::Exists(name.to_owned()));
-        }
+    pub async fn import_stream(self: &Arc<Self>, name: &str, created: u64) -> Result<StreamImport<D>, Error> {
+        self.check_new(name).await?;
         self.streams.fetch_add(1, Relaxed);
         let import =
             StreamImport { store: Arc::clone(self), name: name.to_owned(), created, builder: StreamBuilder::default() };
@@ -103,7 +101,7 @@ impl<D: Device> StreamImport<D> {
         let size = self.builder.bytes;
         let root = std::mem::take(&mut self.builder).finish(&self.store).await?;
         let shape = (size, self.store.stream_chunk_bytes().1 as u32);
-        self.store.create_object(&self.name, Kind::Stream, shape, root, self.created)?;
+        self.store.create_object(&self.name, Kind::Stream, shape, root, self.created).await?;
         self.store.commit().await
     }
 }

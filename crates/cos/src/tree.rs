@@ -76,7 +76,7 @@ impl<D: Device> Store<D> {
         Ok(node)
     }
 
-    fn node_key(&self, reference: &Reference) -> NodeKey {
+    pub(crate) fn node_key(&self, reference: &Reference) -> NodeKey {
         let sequence = self.state.lock().slots.get(reference.place.slot).sequence;
         (reference.fingerprint, reference.place.pack(), sequence)
     }
@@ -102,6 +102,13 @@ impl<D: Device> Store<D> {
             }
         }
         Ok(Some(node))
+    }
+
+    /// The reference of a chunk of a volume in a recipe.
+    pub(crate) async fn resolve_root(&self, root: Option<Root>, index: u64) -> Result<Option<Reference>, Error> {
+        let fanout = FANOUT as u64;
+        let node = self.find_node(root, (0, index / fanout), Access::Disk).await?;
+        Ok(node.and_then(|node| node.get((index % fanout) as usize)).map(|entry| entry.reference))
     }
 
     /// The references of chunks of a volume, from its recipe and overlay.

@@ -37,9 +37,9 @@ impl<D: Device> Store<D> {
     /// Opens an object or a snapshot.
     ///
     /// # Errors
-    /// [`Error::NoObject`]; [`Error::WrongKind`] if its import was interrupted.
-    pub fn open_volume(self: &Arc<Self>, name: &str) -> Result<Volume<D>, Error> {
-        let object = self.object(name)?;
+    /// [`Error::NoObject`]; [`Error::WrongKind`] if its import was interrupted; or the directory cannot be read.
+    pub async fn open_volume(self: &Arc<Self>, name: &str) -> Result<Volume<D>, Error> {
+        let object = self.object(name).await?;
         if object.state.lock().record.incomplete {
             let why = "its import was interrupted; import it again";
             return Err(Error::WrongKind { name: name.to_owned(), kind: object.kind, why });
@@ -247,6 +247,7 @@ impl<D: Device> Volume<D> {
         if !whole {
             return self.write_range(offset, data.slice(..len as usize)).await;
         }
+        self.store.begin_change(&self.object).await?;
         let chunks = self.chunks(offset, data.len() as u64);
         let _shared = self.object.writing.shared(chunks.clone()).await;
         self.write_chunks(chunks, data, &[], Access::Sequential).await
@@ -260,6 +261,7 @@ impl<D: Device> Volume<D> {
         if len == 0 {
             return Ok(());
         }
+        self.store.begin_change(&self.object).await?;
         let access = self.store.access(&self.object, offset, len);
         let chunk_bytes = u64::from(self.object.chunk_bytes);
         let chunks = self.chunks(offset, len);
@@ -352,6 +354,7 @@ impl<D: Device> Volume<D> {
     /// As [`write_range`](Self::write_range).
     pub async fn zero_range(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.check_writable(offset, len)?;
+        self.store.begin_change(&self.object).await?;
         let chunk_bytes = u64::from(self.object.chunk_bytes);
         let end = offset + len;
         // A last chunk that extends beyond the end of the volume is whole if it is written up to that end.

@@ -79,7 +79,7 @@ pub(super) async fn export(args: &CosExportArgs) -> Result<(), Error> {
     let store = open(path, Settings::default()).await?;
     let begun = Instant::now();
     let work = async {
-        let volume = store.open_volume(&args.name).map_err(|e| failed(path, &e))?;
+        let volume = store.open_volume(&args.name).await.map_err(|e| failed(path, &e))?;
         let export = Export { store: path, target: &args.target, force: args.force, threads: args.threads };
         transfer::export(export, &volume).await
     };

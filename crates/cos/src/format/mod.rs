@@ -4,6 +4,7 @@
 pub(crate) mod batch;
 pub(crate) mod container;
 pub(crate) mod node;
+pub(crate) mod page;
 pub(crate) mod record;
 pub(crate) mod region;
 pub(crate) mod ssd;
@@ -12,8 +13,8 @@ pub(crate) mod superblock;
 pub(crate) use nitro_log::{u16_at, u32_at, u64_at};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// The version of the format; other versions are refused.
-pub const VERSION: u32 = 1;
+/// The newest version of the format; later ones are refused. Version 2 may have a directory.
+pub const VERSION: u32 = 2;
 /// The unit of positions within containers.
 pub(crate) const SECTOR_BYTES: usize = 512;
 /// Writes begin and end at multiples of this, in bytes.

@@ -2,13 +2,15 @@
 //!
 //! | tag | record | fields behind the tag (1 byte) |
 //! |---|---|---|
-//! | 1 | object | id (8), kind (1), flags (1: 1 read-only, 2 incomplete), levels (1; 0: no recipe), bytes of a chunk (4), bytes of the object (8), root's fingerprint (20) and place (8), created (8), import token (8), imported bytes (8), number of the recipe (8), modification time in ns since 1970 (8), bytes of the name (2), name |
+//! | 1 | object | id (8), kind (1), flags (1: 1 read-only, 2 incomplete, 4 an older record is in the directory), levels (1; 0: no recipe), bytes of a chunk (4), bytes of the object (8), root's fingerprint (20) and place (8), created (8), import token (8), imported bytes (8), number of the recipe (8), modification time in ns since 1970 (8), bytes of the name (2), name |
 //! | 2 | object removed | id (8) |
 //! | 3 | container | slot (4), state (1: 0 free, 1 open, 2 sealed, 3 sealed and being emptied, 4 free with its storage kept), kind (1), sectors of regions (2), chunks (2), sequence number (8) |
 //! | 4 | chunk of an object | object (8), index (8), fingerprint (20; all zero: a hole), place (8) |
 //! | 5 | fingerprints indexed | the index has the chunks of all containers up to this sequence number (8) |
 //! | 6 | fingerprints summarised | the summary vector on the device has the chunks of all containers up to this sequence number (8) |
 //! | 7 | quota | containers that new content may fill (4; 0: all) |
+//! | 8 | object hidden | bytes of the object (8), bytes of the name (2), name: the record of this name in the directory is not valid |
+//! | 9 | object no longer hidden | bytes of the name (2), name: the directory has no record of this name any more |
 
 use super::{u16_at, u32_at, u64_at};
 use crate::format::region::ChunkKind;
@@ -23,6 +25,8 @@ pub(crate) const SLOT_BYTES: usize = 1 + 4 + 2 + 2 + 2 + 8;
 /// Bytes of the record of an object's chunk.
 pub(crate) const CHUNK_BYTES: usize = 1 + 2 * 8 + REFERENCE_BYTES;
 const REFERENCE_BYTES: usize = 20 + 8;
+/// The separator between the name of an object and that of its snapshot.
+pub(crate) const SNAPSHOT: char = '@';
 
 /// The kind of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -60,6 +64,8 @@ pub(crate) struct ObjectRecord {
     pub(crate) kind: Kind,
     pub(crate) read_only: bool,
     pub(crate) incomplete: bool,
+    /// Whether the directory has a record of this object, too. If they differ, this one is newer.
+    pub(crate) in_directory: bool,
     pub(crate) chunk_bytes: u32,
     pub(crate) size_bytes: u64,
     pub(crate) root: Option<Root>,
@@ -114,6 +120,8 @@ pub(crate) enum Record {
     Indexed { sequence: u64 },
     Summarised { sequence: u64 },
     Quota { containers: u32 },
+    Hidden { size_bytes: u64, name: String },
+    Unhidden { name: String },
 }
 
 fn put_reference(out: &mut Vec<u8>, reference: Option<&Reference>) {
@@ -127,7 +135,8 @@ impl Record {
             Self::Object(object) => {
                 out.extend_from_slice(&[1]);
                 out.extend_from_slice(&object.id.to_le_bytes());
-                let flags = u8::from(object.read_only) | u8::from(object.incomplete) << 1;
+                let flags = [object.read_only, object.incomplete, object.in_directory];
+                let flags = flags.iter().rev().fold(0, |all, flag| all << 1 | u8::from(*flag));
                 let kind = if object.kind == Kind::Volume { 0 } else { 1 };
                 out.extend_from_slice(&[kind, flags, object.root.map_or(0, |r| r.levels)]);
                 out.extend_from_slice(&object.chunk_bytes.to_le_bytes());
@@ -136,8 +145,7 @@ impl Record {
                 for number in [object.created, object.token, object.imported_bytes, object.recipe, object.modified_ns] {
                     out.extend_from_slice(&number.to_le_bytes());
                 }
-                out.extend_from_slice(&(object.name.len() as u16).to_le_bytes());
-                out.extend_from_slice(object.name.as_bytes());
+                put_name(out, &object.name);
             }
             Self::Removed { id } => put_tagged(out, 2, &[*id]),
             Self::Slot(slot) => {
@@ -158,7 +166,20 @@ impl Record {
                 out.push(7);
                 out.extend_from_slice(&containers.to_le_bytes());
             }
+            Self::Hidden { size_bytes, name } => {
+                put_tagged(out, 8, &[*size_bytes]);
+                put_name(out, name);
+            }
+            Self::Unhidden { name } => {
+                out.push(9);
+                put_name(out, name);
+            }
         }
+    }
+
+    /// Bytes of the record that hides an object with this name.
+    pub(crate) fn hidden_bytes(name: &str) -> usize {
+        1 + 8 + 2 + name.len()
     }
 
     /// Decodes a record from the beginning of `bytes`, and advances `bytes` behind it.
@@ -172,11 +193,18 @@ impl Record {
             5 => Self::Indexed { sequence: fields.u64()? },
             6 => Self::Summarised { sequence: fields.u64()? },
             7 => Self::Quota { containers: u32_at(fields.take(4)?, 0) },
+            8 => Self::Hidden { size_bytes: fields.u64()?, name: fields.name()? },
+            9 => Self::Unhidden { name: fields.name()? },
             other => return Err(refuse("tag", other.into())),
         };
         *bytes = fields.rest;
         Ok(record)
     }
+}
+
+fn put_name(out: &mut Vec<u8>, name: &str) {
+    out.extend_from_slice(&(name.len() as u16).to_le_bytes());
+    out.extend_from_slice(name.as_bytes());
 }
 
 fn put_tagged(out: &mut Vec<u8>, tag: u8, numbers: &[u64]) {
@@ -204,6 +232,11 @@ impl<'a> Fields<'a> {
         self.take(8).map(|b| u64_at(b, 0))
     }
 
+    fn name(&mut self) -> Result<String, FormatError> {
+        let len = usize::from(u16_at(self.take(2)?, 0));
+        String::from_utf8(self.take(len)?.to_vec()).map_err(|_| refuse("name", 0))
+    }
+
     fn reference(&mut self) -> Result<Option<Reference>, FormatError> {
         let mut fingerprint = Fingerprint([0; 20]);
         fingerprint.0.copy_from_slice(self.take(20)?);
@@ -224,8 +257,7 @@ impl<'a> Fields<'a> {
         let reference = self.reference()?;
         let (created, token, imported_bytes) = (self.u64()?, self.u64()?, self.u64()?);
         let (recipe, modified_ns) = (self.u64()?, self.u64()?);
-        let len = usize::from(u16_at(self.take(2)?, 0));
-        let name = String::from_utf8(self.take(len)?.to_vec()).map_err(|_| refuse("name", 0))?;
+        let name = self.name()?;
         if levels > 8 {
             return Err(refuse("levels", levels.into()));
         }
@@ -233,12 +265,13 @@ impl<'a> Fields<'a> {
             return Err(refuse("bytes of a chunk", 0));
         }
         let root = reference.filter(|_| levels > 0).map(|reference| Root { reference, levels });
-        let (read_only, incomplete) = (flags & 1 != 0, flags & 2 != 0);
+        let (read_only, incomplete, in_directory) = (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0);
         Ok(ObjectRecord {
             id,
             kind,
             read_only,
             incomplete,
+            in_directory,
             chunk_bytes,
             size_bytes,
             root,
@@ -269,18 +302,19 @@ impl<'a> Fields<'a> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    #[test]
-    fn records_come_back() {
+    /// A record with all fields set.
+    pub(crate) fn an_object() -> ObjectRecord {
         let place = Place { slot: 5, sector: 6, sectors: 7, number: 8 };
         let reference = Reference { fingerprint: Fingerprint([9; 20]), place };
-        let object = ObjectRecord {
+        ObjectRecord {
             id: 1,
             kind: Kind::Stream,
             read_only: true,
             incomplete: false,
+            in_directory: true,
             chunk_bytes: 8192,
             size_bytes: 12345,
             root: Some(Root { reference, levels: 2 }),
@@ -290,7 +324,13 @@ mod tests {
             recipe: 6,
             modified_ns: 7,
             name: "müller@Montag".to_owned(),
-        };
+        }
+    }
+
+    #[test]
+    fn records_come_back() {
+        let object = an_object();
+        let reference = object.root.map(|root| root.reference).unwrap();
         let slot = SlotRecord {
             slot: 3,
             state: SlotState::Sealed,
@@ -308,6 +348,8 @@ mod tests {
             Record::Indexed { sequence: 4 },
             Record::Summarised { sequence: 5 },
             Record::Quota { containers: 6 },
+            Record::Hidden { size_bytes: 7, name: "vm@1".to_owned() },
+            Record::Unhidden { name: "vm".to_owned() },
         ];
         let mut bytes = Vec::new();
         for record in &records {
@@ -317,6 +359,7 @@ mod tests {
                 Record::Object(object) => object.journal_bytes(),
                 Record::Slot(_) => SLOT_BYTES,
                 Record::Chunk { .. } => CHUNK_BYTES,
+                Record::Hidden { name, .. } => Record::hidden_bytes(name),
                 _ => continue,
             };
             assert_eq!(bytes.len() - before, len, "{record:?}");

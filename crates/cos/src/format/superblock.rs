@@ -4,7 +4,7 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `NITROCOS` |
-//! | 8 | 4 | format version: 1 |
+//! | 8 | 4 | format version: 1; 2: the store may have a directory, see pages of the directory |
 //! | 12 | 4 | bytes of a container |
 //! | 16 | 4 | bytes of a chunk of new volumes |
 //! | 20 | 4 | bytes of a region before compression |
@@ -27,6 +27,8 @@ use nitro_port::buf::BufMut;
 use nitro_port::codec::Compression;
 
 const MAGIC: [u8; 8] = *b"NITROCOS";
+/// The version of stores without a directory.
+const VERSION_WITHOUT: u32 = 1;
 const SUM_AT: usize = BLOCK_BYTES - 8;
 /// The offsets of the copies.
 const COPIES_AT: [u64; 2] = [0, BLOCK_BYTES as u64];
@@ -48,6 +50,8 @@ pub(crate) struct Superblock {
     pub(crate) index_bytes: u64,
     pub(crate) index_ram_bytes: u64,
     pub(crate) identity: u64,
+    /// Whether objects may be in a directory; programs that know no directory must not open the store then.
+    pub(crate) directory: bool,
 }
 
 impl Superblock {
@@ -59,7 +63,8 @@ impl Superblock {
             Compression::Zstd => 2,
         };
         page[..8].copy_from_slice(&MAGIC);
-        let small = [VERSION, self.container_bytes, self.chunk_bytes, self.region_bytes, compression, self.containers];
+        let version = if self.directory { VERSION } else { VERSION_WITHOUT };
+        let small = [version, self.container_bytes, self.chunk_bytes, self.region_bytes, compression, self.containers];
         for (number, at) in small.iter().zip((8..).step_by(4)) {
             page[at..at + 4].copy_from_slice(&number.to_le_bytes());
         }
@@ -114,6 +119,7 @@ impl Superblock {
             index_bytes: u64_at(page, 64),
             index_ram_bytes: u64_at(page, 72),
             identity: u64_at(page, 80),
+            directory: version > VERSION_WITHOUT,
         })
     }
 
@@ -158,6 +164,7 @@ mod tests {
             index_bytes: 9,
             index_ram_bytes: 10,
             identity: 11,
+            directory: true,
         };
         let mut page = superblock.encode();
         assert_eq!(Superblock::decode(&page).unwrap(), superblock);

@@ -17,13 +17,17 @@ impl<D: Device> Store<D> {
 
     /// Reads a recipe block from the SSD; `None` if it is not cached.
     pub(crate) async fn node_on_ssd(&self, reference: &Reference) -> Option<Node> {
-        let ssd = self.ssd.keeping(PieceKind::Fmd)?;
-        let piece = ssd.chunk(PieceKind::Fmd, reference, self.sequence_of(reference));
-        let node = Node::decode(&ssd.get(&piece).await?).ok()?;
+        let node = Node::decode(&self.block_on_ssd(reference).await?).ok()?;
         (node.fingerprint() == reference.fingerprint).then_some(node)
     }
 
-    /// Caches a block of a recipe on the SSD.
+    /// Reads the bytes of a recipe block or a page of the directory from the SSD; `None` if they are not cached.
+    pub(crate) async fn block_on_ssd(&self, reference: &Reference) -> Option<Bytes> {
+        let ssd = self.ssd.keeping(PieceKind::Fmd)?;
+        ssd.get(&ssd.chunk(PieceKind::Fmd, reference, self.sequence_of(reference))).await
+    }
+
+    /// Caches a block of a recipe, or a page of the directory, on the SSD.
     pub(crate) async fn keep_node(&self, reference: &Reference, bytes: &[u8]) {
         if let Some(ssd) = self.ssd.keeping(PieceKind::Fmd) {
             let piece = ssd.chunk(PieceKind::Fmd, reference, self.sequence_of(reference));

@@ -15,8 +15,8 @@ const SIZE: u64 = 64 << 20;
 async fn written_under_one_fingerprint(settings: Settings) -> (bool, u64) {
     let device = Arc::new(CrashingDevice::new(SIZE, 4096, 1));
     let store = Arc::new(Store::create(device, &plan(SIZE, 7), settings).await.unwrap());
-    store.create_volume("a", SIZE, None, 1).unwrap();
-    let volume = store.open_volume("a").unwrap();
+    store.create_volume("a", SIZE, None, 1).await.unwrap();
+    let volume = store.open_volume("a").await.unwrap();
     let forged = [Some(Fingerprint([7; 20])); 2];
     volume.write_known(0, bytes_of(&[1, 2]), &forged).await.unwrap();
     volume.flush().await.unwrap();

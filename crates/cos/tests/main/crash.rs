@@ -54,7 +54,7 @@ impl World {
             return Ok(());
         }
         let chunks = 1 + self.random.below(VOLUME_CHUNKS);
-        self.store.create_volume(name, chunks * CHUNK as u64, None, 1)?;
+        self.store.create_volume(name, chunks * CHUNK as u64, None, 1).await?;
         self.model.create(name, chunks as usize);
         Ok(())
     }
@@ -75,7 +75,7 @@ impl World {
         for (index, number) in (first as usize..).zip(&numbers) {
             self.model.write(&name, index, *number);
         }
-        let volume = self.store.open_volume(&name)?;
+        let volume = self.store.open_volume(&name).await?;
         let data = bytes_of(&numbers);
         let offset = first * CHUNK as u64;
         if self.random.below(4) > 0 {
@@ -101,7 +101,7 @@ impl World {
         let first = self.random.below(chunks);
         let count = (1 + self.random.below(100)).min(chunks - first);
         (first..first + count).for_each(|index| self.model.write(&name, index as usize, 0));
-        let volume = self.store.open_volume(&name)?;
+        let volume = self.store.open_volume(&name).await?;
         volume.write_zeroes(first * CHUNK as u64, count * CHUNK as u64, true).await.map_err(Error::Device)
     }
 
@@ -110,7 +110,7 @@ impl World {
         let size = self.model.objects[&name].chunks.len() * CHUNK;
         let offset = self.random.below(size as u64) as usize;
         let len = (1 + self.random.below(20_000) as usize).min(size - offset);
-        let read = self.store.open_volume(&name)?.read_range(offset as u64, len).await?;
+        let read = self.store.open_volume(&name).await?.read_range(offset as u64, len).await?;
         let chunks = offset / CHUNK..(offset + len).div_ceil(CHUNK);
         let wanted: Vec<u64> = self.model.objects[&name].chunks[chunks.clone()].iter().map(|c| *c.newest()).collect();
         let wanted = bytes_of(&wanted).slice(offset - chunks.start * CHUNK..).slice(..len);
@@ -218,10 +218,10 @@ fn a_damaged_index_is_made_anew_and_finds_what_is_stored() {
                 "a" => Store::create(Arc::clone(&device), &plan(SIZE_BYTES, 1), settings()).await.unwrap(),
                 _ => Store::open(Arc::clone(&device), settings()).await.unwrap(),
             });
-            store.create_volume(name, data.len() as u64, None, 1).unwrap();
-            store.open_volume(name).unwrap().write_range(0, data.clone()).await.unwrap();
+            store.create_volume(name, data.len() as u64, None, 1).await.unwrap();
+            store.open_volume(name).await.unwrap().write_range(0, data.clone()).await.unwrap();
             store.close().await.unwrap();
-            let read = store.open_volume("a").unwrap().read_range(0, data.len()).await.unwrap();
+            let read = store.open_volume("a").await.unwrap().read_range(0, data.len()).await.unwrap();
             assert!(read == data);
             stored.push(store.stats().chunks);
             damage_index(&device, 0, 40);

@@ -108,7 +108,7 @@ impl World {
     async fn create(&mut self) -> Outcome {
         let name = self.name();
         let chunks = 1 + self.random.below(self.chunks_max);
-        let created = self.store.create_volume(&name, chunks * CHUNK as u64, None, 1);
+        let created = self.store.create_volume(&name, chunks * CHUNK as u64, None, 1).await;
         if self.take(created)? {
             self.model.create(&name, chunks as usize);
         }
@@ -130,7 +130,7 @@ impl World {
             match self.take(copied)? {
                 true => self.model.committed(),
                 false => {
-                    assert!(self.store.info(&name).is_err(), "{name} was refused, and is there");
+                    assert!(self.store.info(&name).await.is_err(), "{name} was refused, and is there");
                     self.model.objects.remove(&name);
                 }
             }
@@ -179,7 +179,7 @@ impl World {
         let store = &self.store;
         let done = join_all(writes.iter().map(|write| async move {
             let data = bytes_of(&write.numbers);
-            store.open_volume(&write.name)?.write_range((write.first * CHUNK) as u64, data).await?;
+            store.open_volume(&write.name).await?.write_range((write.first * CHUNK) as u64, data).await?;
             if flushes { store.commit().await } else { Ok(()) }
         }));
         let commit = async {
@@ -207,7 +207,7 @@ impl World {
 
     /// Takes over what there is after a write that was refused.
     async fn adopt(&mut self, write: &Writing) -> Outcome {
-        let volume = self.store.open_volume(&write.name)?;
+        let volume = self.store.open_volume(&write.name).await?;
         let read = volume.read_range((write.first * CHUNK) as u64, write.numbers.len() * CHUNK).await?;
         let chunks = &mut self.model.objects.get_mut(&write.name).unwrap().chunks[write.first..];
         for (i, bytes) in read.chunks(CHUNK).enumerate() {
@@ -229,7 +229,7 @@ impl World {
         };
         let before = self.model.objects[&name].chunks[first..].iter().map(|c| *c.newest()).collect();
         (first..chunks).for_each(|index| self.model.write(&name, index, 0));
-        let volume = self.store.open_volume(&name)?;
+        let volume = self.store.open_volume(&name).await?;
         let zeroed = volume.zero_range((first * CHUNK) as u64, ((chunks - first) * CHUNK) as u64).await;
         if !self.take(zeroed)? {
             self.adopt(&Writing { name, first, numbers: vec![0; chunks - first], before }).await?;
@@ -242,7 +242,7 @@ impl World {
         let chunks = &self.model.objects[&name].chunks;
         let first = self.random.below(chunks.len() as u64) as usize;
         let wanted: Vec<u64> = chunks[first..].iter().take(20).map(|c| *c.newest()).collect();
-        let read = self.store.open_volume(&name)?.read_range((first * CHUNK) as u64, wanted.len() * CHUNK).await?;
+        let read = self.store.open_volume(&name).await?.read_range((first * CHUNK) as u64, wanted.len() * CHUNK).await?;
         for (i, bytes) in read.chunks(CHUNK).enumerate() {
             let is = bytes == bytes_of(&wanted[i..=i]);
             assert!(is, "chunk {} of {name} is none of {}", first + i, wanted[i]);

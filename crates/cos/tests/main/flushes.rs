@@ -57,16 +57,16 @@ impl Device for FailingFlush {
 
 /// Each kind of change; its number of kinds ends them.
 async fn change(store: &Arc<Store<FailingFlush>>, kind: usize) -> Option<Result<(), Error>> {
-    let volume = store.open_volume("a").unwrap();
+    let volume = store.open_volume("a").await.unwrap();
     Some(match kind {
         0 => volume.write_range(0, bytes_of(&[90, 91])).await,
         1 => volume.zero_range(0, 4 * CHUNK as u64).await,
-        2 => store.create_volume("new", CHUNK as u64, None, 1),
+        2 => store.create_volume("new", CHUNK as u64, None, 1).await,
         3 => store.clone_object("a", "clone", 1).await,
         4 => store.snapshot("a@snapshot", 1).await,
         5 => store.delete("b").await,
         6 => store.set_quota(Some(4 << 20)).await,
-        7 => store.begin_import("import", CHUNK as u64, (None, 1), 1).map(drop),
+        7 => store.begin_import("import", CHUNK as u64, (None, 1), 1).await.map(drop),
         8 => store.commit().await,
         9 => store.checkpoint().await,
         10 => store.collect(&CollectOptions::default(), &|_, _, _| ()).await.map(drop),
@@ -83,16 +83,16 @@ async fn fails(left: u64, checkpoint: bool) -> bool {
     let store = Store::create(Arc::clone(&device), &plan(SIZE_BYTES, 1), settings()).await.unwrap();
     let (store, mut model) = (Arc::new(store), Model::default());
     for (name, first) in [("a", 1), ("b", 50)] {
-        store.create_volume(name, 40 * CHUNK as u64, None, 1).unwrap();
+        store.create_volume(name, 40 * CHUNK as u64, None, 1).await.unwrap();
         model.create(name, 40);
         let numbers: Vec<u64> = (first..first + 40).collect();
-        store.open_volume(name).unwrap().write_range(0, bytes_of(&numbers)).await.unwrap();
+        store.open_volume(name).await.unwrap().write_range(0, bytes_of(&numbers)).await.unwrap();
         (0..).zip(&numbers).for_each(|(index, number)| model.write(name, index, *number));
     }
     store.commit().await.unwrap();
     model.committed();
     let later: Vec<u64> = (200..220).collect();
-    store.open_volume("a").unwrap().write_range(0, bytes_of(&later)).await.unwrap();
+    store.open_volume("a").await.unwrap().write_range(0, bytes_of(&later)).await.unwrap();
     (0..).zip(&later).for_each(|(index, number)| model.write("a", index, *number));
 
     device.left.store(left, SeqCst);
@@ -102,14 +102,14 @@ async fn fails(left: u64, checkpoint: bool) -> bool {
         return false;
     }
     done.expect_err("a flush failed, and the store says that everything is durable");
-    let before: Vec<_> = store.list();
+    let before: Vec<_> = store.list().await.unwrap();
     let mut kind = 0;
     while let Some(done) = change(&store, kind).await {
         assert!(matches!(done, Err(Error::Poisoned(_))), "flush {left}, change {kind}: {done:?}");
         kind += 1;
     }
-    assert_eq!((kind, store.list()), (12, before), "what was refused is not there");
-    let read = store.open_volume("b").unwrap().read_range(0, 40 * CHUNK).await.unwrap();
+    assert_eq!((kind, store.list().await.unwrap()), (12, before), "what was refused is not there");
+    let read = store.open_volume("b").await.unwrap().read_range(0, 40 * CHUNK).await.unwrap();
     assert!(read == bytes_of(&(50..90).collect::<Vec<_>>()), "it can be read");
 
     // What was committed before is there, and the store takes changes again.

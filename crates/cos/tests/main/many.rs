@@ -21,9 +21,9 @@ async fn create(size_bytes: u64, journal_bytes: Option<u64>) -> (Arc<RamDevice>,
 async fn farm(size_bytes: u64, journal_bytes: Option<u64>, clones: usize, writes: usize, commit_every: usize) {
     const CHUNKS: u64 = 448;
     let (device, store) = create(size_bytes, journal_bytes).await;
-    store.create_volume("base", CHUNKS * CHUNK as u64, None, 1).unwrap();
+    store.create_volume("base", CHUNKS * CHUNK as u64, None, 1).await.unwrap();
     let base: Vec<u64> = (1..=CHUNKS).collect();
-    store.open_volume("base").unwrap().write_range(0, bytes_of(&base)).await.unwrap();
+    store.open_volume("base").await.unwrap().write_range(0, bytes_of(&base)).await.unwrap();
     let names: Vec<String> = (0..clones).map(|i| format!("vm-{i:04}")).collect();
     for name in &names {
         store.clone_object("base", name, 1).await.unwrap();
@@ -34,7 +34,7 @@ async fn farm(size_bytes: u64, journal_bytes: Option<u64>, clones: usize, writes
         let (clone, index) = (random.below(clones as u64) as usize, random.below(CHUNKS));
         // Contents that occur often: what is looked at is the recipes.
         let number = 1000 + random.below(300);
-        let volume = store.open_volume(&names[clone]).unwrap();
+        let volume = store.open_volume(&names[clone]).await.unwrap();
         volume.write_range(index * CHUNK as u64, bytes_of(&[number])).await.unwrap();
         written.insert((clone, index), number);
         if write % commit_every == 0 {
@@ -46,7 +46,7 @@ async fn farm(size_bytes: u64, journal_bytes: Option<u64>, clones: usize, writes
     drop(store);
     let store = Arc::new(Store::open(device, settings()).await.unwrap());
     for (clone, name) in names.iter().enumerate() {
-        let volume = store.open_volume(name).unwrap();
+        let volume = store.open_volume(name).await.unwrap();
         let seen: BTreeSet<u64> = written.keys().filter(|(c, _)| *c == clone).map(|(_, index)| *index).collect();
         for index in seen.into_iter().chain([random.below(CHUNKS)]) {
             let wanted = written.get(&(clone, index)).copied().unwrap_or(base[index as usize]);
@@ -77,7 +77,7 @@ fn objects_are_refused_before_the_journal_has_no_room_for_them() {
         let (device, store) = create(32 << 20, Some(1)).await;
         let mut there = 0;
         let error = loop {
-            match store.create_volume(&format!("volume-{there:05}"), CHUNK as u64, None, 1) {
+            match store.create_volume(&format!("volume-{there:05}"), CHUNK as u64, None, 1).await {
                 Ok(()) => there += 1,
                 Err(error) => break error,
             }
@@ -86,7 +86,7 @@ fn objects_are_refused_before_the_journal_has_no_room_for_them() {
         assert!(matches!(error, Error::Objects { .. }), "{error}");
         assert!(there > 50, "{there}");
         // Nothing else is harmed.
-        let volume = store.open_volume("volume-00000").unwrap();
+        let volume = store.open_volume("volume-00000").await.unwrap();
         volume.write_range(0, bytes_of(&[5])).await.unwrap();
         volume.flush().await.unwrap();
         store.checkpoint().await.unwrap();
@@ -96,9 +96,9 @@ fn objects_are_refused_before_the_journal_has_no_room_for_them() {
         store.clone_object("volume-00000", "clone", 1).await.unwrap();
         drop((store, volume));
         let store = Arc::new(Store::open(device, settings()).await.unwrap());
-        assert_eq!(store.list().len(), there);
-        assert!(store.create_volume(&"x".repeat(100), CHUNK as u64, None, 1).is_err());
-        let read = store.open_volume("clone").unwrap().read_range(0, CHUNK).await.unwrap();
+        assert_eq!(store.list().await.unwrap().len(), there);
+        assert!(store.create_volume(&"x".repeat(100), CHUNK as u64, None, 1).await.is_err());
+        let read = store.open_volume("clone").await.unwrap().read_range(0, CHUNK).await.unwrap();
         assert!(read == bytes_of(&[5]));
     });
 }

@@ -113,7 +113,7 @@ impl Model {
 
     /// After a restart: everything must be as it was, or as was asked for since the last commit.
     pub async fn restarted<D: Device>(&mut self, store: &Arc<Store<D>>) {
-        let there: Vec<String> = store.list().into_iter().map(|o| o.name).collect();
+        let there: Vec<String> = store.list().await.unwrap().into_iter().map(|o| o.name).collect();
         for name in &there {
             assert!(self.objects.contains_key(name), "{name} came from nowhere");
         }
@@ -142,7 +142,7 @@ pub fn bytes_of(numbers: &[u64]) -> Bytes {
 
 /// Reads an object, and takes over what there is of what may be.
 async fn take_over<D: Device>(name: &str, object: &mut Object, store: &Arc<Store<D>>) {
-    let volume = store.open_volume(name).unwrap();
+    let volume = store.open_volume(name).await.unwrap();
     assert_eq!(volume.size_bytes() as usize, object.chunks.len() * CHUNK);
     let read = volume.read_range(0, object.chunks.len() * CHUNK).await.unwrap();
     for (i, (chunk, bytes)) in object.chunks.iter_mut().zip(read.chunks(CHUNK)).enumerate() {

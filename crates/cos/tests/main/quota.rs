@@ -29,8 +29,8 @@ fn a_quota_refuses_new_content_and_nothing_else() {
         assert!(matches!(store.set_quota(Some(1)).await, Err(Error::Setting { .. })));
         let quota = SIZE / 4;
         store.set_quota(Some(quota)).await.unwrap();
-        store.create_volume("a", 2 * SIZE, None, 1).unwrap();
-        let volume = store.open_volume("a").unwrap();
+        store.create_volume("a", 2 * SIZE, None, 1).await.unwrap();
+        let volume = store.open_volume("a").await.unwrap();
         let (end, error) = fill(&volume, 0).await;
         let Error::Quota { used_bytes, quota_bytes } = error else { panic!("{error}") };
         assert!(used_bytes <= quota_bytes && quota_bytes <= quota, "{used_bytes} of {quota_bytes}");
@@ -46,7 +46,7 @@ fn a_quota_refuses_new_content_and_nothing_else() {
 
         let store = Arc::new(Store::open(device, settings()).await.unwrap());
         assert_eq!(store.quota_bytes(), Some(quota_bytes));
-        let volume = store.open_volume("a").unwrap();
+        let volume = store.open_volume("a").await.unwrap();
         let (same, _) = fill(&volume, end).await;
         // A lane of recipes may have left some room.
         assert!(same <= end + 2, "{same} after {end}");

@@ -67,7 +67,7 @@ fn chunk(number: u64) -> Vec<u8> {
 
 /// Reads chunks of a volume at random: a working set of two thirds of it, each of it once. Returns the number of reads.
 async fn read_scattered(store: &Arc<Store<Counted>>, name: &str, contents: &[u64], seed: u64) -> u64 {
-    let volume = store.open_volume(name).unwrap();
+    let volume = store.open_volume(name).await.unwrap();
     let mut order: Vec<u64> = (0..contents.len() as u64).filter(|index| index % 3 > 0).collect();
     let mut random = Rng::new(seed);
     for at in (1..order.len()).rev() {
@@ -107,10 +107,10 @@ impl Bed {
     /// A store in which generations of a volume were written, kept, given up and collected.
     async fn new() -> Self {
         let (disk, store) = create().await;
-        store.create_volume("vm", VOLUME_BYTES, Some(CHUNK as u32), 0).unwrap();
+        store.create_volume("vm", VOLUME_BYTES, Some(CHUNK as u32), 0).await.unwrap();
         let chunks = VOLUME_BYTES / CHUNK;
         let mut bed = Self { disk, contents: (0..chunks).collect() };
-        let volume = store.open_volume("vm").unwrap();
+        let volume = store.open_volume("vm").await.unwrap();
         let mut random = Rng::new(9);
         let mut next = chunks;
         for generation in 0..GENERATIONS {
@@ -148,7 +148,7 @@ impl Bed {
 
     /// Reads everything in sequence. Returns requests of the disk a MiB.
     async fn read_in_sequence(&self, store: &Arc<Store<Counted>>) -> f64 {
-        let volume = store.open_volume("vm").unwrap();
+        let volume = store.open_volume("vm").await.unwrap();
         let before = self.disk.reads.load(Relaxed);
         for offset in (0..VOLUME_BYTES).step_by(1 << 20) {
             volume.read_range(offset, 1 << 20).await.unwrap();
@@ -171,7 +171,7 @@ impl Bed {
     /// store's counters.
     async fn read_through(&self, Sequence { request_bytes, at_once, readers, settings }: Sequence) -> (f64, Counters) {
         let store = Arc::new(Store::open(Arc::clone(&self.disk), settings).await.unwrap());
-        let volume = &store.open_volume("vm").unwrap();
+        let volume = &store.open_volume("vm").await.unwrap();
         let before = self.disk.reads.load(Relaxed);
         let read = |offset: u64| async move {
             let read = volume.read_range(offset, request_bytes as usize).await.unwrap();
@@ -267,16 +267,16 @@ const CHANGES: u64 = 160;
 fn many_images_read_at_random_at_once_hardly_ask_the_disk() {
     block_on(async {
         let (disk, store) = create().await;
-        store.create_volume("base", IMAGE_CHUNKS * CHUNK, Some(CHUNK as u32), 0).unwrap();
+        store.create_volume("base", IMAGE_CHUNKS * CHUNK, Some(CHUNK as u32), 0).await.unwrap();
         let base: Vec<u64> = (0..IMAGE_CHUNKS).collect();
         let bytes: Vec<u8> = base.iter().flat_map(|n| chunk(*n)).collect();
-        store.open_volume("base").unwrap().write_range(0, bytes.into()).await.unwrap();
+        store.open_volume("base").await.unwrap().write_range(0, bytes.into()).await.unwrap();
         let mut images = Vec::new();
         for image in 0..IMAGES {
             let name = format!("vm-{image:02}");
             store.clone_object("base", &name, 0).await.unwrap();
             let (mut contents, mut random) = (base.clone(), Rng::new(100 + image));
-            let volume = store.open_volume(&name).unwrap();
+            let volume = store.open_volume(&name).await.unwrap();
             for change in 0..CHANGES {
                 let (index, number) = (random.below(IMAGE_CHUNKS), 10_000 + image * CHANGES + change);
                 contents[index as usize] = number;

@@ -52,7 +52,7 @@ async fn reopen(device: &Arc<CrashingDevice>) -> CrashingStore {
 fn an_import_that_finds_no_room_leaves_nothing_behind() {
     block_on(async {
         let (device, store, empty) = create().await;
-        let (volume, _) = store.begin_import("huge", SIZE, (None, 5), 1).unwrap();
+        let (volume, _) = store.begin_import("huge", SIZE, (None, 5), 1).await.unwrap();
         let (pieces, error) = fill(&volume).await;
         assert!(error.is_full() && pieces > 10, "{error} after {pieces}");
         store.abandon_import(&volume).await.unwrap();
@@ -60,14 +60,14 @@ fn an_import_that_finds_no_room_leaves_nothing_behind() {
         assert!(device.backed_bytes() > empty + ROOM / 2);
         drop((volume, store));
         let store = reopen(&device).await;
-        assert!(store.list().is_empty());
+        assert!(store.list().await.unwrap().is_empty());
         let collected = collect(&store).await;
         assert!(collected.freed_containers > 10, "{collected:?}");
         assert_eq!(store.stats().containers_used, 0, "{collected:?}");
         // The filesystem has its room back, and the next import finds it.
         let kept = device.backed_bytes() - empty;
         assert!(kept <= 4 * (64 << 10), "{kept} bytes more than before");
-        let (volume, _) = store.begin_import("small", 20 * PIECE, (None, 6), 1).unwrap();
+        let (volume, _) = store.begin_import("small", 20 * PIECE, (None, 6), 1).await.unwrap();
         for number in 0..20 {
             volume.write_range(number * PIECE, piece(1000 + number)).await.unwrap();
         }
@@ -81,9 +81,9 @@ fn deletes_and_collections_go_on_without_any_room() {
     block_on(async {
         let (device, store, _) = create().await;
         for name in ["a", "b"] {
-            store.create_volume(name, SIZE, None, 1).unwrap();
+            store.create_volume(name, SIZE, None, 1).await.unwrap();
         }
-        let (a, b) = (store.open_volume("a").unwrap(), store.open_volume("b").unwrap());
+        let (a, b) = (store.open_volume("a").await.unwrap(), store.open_volume("b").await.unwrap());
         // What is deleted later shares containers with what stays.
         const FEW: usize = 3;
         let few = |number: u64| piece(number).slice(..FEW * CHUNK);
@@ -114,7 +114,7 @@ fn deletes_and_collections_go_on_without_any_room() {
         let collected = collect(&store).await;
         assert!(collected.copied_chunks > 0, "{collected:?}");
         assert!(device.backed_bytes() < before - ROOM / 4, "{} after {before}", device.backed_bytes());
-        let b = store.open_volume("b").unwrap();
+        let b = store.open_volume("b").await.unwrap();
         for number in 0..pieces {
             let read = b.read_range(number * (FEW * CHUNK) as u64, FEW * CHUNK).await.unwrap();
             assert!(read == few(2 * number + 1), "{number}");

@@ -166,15 +166,15 @@ fn random_operations_with_an_ssd_that_may_be_in_any_state() {
 /// A store with a volume of `count` chunks, which is opened again so that nothing is in RAM.
 async fn filled(device: &Arc<CrashingDevice>, count: u64) -> Arc<Store<CrashingDevice>> {
     let store = Arc::new(Store::create(Arc::clone(device), &plan(24 << 20, 3), settings()).await.unwrap());
-    store.create_volume("a", count * CHUNK as u64, None, 1).unwrap();
+    store.create_volume("a", count * CHUNK as u64, None, 1).await.unwrap();
     let all: Vec<u64> = (1..=count).map(|n| n * 2).collect();
-    store.open_volume("a").unwrap().write_padded(0, bytes_of(&all)).await.unwrap();
+    store.open_volume("a").await.unwrap().write_padded(0, bytes_of(&all)).await.unwrap();
     store
 }
 
 /// Reads all chunks of a volume that was [filled], each by itself, in a scattered order.
 async fn read_all<D: Device>(store: &Arc<Store<D>>, count: u64) {
-    let volume = store.open_volume("a").unwrap();
+    let volume = store.open_volume("a").await.unwrap();
     for n in 0..count {
         let index = n * 467 % count;
         let read = volume.read_range(index * CHUNK as u64, CHUNK).await.unwrap();
@@ -242,10 +242,10 @@ fn compressed_chunks_take_less_of_the_ssd_and_come_back() {
         let store = Arc::new(Store::create(Arc::clone(&device), &plan(24 << 20, 3), settings()).await.unwrap());
         let stream = uneven(STREAM_BYTES);
         import(&store, "stream", &stream).await;
-        store.create_volume("vm", 400 * CHUNK as u64, None, 1).unwrap();
+        store.create_volume("vm", 400 * CHUNK as u64, None, 1).await.unwrap();
         // Three quarters of the chunks shrink by half.
         let contents: Vec<u64> = (1..=400).map(|n| n * 2 + u64::from(n % 4 > 0)).collect();
-        store.open_volume("vm").unwrap().write_padded(0, bytes_of(&contents)).await.unwrap();
+        store.open_volume("vm").await.unwrap().write_padded(0, bytes_of(&contents)).await.unwrap();
         store.close().await.unwrap();
         drop(store);
         let mut kept = Vec::new();
@@ -254,7 +254,7 @@ fn compressed_chunks_take_less_of_the_ssd_and_come_back() {
             for session in 0..2 {
                 let source = Some(source_with(&ssd, lz4));
                 let store = Arc::new(Store::open_with_ssd(Arc::clone(&device), settings(), source).await.unwrap());
-                let (volume, streamed) = (store.open_volume("vm").unwrap(), store.open_volume("stream").unwrap());
+                let (volume, streamed) = (store.open_volume("vm").await.unwrap(), store.open_volume("stream").await.unwrap());
                 for step in 0..800_u64 {
                     let index = (step * 467 % 400) as usize;
                     let read = volume.read_range((index * CHUNK) as u64, CHUNK).await.unwrap();

@@ -8,7 +8,7 @@ use nitro_testkit::{CrashingDevice, Rng};
 use std::sync::Arc;
 
 pub async fn import(store: &Arc<Store<CrashingDevice>>, name: &str, data: &Bytes) {
-    let mut import = store.import_stream(name, 1).unwrap();
+    let mut import = store.import_stream(name, 1).await.unwrap();
     let (mut at, mut end) = (0, 0);
     while at < data.len() {
         end = (end + 300_000).min(data.len());
@@ -38,7 +38,7 @@ fn a_stream_comes_back_and_what_moved_is_stored_once() {
         store.close().await.unwrap();
         let store = Arc::new(Store::open(device, settings()).await.unwrap());
         for (name, data) in [("one", &first), ("two", &second)] {
-            let stream = store.open_volume(name).unwrap();
+            let stream = store.open_volume(name).await.unwrap();
             assert!(stream.is_read_only() && stream.size_bytes() == data.len() as u64);
             assert!(stream.read_range(0, data.len()).await.unwrap() == data);
             let (offset, len) = (random.below(8 << 20) as usize, 100_000);
@@ -54,8 +54,8 @@ fn what_a_collection_moved_is_read_without_a_look_at_the_index() {
         let store = Arc::new(Store::create(Arc::clone(&device), &plan(32 << 20, 7), settings()).await.unwrap());
         let mut random = Rng::new(9);
         let mut chunks: Vec<u64> = (1..=1500).collect();
-        store.create_volume("a", 1500 * CHUNK as u64, None, 1).unwrap();
-        let volume = store.open_volume("a").unwrap();
+        store.create_volume("a", 1500 * CHUNK as u64, None, 1).await.unwrap();
+        let volume = store.open_volume("a").await.unwrap();
         for (i, some) in chunks.chunks(50).enumerate() {
             volume.write_range((i * 50 * CHUNK) as u64, bytes_of(some)).await.unwrap();
         }
@@ -81,7 +81,7 @@ fn what_a_collection_moved_is_read_without_a_look_at_the_index() {
         store.close().await.unwrap();
         let store = Arc::new(Store::open(device, settings()).await.unwrap());
         for name in ["a", "a@kept"] {
-            let volume = store.open_volume(name).unwrap();
+            let volume = store.open_volume(name).await.unwrap();
             for _ in 0..500 {
                 let at = random.below(1500) as usize;
                 let read = volume.read_range((at * CHUNK) as u64, CHUNK).await.unwrap();

@@ -174,7 +174,7 @@ impl Bed {
             Arc::new(HddDevice::new(ram, clock.clone(), cos_disks(scale.volume_bytes as f64 / PAPER_VOLUME_BYTES)));
         let store = Store::create(Arc::clone(&disk), &plan, nitro_cos::Settings::default()).await;
         let store = Arc::new(store.map_err(|e| failed(&e))?);
-        store.create_volume(VOLUME, scale.volume_bytes, Some(CHUNK_BYTES as u32), 0).map_err(|e| failed(&e))?;
+        store.create_volume(VOLUME, scale.volume_bytes, Some(CHUNK_BYTES as u32), 0).await.map_err(|e| failed(&e))?;
         let contents = Vec::new();
         let generations = Vec::new();
         let draws = Draws::new(1);
@@ -244,7 +244,7 @@ impl Bed {
 
     /// Writes the current contents of some chunks.
     async fn write(&self, chunks: std::ops::Range<usize>) -> Result<(), Error> {
-        let volume = self.store.open_volume(VOLUME).map_err(|e| failed(&e))?;
+        let volume = self.store.open_volume(VOLUME).await.map_err(|e| failed(&e))?;
         let at_once = (WRITE_BYTES / CHUNK_BYTES) as usize;
         for first in chunks.clone().step_by(at_once) {
             let bytes = bytes_of(&self.contents[first..chunks.end.min(first + at_once)]);
@@ -274,7 +274,7 @@ impl Bed {
 
     /// The snapshot of a generation.
     pub(super) fn snapshot(&self, generation: usize) -> Result<Object, Error> {
-        self.store.open_volume(&snapshot_name(generation)).map_err(|e| failed(&e))
+        self.store.open_volume(&snapshot_name(generation)).await.map_err(|e| failed(&e))
     }
 
     /// The share of a generation's chunks that the last one has too.

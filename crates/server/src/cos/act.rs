@@ -91,7 +91,7 @@ impl CosAction {
             Self::Gc { alive, format } => look::collect(store, *alive, *format, tell).await.map_err(fail),
             Self::Quota { bytes } => store.set_quota(*bytes).await.map(|()| String::new()).map_err(fail),
             Self::Ssd(action) => action.act(store, path).await,
-            Self::Patterns { object, format } => look::patterns(&store.patterns(object).map_err(fail)?, *format),
+            Self::Patterns { object, format } => look::patterns(&store.patterns(object).await.map_err(fail)?, *format),
             Self::Stats { format } => look::stats(store, *format),
         }
     }

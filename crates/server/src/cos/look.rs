@@ -28,7 +28,7 @@ fn text(format: Format, table: &Table, value: &impl Serialize) -> Result<String,
 /// # Errors
 /// The answer cannot be encoded.
 pub fn list(store: &CosStore, format: Format) -> Result<String, Error> {
-    let objects = store.list();
+    let objects = store.list().await;
     let mut table = Table::new(["name", "kind", "size", "chunk", "state"]);
     for object in &objects {
         let state = match object.incomplete_at {

@@ -153,8 +153,8 @@ async fn open(origin: &CosOrigin, config: &VolumeConfig) -> Result<Volume<AnyDev
             store
         }
     };
-    store.open_volume(&origin.object).map_err(|e| {
-        let names: Vec<String> = store.list().into_iter().map(|o| o.name).take(20).collect();
+    store.open_volume(&origin.object).await.map_err(|e| {
+        let names: Vec<String> = store.list().await.into_iter().map(|o| o.name).take(20).collect();
         failed(&origin.store, &e).or(format_args!("there is: {}", names.join(", ")))
     })
 }

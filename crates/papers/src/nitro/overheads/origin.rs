@@ -108,8 +108,8 @@ impl Bed for nitro_cos::Volume<AnyDevice> {
         let file = FileOptions::new(&files.store).create(size_bytes).map_err(|e| failed(&e))?;
         let store = Store::create(Arc::new(AnyDevice::from(file)), &plan, Settings::default()).await;
         let store = Arc::new(store.map_err(|e| failed(&e))?);
-        store.create_volume(OBJECT, storm.volume_bytes, None, 0).map_err(|e| failed(&e))?;
-        let volume = store.open_volume(OBJECT).map_err(|e| failed(&e))?;
+        store.create_volume(OBJECT, storm.volume_bytes, None, 0).await.map_err(|e| failed(&e))?;
+        let volume = store.open_volume(OBJECT).await.map_err(|e| failed(&e))?;
         storm.lay_out(&volume).await.map_err(|e| failed(&e))?;
         store.close().await.map_err(|e| failed(&e))
     }
@@ -117,7 +117,7 @@ impl Bed for nitro_cos::Volume<AnyDevice> {
     async fn open(files: &Files, pace: Pace) -> Result<(Self, Beneath), Error> {
         let device = opened(&FileOptions::new(&files.store), pace)?;
         let store = Store::open(Arc::clone(&device), Settings::default()).await.map_err(|e| failed(&e))?;
-        let volume = Arc::new(store).open_volume(OBJECT).map_err(|e| failed(&e))?;
+        let volume = Arc::new(store).open_volume(OBJECT).await.map_err(|e| failed(&e))?;
         Ok((volume, device))
     }
 }

@@ -50,7 +50,7 @@ pub(super) struct Measured {
 impl Measured {
     /// Opens the file system.
     pub(super) fn object(&self) -> Result<Object, Error> {
-        self.store.open_volume(NAME).map_err(|e| failed(&e))
+        self.store.open_volume(NAME).await.map_err(|e| failed(&e))
     }
 }
 
@@ -101,7 +101,7 @@ impl Image {
         let disk = Arc::new(disk(RamDevice::new(size_bytes, BLOCK_BYTES as u32), clock, trace.scale));
         let store = Store::create(Arc::clone(&disk), &plan, Settings::default()).await;
         let store = Arc::new(store.map_err(|e| failed(&e))?);
-        store.create_volume(NAME, trace.volume_bytes(), Some(CHUNK_BYTES as u32), 0).map_err(|e| failed(&e))?;
+        store.create_volume(NAME, trace.volume_bytes(), Some(CHUNK_BYTES as u32), 0).await.map_err(|e| failed(&e))?;
         let measured = Measured { disk, store };
         import(&measured.object()?, &contents).await?;
         measured.store.close().await.map_err(|e| failed(&e))?;

@@ -148,7 +148,7 @@ async fn import_volume(args: Import<'_>, store: &Arc<CosStore>) -> Result<Import
     // Only advice: pipes and the like have no use for it.
     let _ = rustix::fs::fadvise(&source, 0, None, Advice::Sequential);
     let fail = |e: nitro_cos::Error| failed(args.store, &e);
-    let (volume, from) = store.begin_import(args.name, size, (args.chunk_bytes, token), now()).map_err(fail)?;
+    let (volume, from) = store.begin_import(args.name, size, (args.chunk_bytes, token), now()).await.map_err(fail)?;
     if from > 0 {
         eprintln!("continuing at {} of {}", Size(from), Size(size));
     }
@@ -356,7 +356,7 @@ const PARTS_AHEAD: u64 = 64;
 async fn import_stream(args: Import<'_>, store: &Arc<CosStore>, input: File) -> Result<u64, Error> {
     let signals = Signals::handle()?;
     let fail = |e: nitro_cos::Error| failed(args.store, &e);
-    let mut import = store.import_stream(args.name, now()).map_err(fail)?;
+    let mut import = store.import_stream(args.name, now()).await.map_err(fail)?;
     let cutter = Mutex::new(Some(Cutter { input, rest: Vec::new(), number: 0, is_at_end: false }));
     let shared = Arc::new(StreamShared {
         cut: Mutex::default(),
