@@ -82,7 +82,7 @@ pub(super) async fn alone(bed: &mut Bed, scale: &Scale, generation: usize, sizes
     let mut costs = Costs::new();
     for size in sizes.iter().copied() {
         bed.reopen().await?;
-        let object = bed.snapshot(generation)?;
+        let object = bed.snapshot(generation).await?;
         let before = bed.work();
         for place in places(scale, size) {
             let read = object.read(place, size as usize).await.map_err(|e| failed(&e))?;
@@ -98,7 +98,7 @@ pub(super) async fn alone(bed: &mut Bed, scale: &Scale, generation: usize, sizes
 pub(super) async fn cached(bed: &mut Bed, scale: &Scale, generation: usize, sizes: &[u64]) -> Result<Costs, Error> {
     bed.reopen().await?;
     let kind = CacheKind { bytes: scale.half_cache_bytes(), dedup: true, sequential: true };
-    let cached = Cached::new(kind, &bed.clock, bed.snapshot(generation)?).await?;
+    let cached = Cached::new(kind, &bed.clock, bed.snapshot(generation).await?).await?;
     let mut worker = Box::pin(cached.worker());
     beside(&mut worker, cached.warm(scale.volume_bytes)).await??;
     let mut costs = Costs::new();

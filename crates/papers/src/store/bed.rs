@@ -273,7 +273,7 @@ impl Bed {
     }
 
     /// The snapshot of a generation.
-    pub(super) fn snapshot(&self, generation: usize) -> Result<Object, Error> {
+    pub(super) async fn snapshot(&self, generation: usize) -> Result<Object, Error> {
         self.store.open_volume(&snapshot_name(generation)).await.map_err(|e| failed(&e))
     }
 

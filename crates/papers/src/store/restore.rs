@@ -272,7 +272,7 @@ fn judge(oldest: f64, newest_overlap: f64, oldest_overlap: f64) -> Holds {
 
 /// Restores without a cache.
 async fn plain(bed: &Bed, generation: usize) -> Result<Cost, Error> {
-    let object = bed.snapshot(generation)?;
+    let object = bed.snapshot(generation).await?;
     let before = bed.work();
     for place in (0..object.size_bytes()).step_by(READ_BYTES as usize) {
         let len = READ_BYTES.min(object.size_bytes() - place);
@@ -285,11 +285,11 @@ async fn plain(bed: &Bed, generation: usize) -> Result<Cost, Error> {
 async fn cached(bed: &Bed, scale: &Scale, way: Way, generation: usize) -> Result<Cost, Error> {
     let bytes = scale.volume_bytes * way.percent / 100;
     let kind = CacheKind { bytes, dedup: way.dedup, sequential: way.sequential };
-    let mut cached = Cached::new(kind, &bed.clock, bed.snapshot(scale.generations)?).await?;
+    let mut cached = Cached::new(kind, &bed.clock, bed.snapshot(scale.generations).await?).await?;
     let mut worker = Box::pin(cached.worker());
     // Contents are compressed to a half, so this is more than the cache can hold.
     beside(&mut worker, cached.warm(bytes * 4)).await??;
-    let volume = cached.beside(bed.snapshot(generation)?);
+    let volume = cached.beside(bed.snapshot(generation).await?);
     let before = bed.work();
     beside(&mut worker, restore(bed, &volume, generation)).await??;
     Ok(Cost::of(&before, &bed.work()))

@@ -76,7 +76,7 @@ impl CosAction {
     pub async fn act(&self, store: &CosStore, path: &Path, tell: bool) -> Result<String, Error> {
         let fail = |e: nitro_cos::Error| Error::with_sources("store", &e);
         match self {
-            Self::List { format } => look::list(store, *format),
+            Self::List { format } => look::list(store, *format).await,
             Self::Snapshot { name } => store.snapshot(name, now()).await.map(|()| String::new()).map_err(fail),
             Self::Clone { source, name } => {
                 store.clone_object(source, name, now()).await.map(|()| String::new()).map_err(fail)

@@ -26,9 +26,9 @@ fn text(format: Format, table: &Table, value: &impl Serialize) -> Result<String,
 /// Lists the objects.
 ///
 /// # Errors
-/// The answer cannot be encoded.
-pub fn list(store: &CosStore, format: Format) -> Result<String, Error> {
-    let objects = store.list().await;
+/// The directory of objects cannot be read, or the answer cannot be encoded.
+pub async fn list(store: &CosStore, format: Format) -> Result<String, Error> {
+    let objects = store.list().await.map_err(|e| Error::new("the objects cannot be listed", e))?;
     let mut table = Table::new(["name", "kind", "size", "chunk", "state"]);
     for object in &objects {
         let state = match object.incomplete_at {

@@ -153,10 +153,14 @@ async fn open(origin: &CosOrigin, config: &VolumeConfig) -> Result<Volume<AnyDev
             store
         }
     };
-    store.open_volume(&origin.object).await.map_err(|e| {
-        let names: Vec<String> = store.list().await.into_iter().map(|o| o.name).take(20).collect();
-        failed(&origin.store, &e).or(format_args!("there is: {}", names.join(", ")))
-    })
+    match store.open_volume(&origin.object).await {
+        Err(error @ nitro_cos::Error::NoObject(_)) => {
+            let objects = store.list().await.unwrap_or_default();
+            let names: Vec<String> = objects.into_iter().map(|o| o.name).take(20).collect();
+            Err(failed(&origin.store, &error).or(format_args!("there is: {}", names.join(", "))))
+        }
+        opened => opened.map_err(|e| failed(&origin.store, &e)),
+    }
 }
 
 /// The SSD with which a store is opened: that of the volume's configuration, or the one attached to the store. Chunks

@@ -49,7 +49,7 @@ pub(super) struct Measured {
 
 impl Measured {
     /// Opens the file system.
-    pub(super) fn object(&self) -> Result<Object, Error> {
+    pub(super) async fn object(&self) -> Result<Object, Error> {
         self.store.open_volume(NAME).await.map_err(|e| failed(&e))
     }
 }
@@ -103,7 +103,7 @@ impl Image {
         let store = Arc::new(store.map_err(|e| failed(&e))?);
         store.create_volume(NAME, trace.volume_bytes(), Some(CHUNK_BYTES as u32), 0).await.map_err(|e| failed(&e))?;
         let measured = Measured { disk, store };
-        import(&measured.object()?, &contents).await?;
+        import(&measured.object().await?, &contents).await?;
         measured.store.close().await.map_err(|e| failed(&e))?;
         let ram = copy(measured.disk.inner()).await?;
         Ok(Self { ram, trace })

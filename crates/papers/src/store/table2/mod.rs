@@ -223,10 +223,10 @@ async fn run(
     let measured = image.open(clock).await?;
     let player = Player::new(&trace, if warm { 0 } else { WARM_NS }, clock)?;
     let Some(kind) = system else {
-        let target = Target::Store(measured.object()?);
+        let target = Target::Store(measured.object().await?);
         return measure(&player, &measured, &target, load, clock).await;
     };
-    let volume = cached(kind, trace.cache_bytes(), measured.object()?, clock).await?;
+    let volume = cached(kind, trace.cache_bytes(), measured.object().await?, clock).await?;
     let working = async {
         join3(volume.cache().insertion_worker(), volume.cache().journal_worker(), volume.destage_worker()).await;
     };

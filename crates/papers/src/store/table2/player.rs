@@ -259,7 +259,7 @@ mod tests {
             let image = Image::new(trace, WARM_NS, &clock).await?;
             let measured = image.open(&clock).await?;
             let player = Player::new(&trace, WARM_NS, &clock)?;
-            player.play_at(&Target::Store(measured.object()?), rate).await
+            player.play_at(&Target::Store(measured.object().await?), rate).await
         };
         let [low, high] =
             clock.try_run(async { [replay(20.0).await, replay(1e6).await] }).expect("a request never ended");
