@@ -1,13 +1,14 @@
 //! docs/FORMAT.md shows the tables of the source.
 
 const DOCUMENT: &str = include_str!("../../../../docs/FORMAT.md");
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
     include_str!("../../src/format/superblock.rs"),
     include_str!("../../src/format/batch.rs"),
     include_str!("../../src/format/record.rs"),
     include_str!("../../src/format/region.rs"),
     include_str!("../../src/format/container.rs"),
     include_str!("../../src/format/node.rs"),
+    include_str!("../../src/format/page.rs"),
     include_str!("../../src/format/ssd.rs"),
 ];
 

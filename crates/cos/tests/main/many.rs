@@ -2,7 +2,7 @@
 
 use crate::model::{CHUNK, bytes_of, plan_with, settings};
 use futures_executor::block_on;
-use nitro_cos::{Error, Store};
+use nitro_cos::{CollectOptions, Error, Store};
 use nitro_device::RamDevice;
 use nitro_port::Device;
 use nitro_testkit::Rng;
@@ -72,33 +72,122 @@ fn clones_are_written_to_in_the_smallest_journal() {
 }
 
 #[test]
-fn objects_are_refused_before_the_journal_has_no_room_for_them() {
+fn objects_in_use_are_refused_before_the_journal_has_no_room_for_them() {
     block_on(async {
         let (device, store) = create(32 << 20, Some(1)).await;
-        let mut there = 0;
+        let mut open = Vec::new();
         let error = loop {
-            match store.create_volume(&format!("volume-{there:05}"), CHUNK as u64, None, 1).await {
-                Ok(()) => there += 1,
+            let name = format!("volume-{:05}", open.len());
+            match store.create_volume(&name, CHUNK as u64, None, 1).await {
+                // In the directory, it would not be in the journal.
+                Ok(()) => open.push(store.open_volume(&name).await.unwrap()),
                 Err(error) => break error,
             }
-            assert!(there < 5000, "a journal of 64 KiB takes in {there} objects");
+            assert!(open.len() < 5000, "a journal of 64 KiB takes in {} objects", open.len());
         };
         assert!(matches!(error, Error::Objects { .. }), "{error}");
+        let there = open.len();
         assert!(there > 50, "{there}");
         // Nothing else is harmed.
-        let volume = store.open_volume("volume-00000").await.unwrap();
-        volume.write_range(0, bytes_of(&[5])).await.unwrap();
-        volume.flush().await.unwrap();
+        open[0].write_range(0, bytes_of(&[5])).await.unwrap();
+        open[0].flush().await.unwrap();
         store.checkpoint().await.unwrap();
         let refused = store.clone_object("volume-00000", "a clone", 1).await;
         assert!(matches!(refused, Err(Error::Objects { .. })), "{refused:?}");
         store.delete("volume-00001").await.unwrap();
         store.clone_object("volume-00000", "clone", 1).await.unwrap();
-        drop((store, volume));
+        assert!(store.create_volume(&"x".repeat(100), CHUNK as u64, None, 1).await.is_err());
+        drop((store, open));
         let store = Arc::new(Store::open(device, settings()).await.unwrap());
         assert_eq!(store.list().await.unwrap().len(), there);
-        assert!(store.create_volume(&"x".repeat(100), CHUNK as u64, None, 1).await.is_err());
         let read = store.open_volume("clone").await.unwrap().read_range(0, CHUNK).await.unwrap();
         assert!(read == bytes_of(&[5]));
+        // Nobody uses them now.
+        for number in 0..200 {
+            store.create_volume(&format!("{number}-{}", "x".repeat(100)), CHUNK as u64, None, 1).await.unwrap();
+        }
+        assert_eq!(store.list().await.unwrap().len(), there + 200);
+    });
+}
+
+/// The content of an object of that number.
+async fn read_small(store: &RamStore, name: &str) -> bytes::Bytes {
+    store.open_volume(name).await.unwrap().read_range(0, CHUNK).await.unwrap()
+}
+
+#[test]
+fn thousands_of_objects_are_kept_with_the_smallest_journal() {
+    const OBJECTS: u64 = 4000;
+    // Names that are not created in their order.
+    let name = |number: u64| format!("{:04}-{number}", number * 7919 % OBJECTS);
+    block_on(async {
+        let (device, store) = create(64 << 20, Some(1)).await;
+        let mut ram_bytes = 0;
+        for number in 0..OBJECTS {
+            store.create_volume(&name(number), CHUNK as u64, None, number).await.unwrap();
+            store.open_volume(&name(number)).await.unwrap().write_range(0, bytes_of(&[number])).await.unwrap();
+            if number % 50 == 0 {
+                store.commit().await.unwrap();
+                let stats = store.stats();
+                assert!(stats.ram_bytes <= stats.ram_need_bytes, "{stats:?}");
+                ram_bytes = ram_bytes.max(stats.ram_bytes);
+            }
+        }
+        assert!(matches!(store.create_volume(&name(0), CHUNK as u64, None, 1).await, Err(Error::Exists(_))));
+        store.commit().await.unwrap();
+        // As after kill -9.
+        drop(store);
+        let store = Arc::new(Store::open(Arc::clone(&device), settings()).await.unwrap());
+        let stats = store.stats();
+        assert_eq!((stats.objects, stats.snapshots, stats.logical_bytes), (OBJECTS, 0, OBJECTS * CHUNK as u64));
+        let listed: Vec<String> = store.list().await.unwrap().into_iter().map(|o| o.name).collect();
+        assert!(listed.is_sorted() && listed.len() as u64 == OBJECTS);
+        // Some are deleted, created again, changed, or get a snapshot.
+        for number in (0..OBJECTS).step_by(3) {
+            store.delete(&name(number)).await.unwrap();
+        }
+        assert!(matches!(store.delete(&name(0)).await, Err(Error::NoObject(_))));
+        for number in (0..OBJECTS).step_by(6) {
+            store.create_volume(&name(number), 2 * CHUNK as u64, None, 1).await.unwrap();
+        }
+        for number in (1..OBJECTS).step_by(3) {
+            let volume = store.open_volume(&name(number)).await.unwrap();
+            volume.write_range(0, bytes_of(&[number + OBJECTS])).await.unwrap();
+        }
+        for number in (1..OBJECTS).step_by(300) {
+            store.snapshot(&format!("{}@1", name(number)), 1).await.unwrap();
+        }
+        store.commit().await.unwrap();
+        store.collect(&CollectOptions { alive_share_min: 1.0 }, &|_, _, _| ()).await.unwrap();
+        drop(store);
+        let store = Arc::new(Store::open(device, settings()).await.unwrap());
+        let findings = store.check(&|_, _, _| ()).await.unwrap();
+        assert!(findings.is_clean(), "{findings:?}");
+        assert!(store.scrub(&|_, _, _| ()).await.unwrap().is_clean());
+        for number in 0..OBJECTS {
+            let wanted = match (number % 6, number % 3) {
+                (0, _) => 0,
+                (_, 0) => {
+                    assert!(matches!(store.open_volume(&name(number)).await, Err(Error::NoObject(_))));
+                    continue;
+                }
+                (_, 1) => number + OBJECTS,
+                _ => number,
+            };
+            assert!(read_small(&store, &name(number)).await == bytes_of(&[wanted]), "{number}");
+            if number % 300 == 1 {
+                assert!(read_small(&store, &format!("{}@1", name(number))).await == bytes_of(&[wanted]));
+            }
+        }
+        let objects = OBJECTS - OBJECTS.div_ceil(3) + OBJECTS.div_ceil(6) + OBJECTS.div_ceil(300);
+        assert_eq!(store.stats().objects, objects);
+        assert_eq!(store.list().await.unwrap().len() as u64, objects);
+        // All of them together would need more than five times this.
+        assert!(ram_bytes < 1536 * OBJECTS / 2, "{ram_bytes}");
+        for object in store.list().await.unwrap() {
+            store.delete(&object.name).await.unwrap();
+        }
+        store.collect(&CollectOptions::default(), &|_, _, _| ()).await.unwrap();
+        assert_eq!((store.stats().objects, store.stats().containers_used), (0, 0));
     });
 }
