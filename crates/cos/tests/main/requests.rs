@@ -306,3 +306,73 @@ fn many_images_read_at_random_at_once_hardly_ask_the_disk() {
         assert!(second <= 0.05 && first < without / 2.0, "{asked:?}");
     });
 }
+
+/// Small objects, as of a backup that keeps files as they are.
+const SMALL_OBJECTS: u64 = 6000;
+const SMALL_BYTES: u64 = 4096;
+
+/// Opens and reads the small objects at random. Returns the reads of the disk for each, and how many of them were for the directory and for
+/// other metadata.
+async fn read_small_objects(disk: &Counted, store: &Arc<Store<Counted>>, seed: u64) -> (f64, f64, f64) {
+    let mut order: Vec<u64> = (0..SMALL_OBJECTS).collect();
+    let mut random = Rng::new(seed);
+    for at in (1..order.len()).rev() {
+        order.swap(at, random.below(at as u64 + 1) as usize);
+    }
+    let (reads, before) = (disk.reads.load(Relaxed), store.counters());
+    for number in &order {
+        let volume = store.open_volume(&small_name(*number)).await.unwrap();
+        let read = volume.read_range(0, SMALL_BYTES as usize).await.unwrap();
+        assert!(read == content(*number + 1), "object {number}");
+    }
+    let after = store.counters();
+    assert!(after.directory_lookups > before.directory_lookups, "no object is looked up in the directory");
+    let each = |count: u64| count as f64 / SMALL_OBJECTS as f64;
+    (
+        each(disk.reads.load(Relaxed) - reads),
+        each(after.directory_reads - before.directory_reads),
+        each(metadata(&before, &after)),
+    )
+}
+
+fn small_name(number: u64) -> String {
+    format!("home/user-{:02}/file-{number}", number % 40)
+}
+
+#[test]
+fn small_objects_are_found_and_read_with_few_requests() {
+    block_on(async {
+        let inner = RamDevice::new(STORE_BYTES, 4096);
+        let disk = Arc::new(Counted { inner, reads: AtomicU64::new(0), writes: AtomicU64::new(0) });
+        let journal_bytes = Some(64 << 10);
+        let options =
+            StoreOptions { size_bytes: STORE_BYTES, container_bytes: 1 << 20, journal_bytes, ..StoreOptions::default() };
+        let store = Store::create(Arc::clone(&disk), &Plan::new(&options, 5, 6).unwrap(), Settings::default()).await;
+        let store = Arc::new(store.unwrap());
+        for number in 0..SMALL_OBJECTS {
+            let name = small_name(number);
+            store.create_volume(&name, SMALL_BYTES, Some(SMALL_BYTES as u32), 0).await.unwrap();
+            let volume = store.open_volume(&name).await.unwrap();
+            volume.write_range(0, content(number + 1).into()).await.unwrap();
+        }
+        store.close().await.unwrap();
+        let store = open(&disk, None).await;
+        let without = read_small_objects(&disk, &store, 1).await;
+        store.close().await.unwrap();
+        let store = open(&disk, Some(SsdOptions { data: false, ..SsdOptions::default() })).await;
+        read_small_objects(&disk, &store, 2).await;
+        let fmd = read_small_objects(&disk, &store, 3).await;
+        store.close().await.unwrap();
+        let store = open(&disk, Some(SsdOptions::default())).await;
+        let first = read_small_objects(&disk, &store, 2).await;
+        let all = read_small_objects(&disk, &store, 3).await;
+        store.close().await.unwrap();
+        println!(
+            "reads of the disk to open and read an object of 4 KiB (of these for the directory, and for other metadata): \
+             {without:.3?} without an SSD, {fmd:.3?} with metadata on it, {first:.3?} and {all:.3?} in the first and second \
+             pass with chunks"
+        );
+        assert!(fmd.1 == 0.0 && fmd.2 == 0.0 && fmd.0 <= 1.0, "{fmd:?}");
+        assert!(all.0 <= 0.05, "{all:?}");
+    });
+}
