@@ -55,10 +55,10 @@ pub enum Error {
         /// See [`Store::set_quota`](crate::Store::set_quota).
         quota_bytes: u64,
     },
-    /// The journal has no room for another object.
+    /// The journal has no room for another object in use.
     #[error(
-        "the store has as many objects as its journal has room for ({namespace_bytes} bytes of names and states); delete some, or make \
-         a larger store"
+        "the store's journal has no room for another object in use ({namespace_bytes} bytes of names and states); use fewer at a time, \
+         collect (`nitro cos gc`), or make a larger store"
     )]
     Objects {
         /// Bytes that the journal has for objects.

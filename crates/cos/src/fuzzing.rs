@@ -220,11 +220,13 @@ fn sample_pages() -> impl Iterator<Item = Vec<u8>> {
     let entries = Entries::Pages { level: 1, children: vec![child("", 1), child("vm", 2)] };
     let head = Head { pages: 3, ..Head::default() };
     let leaf = Entries::Objects(vec![sample_object()]);
-    [Page { number: 0, head, entries }, Page { number: 1, head: Head::default(), entries: leaf }].into_iter().map(|page| {
-        let mut bytes = Vec::new();
-        page.encode(&mut bytes);
-        bytes
-    })
+    [Page { number: 0, head, entries }, Page { number: 1, head: Head::default(), entries: leaf }].into_iter().map(
+        |page| {
+            let mut bytes = Vec::new();
+            page.encode(&mut bytes);
+            bytes
+        },
+    )
 }
 
 #[cfg(test)]

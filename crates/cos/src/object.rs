@@ -1,9 +1,9 @@
 //! An object: its recipe on the device, and its changes since the recipe was written.
 
+use crate::Error;
 use crate::format::record::{Kind, ObjectRecord, Root};
 use crate::ledger::{Ledger, Permit};
 use crate::place::Reference;
-use crate::Error;
 use futures_util::lock::Mutex as AsyncMutex;
 use nitro_port::range_lock::RangeLock;
 use parking_lot::Mutex;

@@ -300,8 +300,7 @@ mod tests {
         let child = |name: &str, page| Child { name: name.to_owned(), page };
         let entries = Entries::Pages { level: 2, children: vec![child("", 4), child("m", 9), child("n", 2)] };
         let inner = Page { number: 8, head: Head::default(), entries };
-        let unused =
-            Page { number: 5, head: Head { unused: 3, ..Head::default() }, entries: Entries::Unused };
+        let unused = Page { number: 5, head: Head { unused: 3, ..Head::default() }, entries: Entries::Unused };
         for page in [leaf, inner, unused] {
             let mut bytes = Vec::new();
             page.encode(&mut bytes);

@@ -242,7 +242,8 @@ impl World {
         let chunks = &self.model.objects[&name].chunks;
         let first = self.random.below(chunks.len() as u64) as usize;
         let wanted: Vec<u64> = chunks[first..].iter().take(20).map(|c| *c.newest()).collect();
-        let read = self.store.open_volume(&name).await?.read_range((first * CHUNK) as u64, wanted.len() * CHUNK).await?;
+        let read =
+            self.store.open_volume(&name).await?.read_range((first * CHUNK) as u64, wanted.len() * CHUNK).await?;
         for (i, bytes) in read.chunks(CHUNK).enumerate() {
             let is = bytes == bytes_of(&wanted[i..=i]);
             assert!(is, "chunk {} of {name} is none of {}", first + i, wanted[i]);

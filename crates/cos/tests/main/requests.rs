@@ -345,8 +345,12 @@ fn small_objects_are_found_and_read_with_few_requests() {
         let inner = RamDevice::new(STORE_BYTES, 4096);
         let disk = Arc::new(Counted { inner, reads: AtomicU64::new(0), writes: AtomicU64::new(0) });
         let journal_bytes = Some(64 << 10);
-        let options =
-            StoreOptions { size_bytes: STORE_BYTES, container_bytes: 1 << 20, journal_bytes, ..StoreOptions::default() };
+        let options = StoreOptions {
+            size_bytes: STORE_BYTES,
+            container_bytes: 1 << 20,
+            journal_bytes,
+            ..StoreOptions::default()
+        };
         let store = Store::create(Arc::clone(&disk), &Plan::new(&options, 5, 6).unwrap(), Settings::default()).await;
         let store = Arc::new(store.unwrap());
         for number in 0..SMALL_OBJECTS {

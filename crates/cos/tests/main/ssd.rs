@@ -254,7 +254,8 @@ fn compressed_chunks_take_less_of_the_ssd_and_come_back() {
             for session in 0..2 {
                 let source = Some(source_with(&ssd, lz4));
                 let store = Arc::new(Store::open_with_ssd(Arc::clone(&device), settings(), source).await.unwrap());
-                let (volume, streamed) = (store.open_volume("vm").await.unwrap(), store.open_volume("stream").await.unwrap());
+                let (volume, streamed) =
+                    (store.open_volume("vm").await.unwrap(), store.open_volume("stream").await.unwrap());
                 for step in 0..800_u64 {
                     let index = (step * 467 % 400) as usize;
                     let read = volume.read_range((index * CHUNK) as u64, CHUNK).await.unwrap();
