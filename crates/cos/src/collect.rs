@@ -93,6 +93,8 @@ struct Leaving {
     kind: ChunkKind,
     alive: Vec<Reference>,
     dead: Vec<Fingerprint>,
+    /// Live chunks that need no copy, because they are elsewhere, too.
+    elsewhere: Vec<(Fingerprint, Place)>,
 }
 
 impl<D: Device> Store<D> {
@@ -226,12 +228,12 @@ impl<D: Device> Store<D> {
         // again.
         let mut failed = self.commit().await.err();
         let mut emptied = Vec::new();
-        for container in leaving {
+        for mut container in leaving {
             let mut copied = 0;
             let result = loop {
                 let result = match &failed {
                     Some(_) => Ok(()),
-                    None => self.copy_alive(&container, &mut copied, moves).await,
+                    None => self.copy_alive(&mut container, &mut copied, moves).await,
                 };
                 match result {
                     // The containers that were emptied before have room for the rest.
@@ -243,7 +245,7 @@ impl<D: Device> Store<D> {
             };
             match result {
                 Ok(()) if failed.is_none() => {
-                    collected.copied_chunks += container.alive.len() as u64;
+                    collected.copied_chunks += (container.alive.len() - container.elsewhere.len()) as u64;
                     emptied.push(container);
                     continue;
                 }
@@ -265,6 +267,9 @@ impl<D: Device> Store<D> {
             return Ok(());
         }
         self.commit().await?;
+        for (fingerprint, place) in emptied.iter().flat_map(|container| &container.elsewhere) {
+            self.index_content(fingerprint, *place).await?;
+        }
         self.flush_index().await?;
         for container in &emptied {
             self.unindex(container.slot, &container.dead).await?;
@@ -277,7 +282,7 @@ impl<D: Device> Store<D> {
 
     /// Forbids new references to a container; all earlier references have been marked.
     fn begin_leaving(&self, slot: u32, held: &Slot, chunks: &[ContainerChunk]) -> Leaving {
-        let mut leaving = Leaving { slot, kind: held.kind, alive: Vec::new(), dead: Vec::new() };
+        let mut leaving = Leaving { slot, kind: held.kind, alive: Vec::new(), dead: Vec::new(), elsewhere: Vec::new() };
         let mut state = self.state.lock();
         let state = &mut *state;
         state.slots.set_leaving(slot, true);
@@ -292,14 +297,24 @@ impl<D: Device> Store<D> {
         leaving
     }
 
-    /// Copies the live chunks of a container elsewhere, starting with chunk `copied`.
-    async fn copy_alive(&self, container: &Leaving, copied: &mut usize, moves: &mut Moves) -> Result<(), Error> {
+    /// Copies the live chunks of a container elsewhere, starting with chunk `copied`. If duplicates may have been stored
+    /// (`nsio_dedup` is off), chunks that are elsewhere, too, are not copied.
+    async fn copy_alive(&self, container: &mut Leaving, copied: &mut usize, moves: &mut Moves) -> Result<(), Error> {
         let lane = match container.kind {
             ChunkKind::Data => GC_DATA_LANE,
             ChunkKind::Recipe => GC_RECIPE_LANE,
         };
         for some in container.alive[*copied..].chunks(COPIED_AT_ONCE) {
-            let bytes = self.read_chunks(some, Access::Disk).await?;
+            let all = some.len();
+            let elsewhere = self.find_elsewhere(container.kind, some).await?;
+            let (twice, some): (Vec<_>, Vec<_>) = some.iter().zip(elsewhere).partition(|(_, place)| place.is_some());
+            for (reference, place) in twice {
+                let Some(place) = place else { continue };
+                moves.note(reference, place);
+                container.elsewhere.push((reference.fingerprint, place));
+            }
+            let some: Vec<Reference> = some.into_iter().map(|(reference, _)| *reference).collect();
+            let bytes = self.read_chunks(&some, Access::Disk).await?;
             let mut source = BufMut::with_len(bytes.iter().map(Bytes::len).sum());
             let mut pieces = Vec::with_capacity(some.len());
             let mut at = 0;
@@ -310,10 +325,20 @@ impl<D: Device> Store<D> {
             }
             let places = self.copy_chunks((container.kind, lane), &source.freeze(), &pieces).await?;
             some.iter().zip(places).for_each(|(reference, place)| moves.note(reference, place));
-            *copied += some.len();
+            *copied += all;
         }
-        self.counters.copied_chunks.add(container.alive.len() as u64);
+        self.counters.copied_chunks.add((container.alive.len() - container.elsewhere.len()) as u64);
         Ok(())
+    }
+
+    /// Other places of chunks that are in a container that is being emptied.
+    async fn find_elsewhere(&self, kind: ChunkKind, chunks: &[Reference]) -> Result<Vec<Option<Place>>, Error> {
+        // With equal fingerprints, the bytes may still differ if they are compared.
+        if kind == ChunkKind::Recipe || self.settings.nsio_dedup || self.settings.compare_duplicates {
+            return Ok(vec![None; chunks.len()]);
+        }
+        let fingerprints: Vec<Fingerprint> = chunks.iter().map(|chunk| chunk.fingerprint).collect();
+        self.find(&fingerprints, Access::Disk).await
     }
 
     /// Enters the current places of moved chunks in the index. Their containers are made durable first, because the

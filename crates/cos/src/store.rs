@@ -52,7 +52,7 @@ pub struct Settings {
     /// as sequential.
     pub patterns: bool,
     /// Whether small random writes look for duplicates in the index and on the disk; RAM is always searched. If this is
-    /// off, duplicates that were stored again stay: the collector does not find them.
+    /// off, duplicates may be stored again. The collector then keeps one of them when it empties a container.
     pub nsio_dedup: bool,
     /// Whether a duplicate that is found for a small random write loads the fingerprints of its whole container;
     /// otherwise, only the region that should contain it is read.

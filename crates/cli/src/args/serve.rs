@@ -402,6 +402,7 @@ impl ServeArgs {
             ssd: None,
             ssd_size: None,
             ssd_data: false,
+            store_options: Vec::new(),
             dirty_share_min: self.volume.dirty_share_min,
             dirty_share_max: self.volume.dirty_share_max,
             write_policy: self.volume.write_policy,

@@ -4,7 +4,7 @@
 use crate::model::{CHUNK, Model, again, bytes_of, plan_with, settings};
 use futures_executor::block_on;
 use futures_util::future::{join, join_all};
-use nitro_cos::{CollectOptions, Error, Store};
+use nitro_cos::{CollectOptions, Error, Settings, Store};
 use nitro_port::{Device, ErrorKind};
 use nitro_testkit::{CrashingDevice, Rng, seeds};
 use std::cell::Cell;
@@ -30,6 +30,7 @@ struct World {
     chunks_max: u64,
     /// Little but writes, and hardly a commit.
     is_busy: bool,
+    settings: Settings,
 }
 
 /// A write that is under way.
@@ -44,6 +45,8 @@ struct Writing {
 enum Meanwhile {
     Commit,
     Checkpoint,
+    /// Creates objects, so that others move to the directory.
+    Create(Vec<String>),
     Nothing,
 }
 
@@ -58,8 +61,9 @@ impl World {
         let journal_bytes = [1, 1, 128 << 10][random.below(3) as usize];
         let chunks_max = [20, 80, 400][random.below(3) as usize];
         let plan = plan_with(SIZE_BYTES, Some(journal_bytes), seed);
-        let store = Store::create(Arc::clone(&device), &plan, settings()).await.unwrap();
-        Self { device, store: Arc::new(store), model: Model::default(), random, made: 0, chunks_max, is_busy: false }
+        let settings = Settings { nsio_dedup: !seed.is_multiple_of(3), ..settings() };
+        let store = Arc::new(Store::create(Arc::clone(&device), &plan, settings).await.unwrap());
+        Self { device, store, model: Model::default(), random, made: 0, chunks_max, is_busy: false, settings }
     }
 
     fn any(&mut self, writable: bool) -> Option<String> {
@@ -141,7 +145,11 @@ impl World {
     /// Writes to some objects at once; what is refused is partly there. Now and then somebody else has the store commit, or write
     /// recipes, in the middle of it, and the writers may commit what they have written meanwhile.
     async fn write(&mut self) -> Outcome {
-        match self.random.below(8) {
+        match self.random.below(10) {
+            8 | 9 => {
+                let names = (0..1 + self.random.below(30)).map(|_| self.name()).collect();
+                self.write_with(Meanwhile::Create(names), false).await
+            }
             0 | 1 => self.write_with(Meanwhile::Commit, false).await,
             2 => self.write_with(Meanwhile::Checkpoint, false).await,
             3 => self.write_with(Meanwhile::Checkpoint, true).await,
@@ -182,15 +190,27 @@ impl World {
             store.open_volume(&write.name).await?.write_range((write.first * CHUNK) as u64, data).await?;
             if flushes { store.commit().await } else { Ok(()) }
         }));
-        let commit = async {
+        let other = async {
+            let mut created = Vec::new();
             match meanwhile {
-                Meanwhile::Commit => store.commit().await,
-                Meanwhile::Checkpoint => store.checkpoint().await,
-                Meanwhile::Nothing => Ok(()),
+                Meanwhile::Commit => store.commit().await?,
+                Meanwhile::Checkpoint => store.checkpoint().await?,
+                Meanwhile::Create(names) => {
+                    for name in names {
+                        let result = store.create_volume(&name, CHUNK as u64, None, 1).await;
+                        created.push((name, result));
+                    }
+                }
+                Meanwhile::Nothing => {}
             }
+            Ok::<_, Error>(created)
         };
-        let (done, committed) = join(done, commit).await;
-        committed?;
+        let (done, other) = join(done, other).await;
+        for (name, created) in other? {
+            if self.take(created)? {
+                self.model.create(&name, 1);
+            }
+        }
         for (write, done) in writes.iter().zip(done) {
             match self.take(done)? {
                 true if flushes => self.model.made_durable(&write.name, write.first, write.numbers.len()),
@@ -319,7 +339,7 @@ impl World {
 
     async fn restart(&mut self) {
         self.device = Arc::new(self.device.crashed());
-        self.store = Arc::new(Store::open(Arc::clone(&self.device), settings()).await.unwrap());
+        self.store = Arc::new(Store::open(Arc::clone(&self.device), self.settings).await.unwrap());
         self.model.restarted(&self.store).await;
         let findings = self.store.check(&|_, _, _| ()).await.unwrap();
         assert!(findings.is_clean(), "after a restart: {findings:?}");

@@ -2,7 +2,8 @@
 
 use crate::model::{CHUNK, bytes_of, plan, settings};
 use futures_executor::block_on;
-use nitro_cos::{CollectOptions, Error, Store, Volume};
+use nitro_cos::{CollectOptions, Error, Settings, Store, Volume};
+use nitro_device::RamDevice;
 use nitro_port::{Device, ErrorKind};
 use nitro_testkit::CrashingDevice;
 use std::sync::Arc;
@@ -134,5 +135,46 @@ fn a_store_is_not_made_where_its_metadata_has_no_room() {
         device.set_room(1 << 20);
         let made = Store::create(Arc::clone(&device), &plan(SIZE, 7), settings()).await;
         assert!(made.is_err_and(|error| error.is_full()));
+    });
+}
+
+#[test]
+fn a_collection_keeps_one_of_two_equal_chunks() {
+    const CHUNKS: u64 = 600;
+    block_on(async {
+        let device = Arc::new(RamDevice::new(32 << 20, 4096));
+        let settings = Settings { nsio_dedup: false, ..settings() };
+        let mut store = Arc::new(Store::create(Arc::clone(&device), &plan(32 << 20, 3), settings).await.unwrap());
+        for (name, shift) in [("one", 0), ("other", 1)] {
+            store.create_volume(name, 2 * CHUNKS * CHUNK as u64, None, 1).await.unwrap();
+            let volume = store.open_volume(name).await.unwrap();
+            // At random; every second chunk of the first volume is overwritten later.
+            for i in 0..CHUNKS {
+                let index = i * 7 % CHUNKS;
+                let number = if shift == 0 && index % 2 == 1 { 10_000 + index } else { 1 + index };
+                volume.write_range((2 * index + shift) * CHUNK as u64, bytes_of(&[number])).await.unwrap();
+            }
+            // So that RAM has none of them.
+            store.close().await.unwrap();
+            store = Arc::new(Store::open(Arc::clone(&device), settings).await.unwrap());
+        }
+        let volume = store.open_volume("one").await.unwrap();
+        for index in (1..CHUNKS).step_by(2) {
+            volume.write_range(2 * index * CHUNK as u64, bytes_of(&[1 + index])).await.unwrap();
+        }
+        let all = CollectOptions { alive_share_min: 1.0 };
+        let mut copied = store.collect(&all, &|_, _, _| ()).await.unwrap().copied_chunks;
+        copied += store.collect(&all, &|_, _, _| ()).await.unwrap().copied_chunks;
+        let stats = store.stats();
+        // The chunks of the first volume that were not overwritten are those of the second.
+        assert!(stats.chunks < 2 * CHUNKS - CHUNKS / 3, "{copied} chunks were copied: {stats:?}");
+        for (name, shift) in [("one", 0), ("other", 1)] {
+            let volume = store.open_volume(name).await.unwrap();
+            for index in 0..CHUNKS {
+                let read = volume.read_range((2 * index + shift) * CHUNK as u64, CHUNK).await.unwrap();
+                assert!(read == bytes_of(&[1 + index]), "{name}, {index}");
+            }
+        }
+        assert!(store.check(&|_, _, _| ()).await.unwrap().is_clean());
     });
 }

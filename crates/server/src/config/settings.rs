@@ -248,6 +248,12 @@ pub const SETTINGS: &[Setting] = &[
         of(Volume, "ssd_data", Switch, FREE, Restart),
         "Keep chunks that are read at random on the store's SSD, too, although the volume's cache keeps them already [default: false]",
     ),
+    told(
+        of(Volume, "store_options", List, FREE, Restart),
+        "Switches of the volume's store: no-patterns (small requests count as random, others as sequential), no-nsio-dedup \
+         (small random writes look for duplicates in RAM only), nsio-metadata (a duplicate that is found for one loads its \
+         container's fingerprints), no-readahead, compare (duplicates are compared) [default: none]",
+    ),
     of(Volume, "emulate_disk", Text, FREE, Restart),
     of(Volume, "dirty_share_min", Percent, ("0", "100"), Live),
     of(Volume, "dirty_share_max", Percent, ("1", "100"), Live),

@@ -5,6 +5,7 @@ use super::iscsi::allow_list;
 use nitro_cache::admission::WritePolicy;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
+use nitro_cos::Settings;
 use nitro_device::hdd::HddModel;
 use nitro_engine::{DedupDomain, DirtyShare};
 use nitro_iscsi::AllowList;
@@ -47,6 +48,9 @@ pub struct VolumeConfig {
     /// Keep chunks on that SSD, too: data in the volume's cache are then on both SSDs.
     #[serde(default)]
     pub ssd_data: bool,
+    /// Switches of the store. All volumes of one store must have the same.
+    #[serde(default)]
+    pub store_options: Vec<StoreOption>,
     /// Percentage of the cache's room for dirty data that is reserved for this volume while it is in write-back.
     pub dirty_share_min: Option<u8>,
     /// Percentage of that room that this volume may take.
@@ -61,6 +65,40 @@ pub struct VolumeConfig {
     /// Addresses and networks from which iSCSI initiators may use the volume. Empty: all that `[server.iscsi]` allows.
     #[serde(default)]
     pub iscsi_addresses: Vec<String>,
+}
+
+/// A switch of a store, so that the effect of its parts can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StoreOption {
+    /// Small requests count as random, and larger ones as sequential.
+    NoPatterns,
+    /// Small random writes look for duplicates in RAM only.
+    NoNsioDedup,
+    /// A duplicate that is found for a small random write loads the fingerprints of its container.
+    NsioMetadata,
+    /// Sequential readers of hard disks are not read ahead.
+    NoReadahead,
+    /// Duplicates are accepted only after their bytes were compared.
+    Compare,
+}
+
+impl VolumeConfig {
+    /// The settings of its store.
+    #[must_use]
+    pub fn store_settings(&self) -> Settings {
+        let mut settings = Settings::default();
+        for option in &self.store_options {
+            match option {
+                StoreOption::NoPatterns => settings.patterns = false,
+                StoreOption::NoNsioDedup => settings.nsio_dedup = false,
+                StoreOption::NsioMetadata => settings.nsio_metadata = true,
+                StoreOption::NoReadahead => settings.readahead_bytes = 0,
+                StoreOption::Compare => settings.compare_duplicates = true,
+            }
+        }
+        settings
+    }
 }
 
 impl VolumeConfig {

@@ -125,7 +125,8 @@ impl CosOrigin {
     }
 }
 
-type Opened = (Weak<CosStore>, Option<Emulation>);
+/// A store with what its volumes have to agree on.
+type Opened = (Weak<CosStore>, Option<Emulation>, Settings);
 
 /// Stores that are open.
 static OPEN: LazyLock<futures_util::lock::Mutex<HashMap<PathBuf, Opened>>> = LazyLock::new(Default::default);
@@ -134,9 +135,15 @@ static OPEN: LazyLock<futures_util::lock::Mutex<HashMap<PathBuf, Opened>>> = Laz
 async fn open(origin: &CosOrigin, config: &VolumeConfig) -> Result<Volume<AnyDevice>, Error> {
     let emulate_disk = config.emulate_disk;
     let path = real(&origin.store);
+    let settings = config.store_settings();
     let mut stores = OPEN.lock().await;
-    let store = match stores.get(&path).and_then(|(store, emulation)| Some((store.upgrade()?, *emulation))) {
-        Some((store, emulation)) if emulation == emulate_disk => store,
+    let opened = stores.get(&path).and_then(|(store, disk, settings)| Some((store.upgrade()?, *disk, *settings)));
+    let store = match opened {
+        Some((store, disk, of_others)) if (disk, of_others) == (emulate_disk, settings) => store,
+        Some((_, disk, _)) if disk == emulate_disk => {
+            let why = "the volumes of a store must have the same store_options";
+            return Err(Error::new(origin.store.display(), why).or("give all of them the same store_options"));
+        }
         Some(_) => {
             let why = "the volumes of a store must have the same emulated disk";
             return Err(Error::new(origin.store.display(), why).or("give all of them the same emulate_disk"));
@@ -147,9 +154,9 @@ async fn open(origin: &CosOrigin, config: &VolumeConfig) -> Result<Volume<AnyDev
                 (device, _) => device,
             };
             let ssd = ssd_of(origin, config);
-            let store = Store::open_with_ssd(Arc::new(device), Settings::default(), ssd).await;
+            let store = Store::open_with_ssd(Arc::new(device), settings, ssd).await;
             let store = Arc::new(store.map_err(|e| failed(&origin.store, &e))?);
-            stores.insert(path, (Arc::downgrade(&store), emulate_disk));
+            stores.insert(path, (Arc::downgrade(&store), emulate_disk, settings));
             store
         }
     };
@@ -190,13 +197,13 @@ fn real(store: &Path) -> PathBuf {
 
 /// The store at a path, if it is open.
 pub(crate) async fn find(store: &Path) -> Option<Arc<CosStore>> {
-    OPEN.lock().await.get(&real(store)).and_then(|(store, _)| store.upgrade())
+    OPEN.lock().await.get(&real(store)).and_then(|(store, ..)| store.upgrade())
 }
 
 /// The open stores, and the maximum RAM of each, in bytes. Empty while a store is being opened.
 pub(crate) fn ram_needs() -> Vec<(PathBuf, u64)> {
     let Some(stores) = OPEN.try_lock() else { return Vec::new() };
-    let need = |(path, (store, _)): (&PathBuf, &Opened)| Some((path.clone(), store.upgrade()?.ram_need_bytes()));
+    let need = |(path, (store, ..)): (&PathBuf, &Opened)| Some((path.clone(), store.upgrade()?.ram_need_bytes()));
     stores.iter().filter_map(need).collect()
 }
 
@@ -209,7 +216,7 @@ pub(crate) fn same_store(store: &Path) -> impl Fn(&CosOrigin) -> bool + 'static 
 /// Closes the open stores: everything becomes durable, and the next start is fast.
 pub(crate) async fn close_all() -> Result<(), Error> {
     let open: Vec<_> = OPEN.lock().await.drain().collect();
-    for (path, (store, _)) in open {
+    for (path, (store, ..)) in open {
         if let Some(store) = store.upgrade() {
             store.close().await.map_err(|e| failed(&path, &e))?;
         }

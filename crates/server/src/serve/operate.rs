@@ -309,6 +309,7 @@ impl Served {
             ssd: None,
             ssd_size: None,
             ssd_data: false,
+            store_options: Vec::new(),
             dirty_share_min: wanted.dirty_share_min,
             dirty_share_max: wanted.dirty_share_max,
             write_policy: wanted.write_policy,
