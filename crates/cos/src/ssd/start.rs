@@ -9,6 +9,7 @@ use crate::format::superblock::Superblock;
 use crate::format::{BLOCK_BYTES, checksum};
 use bytes::Bytes;
 use futures_util::future::join_all;
+use hashbrown::HashSet;
 use nitro_cache::weu::layout::{ENTRIES_MAX, HEAD_BYTES, PREFIX_BYTES, UNIT_BYTES};
 use nitro_cache::weu::{Position, Stored};
 use nitro_cache::{CacheManager, RestoredEntry};
@@ -278,7 +279,11 @@ pub(crate) fn restored(
     if table.entries.len() > ENTRIES_MAX as usize {
         return None;
     }
+    // A page of short fingerprints may have been replaced within the unit: the last one counts.
+    let mut later = HashSet::new();
+    let mut replaced: Vec<bool> = table.entries.iter().rev().map(|entry| !later.insert(entry.key)).collect();
     let restored = table.entries.iter().zip(0..).map(|(entry, number)| {
+        let is_replaced = replaced.pop().unwrap_or_default();
         let Entry { key, offset, stored_bytes, check, class, raw } = *entry;
         let stored = if raw {
             raw_start = raw_start.checked_sub(extent_bytes)?;
@@ -298,7 +303,7 @@ pub(crate) fn restored(
             class: PieceKind::of(class)?.class(),
             version: table.version.saturating_sub(table.entries.len() as u64 - number),
             // The index may change while the SSD is not attached; short fingerprints are checked when they are used.
-            void: PieceKind::of(class) == Some(PieceKind::Fpi) && !has_short,
+            void: is_replaced || PieceKind::of(class) == Some(PieceKind::Fpi) && !has_short,
             doubtful: false,
         })
     });
