@@ -116,23 +116,25 @@ async fn cost(fpi: Option<Fpi>) -> Cost {
         collisions: 0.0,
     };
     let (mut lookups, mut again_bytes, mut collisions) = (0, 0.0, 0);
-    for pass in 0..4 {
+    for order in [Order::Stream, Order::Random] {
         let store = Store::open_with_ssd(Arc::clone(&bed.disk), settings, source()).await.unwrap();
         let store = Arc::new(store);
         assert!(store.ssd_stats().is_none_or(|stats| stats.state == SsdState::Kept), "{:?}", store.ssd_stats());
-        let order = if pass < 2 { Order::Stream } else { Order::Random };
-        let again = write_again(&bed, &store, &format!("again-{pass}"), order, pass as u64).await;
-        println!(
-            "{fpi:?}, {order:?}, pass {}: {} look-ups that RAM does not answer, {:.3} requests of the disk for each; {:.3} ask the index",
-            pass % 2 + 1,
-            again.lookups,
-            again.each(),
-            again.of_index as f64 / again.lookups as f64
-        );
-        cost.requests[pass] = again.each();
+        for pass in 0..2 {
+            let again = write_again(&bed, &store, &format!("{order:?}-{pass}"), order, pass).await;
+            println!(
+                "{fpi:?}, {order:?}, pass {}: {} look-ups that RAM does not answer, {:.3} requests of the disk for each; {:.3} ask the \
+                 index",
+                pass + 1,
+                again.lookups,
+                again.each(),
+                again.of_index as f64 / again.lookups as f64
+            );
+            cost.requests[order as usize * 2 + pass as usize] = again.each();
+            lookups += again.lookups;
+        }
         let stats = store.stats();
         store.close().await.unwrap();
-        lookups += again.lookups;
         again_bytes += stored(&stats);
         let Some(ssd) = &stats.ssd else { continue };
         let short_bytes = ssd.short.map(|short| short.bytes);
