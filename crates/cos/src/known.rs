@@ -121,15 +121,14 @@ impl<D: Device> Store<D> {
         let is_there = region.is_some_and(|region| {
             region.head.sequence == held.sequence && region.chunk(place.number, fingerprint).is_some()
         });
-        let mut state = self.state.lock();
-        let now = state.slots.get(place.slot);
-        if !is_there || now.sequence != held.sequence || now.state != SlotState::Sealed || now.leaving {
-            return Ok(state.find(fingerprint));
+        if !is_there {
+            return Ok(self.state.lock().find(fingerprint));
         }
-        state.note_alive(place);
-        drop(state);
-        self.note_short(place.slot, [fingerprint].into_iter()).await;
-        Ok(Some(place))
+        let found = self.take_place(place, &held, fingerprint, None);
+        if found == Some(place) {
+            self.note_short(place.slot, [fingerprint].into_iter()).await;
+        }
+        Ok(found)
     }
 
     async fn find_in_index(&self, fingerprint: &Fingerprint) -> Result<Option<Place>, Error> {

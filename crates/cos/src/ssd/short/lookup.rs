@@ -63,8 +63,8 @@ impl<D: Device> Store<D> {
     }
 
     /// Marks a place for the collector, if the container in its slot is still the one that was `held`. `load`: the
-    /// container's chunks, if they are to be loaded into RAM.
-    fn take_place(
+    /// container's chunks, if they are to be loaded into RAM. Otherwise, the content may be known in RAM.
+    pub(crate) fn take_place(
         &self,
         place: Place,
         held: &Slot,

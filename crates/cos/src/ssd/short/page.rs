@@ -31,7 +31,7 @@ impl Spot {
     /// The page is derived from other bits of the fingerprint than the tag.
     pub(crate) fn of(fingerprint: &Fingerprint, pages: u32) -> Self {
         let [.., a, b, c, d, e, f, g, _] = fingerprint.0;
-        let page = u64::from(u32::from_le_bytes([a, b, c, d])) * u64::from(pages) >> 32;
+        let page = (u64::from(u32::from_le_bytes([a, b, c, d])) * u64::from(pages)) >> 32;
         Self { page: page as u32, tag: u32::from_le_bytes([e, f, g, 0]) }
     }
 }
