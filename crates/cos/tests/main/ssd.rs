@@ -247,6 +247,37 @@ fn what_was_read_at_random_comes_from_the_ssd_also_after_a_restart() {
     });
 }
 
+#[test]
+fn an_ssd_with_another_choice_for_the_index_is_emptied() {
+    block_on(async {
+        let device = Arc::new(CrashingDevice::new(24 << 20, 4096, 1));
+        filled(&device, 400).await.close().await.unwrap();
+        let ssd = Arc::new(CrashingDevice::new(SSD_BYTES, 4096, 2));
+        let mut last = None;
+        for fpi in [Fpi::Short, Fpi::Short, Fpi::Pages, Fpi::Pages, Fpi::Off, Fpi::Short, Fpi::Short, Fpi::Off] {
+            let source = SsdSource::new(Arc::clone(&ssd), SsdOptions { fpi, ..options() });
+            let store = Store::open_with_ssd(Arc::clone(&device), settings(), Some(source)).await.unwrap();
+            let store = Arc::new(store);
+            let stats = store.ssd_stats().unwrap();
+            // Pages of the index are not used after a restart, so that an SSD with them is as one without.
+            let was_short = last.map(|last| last == Fpi::Short);
+            match was_short {
+                Some(was) if was == (fpi == Fpi::Short) => assert_eq!(stats.state, SsdState::Kept, "{fpi:?}"),
+                Some(_) => {
+                    let is_told =
+                        matches!(&stats.state, SsdState::Emptied { why } if why.contains("fingerprint index"));
+                    assert!(is_told, "{last:?}, {fpi:?}: {stats:?}");
+                }
+                None => {}
+            }
+            assert_eq!(stats.short.is_some(), fpi == Fpi::Short);
+            read_all(&store, 400).await;
+            store.close().await.unwrap();
+            last = Some(fpi);
+        }
+    });
+}
+
 /// A stream in chunks of many sizes, most of which shrink.
 fn uneven(bytes: usize) -> Bytes {
     let mut random = Rng::new(3);
