@@ -1,4 +1,4 @@
-//! What stands on a store's SSD: superblocks and units with right checksums are refused, or go into the cache manager and come out of
+//! What stands on a store's SSD: superblocks, pages of short fingerprints, and units with right checksums are refused, or go into the cache manager and come out of
 //! it, in memory for what they may hold. Input: one byte that says what, then its bytes.
 #![no_main]
 

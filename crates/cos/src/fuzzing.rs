@@ -102,15 +102,19 @@ fn directory_page(bytes: &[u8]) -> bool {
     true
 }
 
-/// Parses bytes as a superblock of an SSD or as a unit, selected by `which`, with valid magic and checksums. The
-/// entries of a unit's table are restored into a cache manager, looked up, checked and evicted. Returns whether the
-/// bytes are valid.
+/// Parses bytes as a superblock of an SSD, as a unit, both with valid magic and checksums, or as a page of short
+/// fingerprints, selected by `which`. The entries of a unit's table are restored into a cache manager, looked up,
+/// checked and evicted. Returns whether the bytes are valid.
 ///
 /// # Panics
 /// If decoded bytes do not survive a round trip.
 #[must_use]
 pub fn parse_ssd(which: u8, bytes: &[u8]) -> bool {
-    if which.is_multiple_of(2) { ssd_superblock(bytes) } else { crate::ssd::take_unit(bytes, SEED) }
+    match which % 3 {
+        0 => ssd_superblock(bytes),
+        1 => crate::ssd::take_unit(bytes, SEED),
+        _ => crate::ssd::take_short_page(bytes),
+    }
 }
 
 fn ssd_superblock(bytes: &[u8]) -> bool {
@@ -135,8 +139,10 @@ pub fn ssd_samples() -> Vec<(u8, Vec<u8>)> {
         units: 5,
         extent_bytes: 8192,
         lz4: true,
+        short_pages: 7,
     };
-    vec![(0, superblock.encode().to_vec()), (1, crate::ssd::sample_unit(SEED))]
+    let page = crate::ssd::sample_short_page();
+    vec![(0, superblock.encode().to_vec()), (1, crate::ssd::sample_unit(SEED)), (2, page)]
 }
 
 /// A valid sample for each parser and its number, as the corpus of a fuzzer.

@@ -34,7 +34,7 @@ impl State {
     }
 
     /// As [`find`](Self::find), for a content that is at `place` according to the index.
-    fn find_at(&mut self, fingerprint: &Fingerprint, place: Place) -> Option<Place> {
+    pub(crate) fn find_at(&mut self, fingerprint: &Fingerprint, place: Place) -> Option<Place> {
         if self.locality.holds(place, fingerprint) {
             self.locality.prefer(fingerprint, place);
         }
@@ -101,6 +101,9 @@ impl<D: Device> Store<D> {
     }
 
     async fn find_in_region(&self, fingerprint: &Fingerprint) -> Result<Option<Place>, Error> {
+        if let Some(place) = self.find_by_short(fingerprint, false).await {
+            return Ok(Some(place));
+        }
         let Some(place) = self.indexed_place(fingerprint).await? else { return Ok(None) };
         let held = self.state.lock().slots.get(place.slot);
         // After a container's regions, there may be regions of a container with the same sequence number that a crash
@@ -118,20 +121,30 @@ impl<D: Device> Store<D> {
         let is_there = region.is_some_and(|region| {
             region.head.sequence == held.sequence && region.chunk(place.number, fingerprint).is_some()
         });
-        let mut state = self.state.lock();
-        let now = state.slots.get(place.slot);
-        if !is_there || now.sequence != held.sequence || now.state != SlotState::Sealed || now.leaving {
-            return Ok(state.find(fingerprint));
+        if !is_there {
+            return Ok(self.state.lock().find(fingerprint));
         }
-        state.note_alive(place);
-        Ok(Some(place))
+        let found = self.take_place(place, &held, fingerprint, None);
+        if found == Some(place) {
+            self.note_short(place.slot, [fingerprint].into_iter()).await;
+        }
+        Ok(found)
     }
 
     async fn find_in_index(&self, fingerprint: &Fingerprint) -> Result<Option<Place>, Error> {
+        if let Some(place) = self.find_by_short(fingerprint, true).await {
+            return Ok(Some(place));
+        }
         let Some(place) = self.indexed_place(fingerprint).await? else { return Ok(None) };
         let slot = place.slot;
         match self.load_container(slot).await {
-            Ok(()) => Ok(self.state.lock().find_at(fingerprint, place)),
+            Ok(()) => {
+                let found = self.state.lock().find_at(fingerprint, place);
+                if let Some(place) = found {
+                    self.note_short(place.slot, [fingerprint].into_iter()).await;
+                }
+                Ok(found)
+            }
             // Content that cannot be read cannot be referred to; it is stored again.
             Err(error @ (Error::Damaged { .. } | Error::Device(_))) => {
                 tracing::warn!(slot, "a container's metadata cannot be read: {error}");
@@ -195,6 +208,7 @@ impl<D: Device> Store<D> {
             });
             try_join_all(entering).await?;
         }
+        self.note_short(slot, chunks.iter().map(|chunk| &chunk.fingerprint)).await;
         Ok(())
     }
 

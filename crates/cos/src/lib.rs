@@ -58,7 +58,7 @@ pub use namespace::ObjectInfo;
 pub use nitro_cache::pattern::{Pattern, RegionPattern};
 pub use plan::{Plan, StoreOptions};
 pub use ram::RamPart;
-pub use ssd::{SsdOptions, SsdPieces, SsdSource, SsdState, SsdStats};
+pub use ssd::{Fpi, ShortStats, SsdOptions, SsdPieces, SsdSource, SsdState, SsdStats};
 pub use stats::Stats;
 pub use store::{Settings, Store};
 pub use stream::{StreamImport, StreamPart};

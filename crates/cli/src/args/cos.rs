@@ -3,6 +3,7 @@
 use super::OutputArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use nitro_console::size::Size;
+use nitro_cos::Fpi;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -190,9 +191,9 @@ pub(crate) struct CosSsdArgs {
     /// Percentage of the SSD reserved for chunks that are read at random; 0: chunks are not cached
     #[arg(long, value_name = "PCT", default_value_t = 40, value_parser = clap::value_parser!(u8).range(0..=80))]
     pub(crate) ssd_data: u8,
-    /// Do not cache pages of the fingerprint index (FPI)
-    #[arg(long)]
-    pub(crate) ssd_no_fpi: bool,
+    /// What to cache of the fingerprint index (FPI): off, pages that look-ups read, or short fingerprints of all chunks
+    #[arg(long, value_name = "off|pages|short", default_value_t = Fpi::default())]
+    pub(crate) ssd_fpi: Fpi,
     /// Compress chunks on the SSD (LZ4): more of them fit, and hits take more processor time
     #[arg(long)]
     pub(crate) ssd_lz4: bool,

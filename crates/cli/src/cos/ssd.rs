@@ -14,7 +14,7 @@ pub(super) fn config(path: &Path, args: &CosSsdArgs) -> Result<SsdConfig, Error>
     Ok(SsdConfig {
         fmd_percent: args.ssd_fmd,
         data_percent: args.ssd_data,
-        fpi: !args.ssd_no_fpi,
+        fpi: args.ssd_fpi,
         fmd: args.ssd_fmd > 0,
         data: args.ssd_data > 0,
         lz4: args.ssd_lz4,

@@ -4,14 +4,15 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `NITROSSD` |
-//! | 8 | 4 | format version: 1, or 2 if chunks may be in LZ4 |
+//! | 8 | 4 | format version: 1, or 2 if chunks may be in LZ4; 2 more if it has short fingerprints |
 //! | 12 | 4 | bytes of a unit |
 //! | 16 | 8 | identity of the store that it belongs to |
 //! | 24 | 8 | session: a checksum of the checkpoint with which the store was closed; 0: in use, or not closed |
 //! | 32 | 8 | filling: a different number each time the SSD is emptied; part of all checksums and keys |
 //! | 40 | 4 | units |
 //! | 44 | 4 | bytes of a chunk that is stored as it is |
-//! | 48 | 4040 | reserved, zero |
+//! | 48 | 4 | pages of short fingerprints; 0: none |
+//! | 52 | 4036 | reserved, zero |
 //! | 4088 | 8 | checksum of the 4088 bytes before |
 //!
 //! Each unit begins with a head. Packed pieces follow it, then the table of all pieces; chunks of the store's size are
@@ -36,7 +37,7 @@
 //! | 8 | 4 | where it begins in the unit |
 //! | 12 | 4 | bytes that are stored, a prefix included |
 //! | 16 | 4 | check, of a piece that is stored as it is |
-//! | 20 | 1 | class: 1 recipes (`fmd`), 2 pages of the index (`fpi`), 3 chunks (`data`) |
+//! | 20 | 1 | class: 1 recipes (`fmd`), 2 pages of the index or of short fingerprints (`fpi`), 3 chunks (`data`) |
 //! | 21 | 1 | 1: stored as it is; 0: packed |
 //! | 22 | 2 | reserved, zero |
 //!
@@ -47,7 +48,17 @@
 //! | 0 | 4 | bytes of the piece |
 //! | 4 | 4 | check |
 //!
-//! In version 2, the bytes of a packed chunk begin with its length before compression (4 bytes), if it is in LZ4, or
+//! A page of short fingerprints consists of at most 680 entries, the newest first:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 3 | container: its slot and, in the bits that slots do not need, the low bits of its sequence number |
+//! | 3 | 3 | bytes 16 to 18 of the fingerprint |
+//!
+//! The number of its page is a number from bytes 12 to 15 of the fingerprint, times the number of pages, divided by
+//! 2^32.
+//!
+//! In versions 2 and 4, the bytes of a packed chunk begin with its length before compression (4 bytes), if it is in LZ4, or
 //! with zero.
 //!
 //! A check is the lower half of an XXH3-64 of the piece, as it is stored, seeded with another hash of the piece's
@@ -59,8 +70,9 @@ use nitro_port::buf::BufMut;
 
 const MAGIC: [u8; 8] = *b"NITROSSD";
 const UNIT_MAGIC: [u8; 8] = *b"NITROSWU";
-/// The format's version, and that of SSDs with chunks in LZ4, which earlier programs must not use.
-const VERSIONS: [u32; 2] = [1, 2];
+/// The format's versions: without and with chunks in LZ4, and both with short fingerprints. Earlier programs must not
+/// use SSDs of versions that they do not know.
+const VERSIONS: [u32; 4] = [1, 2, 3, 4];
 const SUM_AT: usize = BLOCK_BYTES - 8;
 /// The offsets of the copies of the superblock.
 pub(crate) const COPIES_AT: [u64; 2] = [0, BLOCK_BYTES as u64];
@@ -81,19 +93,23 @@ pub(crate) struct SsdSuperblock {
     pub(crate) units: u32,
     pub(crate) extent_bytes: u32,
     pub(crate) lz4: bool,
+    /// The number of pages of short fingerprints; 0: none.
+    pub(crate) short_pages: u32,
 }
 
 impl SsdSuperblock {
     pub(crate) fn encode(&self) -> BufMut {
         let mut page = BufMut::zeroed(BLOCK_BYTES);
         page[..8].copy_from_slice(&MAGIC);
-        page[8..12].copy_from_slice(&VERSIONS[usize::from(self.lz4)].to_le_bytes());
+        let version = VERSIONS[usize::from(self.lz4) + 2 * usize::from(self.short_pages > 0)];
+        page[8..12].copy_from_slice(&version.to_le_bytes());
         page[12..16].copy_from_slice(&self.unit_bytes.to_le_bytes());
         page[16..24].copy_from_slice(&self.identity.to_le_bytes());
         page[24..32].copy_from_slice(&self.session.to_le_bytes());
         page[32..40].copy_from_slice(&self.filling.to_le_bytes());
         page[40..44].copy_from_slice(&self.units.to_le_bytes());
         page[44..48].copy_from_slice(&self.extent_bytes.to_le_bytes());
+        page[48..52].copy_from_slice(&self.short_pages.to_le_bytes());
         reseal_superblock(&mut page);
         page
     }
@@ -110,6 +126,11 @@ impl SsdSuperblock {
         if !VERSIONS.contains(&version) {
             return Err(Error::Damaged { what: format!("the SSD's format is version {version}") });
         }
+        let short_pages = u32_at(page, 48);
+        if (short_pages > 0) != (version >= VERSIONS[2]) {
+            let what = format!("the SSD's superblock, of version {version}, has {short_pages} pages of fingerprints");
+            return Err(Error::Damaged { what });
+        }
         Ok(Self {
             unit_bytes: u32_at(page, 12),
             identity: u64_at(page, 16),
@@ -117,7 +138,8 @@ impl SsdSuperblock {
             filling: u64_at(page, 32),
             units: u32_at(page, 40),
             extent_bytes: u32_at(page, 44),
-            lz4: version == VERSIONS[1],
+            lz4: version.is_multiple_of(2),
+            short_pages,
         })
     }
 }
@@ -241,10 +263,26 @@ pub(crate) fn reseal_unit(bytes: &mut [u8], unit: u32, filling: u64) {
 mod tests {
     use super::*;
 
+    fn sample() -> SsdSuperblock {
+        SsdSuperblock {
+            unit_bytes: 1,
+            identity: 2,
+            session: 3,
+            filling: 4,
+            units: 5,
+            extent_bytes: 6,
+            lz4: true,
+            short_pages: 7,
+        }
+    }
+
     #[test]
     fn superblocks_come_back_and_no_byte_goes_unnoticed() {
-        let superblock =
-            SsdSuperblock { unit_bytes: 1, identity: 2, session: 3, filling: 4, units: 5, extent_bytes: 6, lz4: true };
+        let superblock = sample();
+        for (lz4, short_pages) in [(false, 0), (true, 0), (false, 9)] {
+            let other = SsdSuperblock { lz4, short_pages, ..superblock };
+            assert_eq!(SsdSuperblock::decode(&other.encode()).unwrap(), other);
+        }
         let mut page = superblock.encode();
         assert_eq!(SsdSuperblock::decode(&page).unwrap(), superblock);
         for at in (0..BLOCK_BYTES).step_by(7) {
@@ -256,9 +294,7 @@ mod tests {
 
     #[test]
     fn an_ssd_is_known_by_either_superblock_and_not_by_its_magic_alone() {
-        let page =
-            SsdSuperblock { unit_bytes: 1, identity: 2, session: 3, filling: 4, units: 5, extent_bytes: 6, lz4: true }
-                .encode();
+        let page = sample().encode();
         assert!(is_ssd(&page) && is_ssd(&[&vec![9; BLOCK_BYTES], &page[..]].concat()));
         let cache = [&MAGIC[..], &vec![1; 2 * BLOCK_BYTES]].concat();
         assert!(!is_ssd(&cache) && !is_ssd(&page[..100]) && !is_ssd(&[]));

@@ -35,6 +35,7 @@ impl<D: Device> Store<D> {
     /// Marks the content of the SSD as valid for the next start, provided that the store does not change before that.
     pub(crate) async fn close_ssd(&self) {
         let Some(ssd) = self.ssd.get().filter(|ssd| !ssd.is_closed()) else { return };
+        self.merge_short(&ssd).await;
         let session = self.journal.lock().await.session();
         ssd.close(session).await;
     }

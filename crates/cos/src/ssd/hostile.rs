@@ -1,5 +1,6 @@
 //! Parsing of arbitrary SSD contents with valid checksums; for tests and fuzzing.
 
+use super::short::page::{self, Owners};
 use super::start::restored;
 use super::{Piece, SsdOptions, checked};
 use crate::format::ssd::{Entry, UnitTable, reseal_unit};
@@ -21,7 +22,7 @@ pub(crate) fn take_unit(bytes: &[u8], filling: u64) -> bool {
     let Some(table) = bytes.get(at..at + len).and_then(|table| UnitTable::decode(&bytes, table, filling)) else {
         return false;
     };
-    let Some(entries) = restored(&table, UNIT_BYTES, EXTENT_BYTES) else { return false };
+    let Some(entries) = restored(&table, UNIT_BYTES, EXTENT_BYTES, true) else { return false };
     let options = SsdOptions { unit_bytes: UNIT_BYTES, ..SsdOptions::default() };
     let Ok(plan) = Plan::new(&StoreOptions { size_bytes: 1 << 30, ..StoreOptions::default() }, 7, 1) else {
         return false;
@@ -41,11 +42,34 @@ pub(crate) fn take_unit(bytes: &[u8], filling: u64) -> bool {
         let span = location.span();
         assert!(span.end <= UNIT_BYTES && location.weu == WeuId(0), "{location:?}");
         let piece = Piece { key: entry.key, ..Piece::page(1, filling) };
-        let _ = checked(&piece, &location, &whole.slice(..whole.len().min(span.len())));
+        if let Some(bytes) = checked(&piece, &location, &whole.slice(..whole.len().min(span.len()))) {
+            take_short_page(&bytes);
+        }
     }
     while manager.evict().is_some() {}
     assert_eq!(manager.stats().cached_extents, 0);
     true
+}
+
+/// Parses bytes as a page of short fingerprints, and merges another entry into it. Returns whether they are valid.
+pub(crate) fn take_short_page(bytes: &[u8]) -> bool {
+    let entries: Vec<_> = page::entries(bytes).collect();
+    assert!(entries.len() <= page::ENTRIES_MAX, "{} entries", entries.len());
+    let owners = Owners::new(1 << 20);
+    assert!(entries.iter().all(|entry| owners.slot(entry.owner) < 1 << 20), "a slot that the store does not have");
+    let new = page::Entry { tag: 1, owner: owners.owner(2, 3) };
+    let merged = page::merged([new].into_iter(), bytes);
+    assert!(merged[0] == new && merged.len() <= entries.len() + 1 && entries.iter().all(|old| merged.contains(old)));
+    let is_page = entries.len() * page::ENTRY_BYTES == bytes.len();
+    assert!(!is_page || page::encode(&entries) == bytes, "it does not come back");
+    is_page
+}
+
+/// A page of short fingerprints.
+pub(crate) fn sample_short_page() -> Vec<u8> {
+    let owners = Owners::new(1 << 20);
+    let entry = |n: u32| page::Entry { tag: n << 16 | 7, owner: owners.owner(n, n.into()) };
+    page::encode(&(1..40).map(entry).collect::<Vec<_>>())
 }
 
 /// A unit with a piece of each kind.

@@ -1,6 +1,6 @@
 //! The device of the fingerprint index. Pages that look-ups read are cached on the SSD.
 
-use super::{PieceKind, Ssd};
+use super::{Fpi, PieceKind, Ssd};
 use bytes::Bytes;
 use nitro_port::slice::SliceDevice;
 use nitro_port::{Allocation, Device, DeviceError, Geometry};
@@ -26,6 +26,11 @@ impl SsdSlot {
 
     pub(crate) fn set(&self, ssd: Option<Arc<Ssd>>) -> Option<Arc<Ssd>> {
         std::mem::replace(&mut self.0.write(), ssd)
+    }
+
+    /// The SSD, if it caches pages of the index at present.
+    fn paging(&self) -> Option<Arc<Ssd>> {
+        self.keeping(PieceKind::Fpi).filter(|ssd| ssd.options.fpi == Fpi::Pages)
     }
 
     /// The SSD, if it caches pieces of this kind at present.
@@ -77,7 +82,7 @@ impl<D: Device> Device for IndexDevice<D> {
 
     async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
         let is_page = len as u64 == PAGE_BYTES && offset.is_multiple_of(PAGE_BYTES);
-        let Some(ssd) = self.ssd.keeping(PieceKind::Fpi).filter(|_| is_page) else {
+        let Some(ssd) = self.ssd.paging().filter(|_| is_page) else {
             return self.inner.read(offset, len).await;
         };
         let (page, writes) = (ssd.page(offset / PAGE_BYTES), self.writes(offset / PAGE_BYTES));

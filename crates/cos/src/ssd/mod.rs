@@ -13,15 +13,17 @@ mod index;
 mod keep;
 mod options;
 mod piece;
+mod short;
 mod start;
 mod stats;
 mod timely;
 mod unit;
 
-pub(crate) use hostile::{sample_unit, take_unit};
+pub(crate) use hostile::{sample_short_page, sample_unit, take_short_page, take_unit};
 pub(crate) use index::{IndexDevice, SsdSlot};
-pub use options::SsdOptions;
+pub use options::{Fpi, SsdOptions};
 pub(crate) use piece::{Piece, PieceKind};
+pub use short::ShortStats;
 pub use start::SsdSource;
 pub(crate) use start::{Session, reason};
 pub use stats::{SsdPieces, SsdState, SsdStats};
@@ -39,6 +41,7 @@ use nitro_port::ErrorKind;
 use nitro_port::codec::{Compression, Encoding};
 use nitro_units::WeuId;
 use parking_lot::Mutex;
+use short::Short;
 use stats::Tallies;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -68,6 +71,8 @@ pub(crate) struct Ssd {
     closed: AtomicBool,
     troubles: AtomicU64,
     tallies: Tallies,
+    /// Short fingerprints, if it has them.
+    short: Option<Short>,
     ram_need_bytes: u64,
 }
 
@@ -162,15 +167,16 @@ impl Ssd {
         if !self.keeps(piece.kind) {
             return None;
         }
-        let found = self.find(piece).await;
+        let found = self.find(piece, true).await;
         self.tallies.looked_up(piece.kind, found.is_some());
         found
     }
 
-    async fn find(&self, piece: &Piece) -> Option<Bytes> {
+    /// `is_use`: its unit counts as used, and is evicted later.
+    async fn find(&self, piece: &Piece, is_use: bool) -> Option<Bytes> {
         let (location, in_ram) = {
             let mut inner = self.inner.lock();
-            let location = inner.manager.lookup(piece.key)?;
+            let location = if is_use { inner.manager.lookup(piece.key)? } else { inner.manager.peek(piece.key)? };
             let in_ram = location.in_ram.then(|| inner.in_ram(&location));
             (location, in_ram)
         };
@@ -266,6 +272,27 @@ impl Ssd {
         if let Some(sealed) = sealed {
             self.write(sealed).await;
         }
+    }
+
+    /// Caches a packed piece in the place of the previous one, or removes it if there are no bytes. It may be lost.
+    async fn replace(&self, piece: &Piece, bytes: &[u8]) {
+        let sealed = {
+            let mut inner = self.inner.lock();
+            inner.manager.invalidate(piece.key);
+            match bytes {
+                [] => None,
+                _ if self.keeps(piece.kind) => self.append(&mut inner, piece, bytes, false),
+                _ => None,
+            }
+        };
+        if let Some(sealed) = sealed {
+            self.write(sealed).await;
+        }
+    }
+
+    /// Bytes that a piece takes on the SSD, if it is cached.
+    fn piece_bytes(&self, piece: &Piece) -> u64 {
+        self.inner.lock().manager.peek(piece.key).map_or(0, |location| location.span().len() as u64)
     }
 
     /// Whether the packed bytes of a piece begin with its length before compression.

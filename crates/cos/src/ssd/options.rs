@@ -3,11 +3,15 @@
 use crate::Error;
 use crate::format::superblock::Superblock;
 use crate::ssd::piece::PieceKind;
+use crate::ssd::short::page;
 use nitro_cache::Settings;
 use nitro_cache::admission::AdmissionKind;
 use nitro_cache::class::{ClassPolicy, Classes};
 use nitro_cache::eviction::EvictionKind;
 use nitro_cache::settings::WEU_COUNT_MIN;
+use serde::{Deserialize, Serialize};
+use std::fmt::{Display, Formatter};
+use std::str::FromStr;
 
 /// Bytes of a recipe block, for planning.
 const FMD_PIECE_BYTES: u64 = 16 << 10;
@@ -15,6 +19,38 @@ const FMD_PIECE_BYTES: u64 = 16 << 10;
 const SHARES_PERCENT_MAX: u8 = 80;
 /// The assumed size of a piece for the bound of RAM, in bytes; only small recipe blocks are smaller.
 const PIECES_A_BLOCK_BYTES: u64 = 4096;
+
+/// What an SSD caches of the fingerprint index.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fpi {
+    /// Nothing.
+    Off,
+    /// Pages of the index that look-ups read.
+    Pages,
+    /// A short fingerprint of each chunk, with its container.
+    #[default]
+    Short,
+}
+
+impl Fpi {
+    const NAMES: [(Self, &str); 3] = [(Self::Off, "off"), (Self::Pages, "pages"), (Self::Short, "short")];
+}
+
+impl Display for Fpi {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str(Self::NAMES[*self as usize].1)
+    }
+}
+
+impl FromStr for Fpi {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::NAMES.iter().find(|(_, known)| *known == name);
+        found.map(|(fpi, _)| *fpi).ok_or_else(|| "it is off, pages or short".to_owned())
+    }
+}
 
 /// Options of a store's SSD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,8 +63,8 @@ pub struct SsdOptions {
     pub data_percent: u8,
     /// Whether recipe blocks are cached.
     pub fmd: bool,
-    /// Whether pages of the fingerprint index are cached.
-    pub fpi: bool,
+    /// What is cached of the fingerprint index.
+    pub fpi: Fpi,
     /// Whether chunks are cached. If a cache in front of the store caches them itself, they would be on SSDs twice.
     pub data: bool,
     /// Whether chunks are compressed with LZ4.
@@ -37,7 +73,15 @@ pub struct SsdOptions {
 
 impl Default for SsdOptions {
     fn default() -> Self {
-        Self { unit_bytes: 1 << 20, fmd_percent: 10, data_percent: 40, fmd: true, fpi: true, data: true, lz4: false }
+        Self {
+            unit_bytes: 1 << 20,
+            fmd_percent: 10,
+            data_percent: 40,
+            fmd: true,
+            fpi: Fpi::default(),
+            data: true,
+            lz4: false,
+        }
     }
 }
 
@@ -72,9 +116,14 @@ impl SsdOptions {
     pub(crate) const fn keeps(&self, kind: PieceKind) -> bool {
         match kind {
             PieceKind::Fmd => self.fmd,
-            PieceKind::Fpi => self.fpi,
+            PieceKind::Fpi => !matches!(self.fpi, Fpi::Off),
             PieceKind::Data => self.data,
         }
+    }
+
+    /// The number of pages of short fingerprints; 0: none.
+    pub(crate) fn short_pages(&self, store: &Superblock) -> u32 {
+        if self.fpi == Fpi::Short { page::pages_for(store.index_entries) } else { 0 }
     }
 
     /// The settings of the cache manager for `units` units. Eviction is in LRU order (Allu et al. 2018), within the
@@ -85,10 +134,12 @@ impl SsdOptions {
         let chunk_bytes = u64::from(store.chunk_bytes);
         // The manager counts pieces of the chunk size, while recipe blocks have another size.
         let fmd = (u64::from(self.fmd_percent) * chunk_bytes).div_ceil(FMD_PIECE_BYTES).min(90) as u8;
-        for (kind, keeps, min_percent) in
-            [(PieceKind::Fmd, self.fmd, fmd), (PieceKind::Data, self.data, self.data_percent)]
-        {
-            let min_percent = if keeps { min_percent } else { 0 };
+        let (fmd, data) = (if self.fmd { fmd } else { 0 }, if self.data { self.data_percent } else { 0 });
+        // Short fingerprints are as many as the store needs, unless the SSD is too small.
+        let short_bytes = u64::from(self.short_pages(store)) * chunk_bytes;
+        let rest = SHARES_PERCENT_MAX.saturating_sub(fmd.saturating_add(data));
+        let short = (short_bytes * 100).div_ceil(cache_bytes.max(1)).min(rest.into()) as u8;
+        for (kind, min_percent) in [(PieceKind::Fmd, fmd), (PieceKind::Fpi, short), (PieceKind::Data, data)] {
             classes.set(kind.class(), ClassPolicy { min_percent, ..ClassPolicy::default() });
         }
         Settings {

@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 pub(crate) enum PieceKind {
     /// Recipe blocks (file metadata).
     Fmd,
-    /// Pages of the fingerprint index.
+    /// Pages of the fingerprint index, or of short fingerprints.
     Fpi,
     /// Chunks.
     Data,
@@ -81,6 +81,11 @@ impl Piece {
 
     /// The piece of a page of the fingerprint index.
     pub(crate) fn page(number: u64, keys: u64) -> Self {
+        Self::new(PieceKind::Fpi, &number.to_le_bytes(), keys)
+    }
+
+    /// The piece of a page of short fingerprints.
+    pub(crate) fn short(number: u32, keys: u64) -> Self {
         Self::new(PieceKind::Fpi, &number.to_le_bytes(), keys)
     }
 

@@ -2,13 +2,14 @@
 
 use super::stats::{SsdState, Tallies};
 use super::timely::Timely;
-use super::{Flash, Inner, PieceKind, SEALED_MAX, Ssd, SsdOptions, piece};
+use super::{Flash, Inner, PieceKind, SEALED_MAX, Short, Ssd, SsdOptions, piece};
 use crate::Error;
 use crate::format::ssd::{COPIES_AT, ENTRY_BYTES, Entry, SsdSuperblock, UnitTable};
 use crate::format::superblock::Superblock;
 use crate::format::{BLOCK_BYTES, checksum};
 use bytes::Bytes;
 use futures_util::future::join_all;
+use hashbrown::HashSet;
 use nitro_cache::weu::layout::{ENTRIES_MAX, HEAD_BYTES, PREFIX_BYTES, UNIT_BYTES};
 use nitro_cache::weu::{Position, Stored};
 use nitro_cache::{CacheManager, RestoredEntry};
@@ -78,6 +79,7 @@ impl Ssd {
             units,
             extent_bytes: store.chunk_bytes,
             lz4: options.lz4,
+            short_pages: options.short_pages(store),
         };
         let keys = piece::key_seed(store.seed, superblock.filling);
         let settings = options.manager(units, store, keys);
@@ -86,7 +88,9 @@ impl Ssd {
             given: error.value,
             why: error.reason,
         })?;
+        let short = Some(superblock.short_pages).filter(|pages| *pages > 0);
         let ram_need_bytes = SsdOptions::ram_bytes(&settings)
+            + short.map_or(0, |pages| Short::ram_bytes_max(pages, store))
             + (PieceKind::ALL.len() + SEALED_MAX) as u64 * u64::from(options.unit_bytes);
         let ssd = Self {
             flash,
@@ -99,6 +103,7 @@ impl Ssd {
             closed: AtomicBool::new(false),
             troubles: AtomicU64::new(0),
             tallies: Tallies::default(),
+            short: short.map(|pages| Short::new(pages, store)),
             ram_need_bytes,
         };
         // From here on, the SSD is in use: after a crash, its content is not valid.
@@ -163,7 +168,7 @@ impl Ssd {
         let bytes = self.flash.read(at, end - from).await.ok()?;
         let table = bytes.get(start - from..start - from + len)?;
         let table = UnitTable::decode(&head.head, table, self.superblock.filling)?;
-        restored(&table, self.superblock.unit_bytes, self.superblock.extent_bytes)
+        restored(&table, self.superblock.unit_bytes, self.superblock.extent_bytes, self.short.is_some())
     }
 
     /// Closes the SSD with the store. Its content is used at the next start if the store is then in the state
@@ -245,6 +250,9 @@ fn why_empty(
     if found.lz4 != options.lz4 {
         return Some("the compression of its chunks has changed".to_owned());
     }
+    if found.short_pages != options.short_pages(store) {
+        return Some("what it caches of the fingerprint index has changed".to_owned());
+    }
     match session {
         Session::Open => Some("it was attached while the store was in use".to_owned()),
         Session::Closed(_) if found.session == 0 => Some("the store was not closed after its last use".to_owned()),
@@ -259,14 +267,23 @@ fn new_filling(store: &Superblock, before: u64) -> u64 {
     checksum(&[before.to_le_bytes(), now.to_le_bytes()].concat(), store.seed, store.identity)
 }
 
-/// The entries of a table for the manager; `None` if they are not valid for a unit.
-pub(crate) fn restored(table: &UnitTable, unit_bytes: u32, extent_bytes: u32) -> Option<Vec<RestoredEntry>> {
+/// The entries of a table for the manager; `has_short`: pages of class `fpi` are of short fingerprints. `None` if they are not valid for a unit.
+pub(crate) fn restored(
+    table: &UnitTable,
+    unit_bytes: u32,
+    extent_bytes: u32,
+    has_short: bool,
+) -> Option<Vec<RestoredEntry>> {
     let mut raw_start = unit_bytes;
     let mut packed_end = HEAD_BYTES;
     if table.entries.len() > ENTRIES_MAX as usize {
         return None;
     }
+    // A page of short fingerprints may have been replaced within the unit: the last one counts.
+    let mut later = HashSet::new();
+    let mut replaced: Vec<bool> = table.entries.iter().rev().map(|entry| !later.insert(entry.key)).collect();
     let restored = table.entries.iter().zip(0..).map(|(entry, number)| {
+        let is_replaced = replaced.pop().unwrap_or_default();
         let Entry { key, offset, stored_bytes, check, class, raw } = *entry;
         let stored = if raw {
             raw_start = raw_start.checked_sub(extent_bytes)?;
@@ -285,8 +302,8 @@ pub(crate) fn restored(table: &UnitTable, unit_bytes: u32, extent_bytes: u32) ->
             fingerprint: None,
             class: PieceKind::of(class)?.class(),
             version: table.version.saturating_sub(table.entries.len() as u64 - number),
-            // The index may change while the SSD is not attached.
-            void: PieceKind::of(class) == Some(PieceKind::Fpi),
+            // The index may change while the SSD is not attached; short fingerprints are checked when they are used.
+            void: is_replaced || PieceKind::of(class) == Some(PieceKind::Fpi) && !has_short,
             doubtful: false,
         })
     });

@@ -1,6 +1,6 @@
 //! Statistics of an SSD.
 
-use super::{Inner, PieceKind, Ssd};
+use super::{Inner, PieceKind, Short, ShortStats, Ssd};
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -25,7 +25,7 @@ pub enum SsdState {
 /// Statistics of the pieces of one kind on an SSD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct SsdPieces {
-    /// `fmd`: recipe blocks; `fpi`: pages of the fingerprint index; `data`: chunks.
+    /// `fmd`: recipe blocks; `fpi`: pages of the fingerprint index, or of short fingerprints; `data`: chunks.
     pub kind: &'static str,
     /// The number of cached pieces.
     pub pieces: u64,
@@ -60,6 +60,8 @@ pub struct SsdStats {
     pub ram_bytes: u64,
     /// Statistics by kind of piece.
     pub pieces: [SsdPieces; PieceKind::ALL.len()],
+    /// Statistics of short fingerprints, if the SSD has them.
+    pub short: Option<ShortStats>,
 }
 
 #[derive(Debug, Default)]
@@ -121,12 +123,14 @@ impl Ssd {
             damaged: self.tallies.damaged.load(Relaxed),
             ram_bytes,
             pieces,
+            short: self.short_stats(),
         }
     }
 
     fn ram_bytes_of(&self, inner: &Inner) -> u64 {
         let units = inner.open.iter().flatten().count() + inner.sealed.len();
-        inner.manager.index_ram_bytes() as u64 + units as u64 * u64::from(self.superblock.unit_bytes)
+        let short = self.short.as_ref().map_or(0, Short::ram_bytes);
+        short + inner.manager.index_ram_bytes() as u64 + units as u64 * u64::from(self.superblock.unit_bytes)
     }
 
     /// The approximate RAM in use, in bytes.

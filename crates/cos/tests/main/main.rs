@@ -6,6 +6,7 @@ mod crash;
 mod crowd;
 mod flushes;
 mod format_doc;
+mod lookups;
 mod many;
 mod model;
 mod quota;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_executor::block_on;
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
-use nitro_cos::{CollectOptions, Counters, Plan, Settings, SsdOptions, SsdSource, Store, StoreOptions};
+use nitro_cos::{CollectOptions, Counters, Plan, Settings, SsdOptions, SsdSource, Stats, Store, StoreOptions};
 use nitro_device::RamDevice;
 use nitro_port::yielding::yield_now;
 use nitro_port::{Device, DeviceError, Geometry};
@@ -14,7 +14,7 @@ use nitro_testkit::Rng;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-const CHUNK: u64 = 8192;
+pub const CHUNK: u64 = 8192;
 const VOLUME_BYTES: u64 = 48 << 20;
 const STORE_BYTES: u64 = 160 << 20;
 const SSD_BYTES: u64 = 128 << 20;
@@ -22,9 +22,9 @@ const GENERATIONS: u64 = 12;
 const KEPT: u64 = 6;
 
 /// A disk whose requests are counted; nothing crashes here.
-struct Counted {
+pub struct Counted {
     inner: RamDevice,
-    reads: AtomicU64,
+    pub reads: AtomicU64,
     writes: AtomicU64,
 }
 
@@ -59,7 +59,7 @@ impl Device for Counted {
 }
 
 /// The content of a chunk of that number; every one is another.
-fn chunk(number: u64) -> Vec<u8> {
+pub fn chunk(number: u64) -> Vec<u8> {
     let mut bytes = content(number * 2 + 1);
     bytes.extend(content(number * 2 + 1));
     bytes
@@ -94,9 +94,11 @@ async fn open(disk: &Arc<Counted>, ssd: Option<SsdOptions>) -> Arc<Store<Counted
     Arc::new(Store::open_with_ssd(Arc::clone(disk), little_ram(), source).await.unwrap())
 }
 
-struct Bed {
-    disk: Arc<Counted>,
-    contents: Vec<u64>,
+pub struct Bed {
+    pub disk: Arc<Counted>,
+    pub contents: Vec<u64>,
+    /// What the store had counted when it was closed.
+    pub stats: Option<Stats>,
 }
 
 fn little_ram() -> Settings {
@@ -106,10 +108,18 @@ fn little_ram() -> Settings {
 impl Bed {
     /// A store in which generations of a volume were written, kept, given up and collected.
     async fn new() -> Self {
+        Self::with_ssd(None).await
+    }
+
+    /// As [`new`](Self::new), with an SSD from the beginning.
+    pub async fn with_ssd(ssd: Option<SsdSource>) -> Self {
         let (disk, store) = create().await;
+        if let Some(ssd) = ssd {
+            store.attach_ssd(ssd).await.unwrap();
+        }
         store.create_volume("vm", VOLUME_BYTES, Some(CHUNK as u32), 0).await.unwrap();
         let chunks = VOLUME_BYTES / CHUNK;
-        let mut bed = Self { disk, contents: (0..chunks).collect() };
+        let mut bed = Self { disk, contents: (0..chunks).collect(), stats: None };
         let volume = store.open_volume("vm").await.unwrap();
         let mut random = Rng::new(9);
         let mut next = chunks;
@@ -136,6 +146,7 @@ impl Bed {
             }
         }
         store.close().await.unwrap();
+        bed.stats = Some(store.stats());
         bed
     }
 

@@ -5,7 +5,7 @@ use crate::model::{CHUNK, again, bytes_of, plan, settings};
 use crate::streams::import;
 use bytes::Bytes;
 use futures_executor::block_on;
-use nitro_cos::{Error, SsdOptions, SsdSource, SsdState, Store};
+use nitro_cos::{Error, Fpi, SsdOptions, SsdSource, SsdState, Store};
 use nitro_device::faulty::{Effect, Fault, FaultyDevice};
 use nitro_port::{Clock, Device, ErrorKind, Operation};
 use nitro_testkit::{CrashingDevice, Rng, VirtualTime, seeds};
@@ -30,6 +30,9 @@ fn source_with(device: &Arc<CrashingDevice>, lz4: bool) -> SsdSource {
     SsdSource::new(Arc::clone(device), SsdOptions { lz4, ..options() })
 }
 
+/// The choices of what is cached of the index, each twice as often as the one before.
+const FPI: [Fpi; 7] = [Fpi::Off, Fpi::Pages, Fpi::Pages, Fpi::Short, Fpi::Short, Fpi::Short, Fpi::Short];
+
 /// An SSD, and what it was before.
 struct Ssds {
     now: Arc<CrashingDevice>,
@@ -37,6 +40,8 @@ struct Ssds {
     older: Vec<u8>,
     random: Rng,
     lz4: bool,
+    fpi: Fpi,
+    short: u64,
     kept: u64,
     hits: u64,
 }
@@ -45,7 +50,16 @@ impl Ssds {
     fn new(seed: u64) -> Self {
         let now = Arc::new(CrashingDevice::new(SSD_BYTES, 4096, seed));
         let older = now.image();
-        Self { now, older, random: Rng::new(seed ^ 0x0055_DD00), lz4: seed % 2 == 1, kept: 0, hits: 0 }
+        Self {
+            now,
+            older,
+            random: Rng::new(seed ^ 0x0055_DD00),
+            lz4: seed % 2 == 1,
+            fpi: FPI[seed as usize % 7],
+            short: 0,
+            kept: 0,
+            hits: 0,
+        }
     }
 
     /// What the next session finds, after this one ended: mostly the SSD as it was left.
@@ -67,8 +81,15 @@ impl Ssds {
             self.older = self.now.image();
         }
         self.lz4 ^= self.random.below(10) == 0;
+        if self.random.below(10) == 0 {
+            self.fpi = FPI[self.random.below(7) as usize];
+        }
         // It may miss a session.
-        (self.random.below(6) > 0).then(|| source_with(&self.now, self.lz4))
+        (self.random.below(6) > 0).then(|| self.source())
+    }
+
+    fn source(&self) -> SsdSource {
+        SsdSource::new(Arc::clone(&self.now), SsdOptions { lz4: self.lz4, fpi: self.fpi, ..options() })
     }
 
     /// Changes some bytes anywhere: rarely in the superblocks.
@@ -82,6 +103,7 @@ impl Ssds {
     fn note(&mut self, store: &Store<CrashingDevice>) {
         let Some(stats) = store.ssd_stats() else { return };
         self.kept += u64::from(stats.state == SsdState::Kept);
+        self.short += stats.short.map_or(0, |short| short.found);
         self.hits += stats.pieces.iter().map(|pieces| pieces.hits).sum::<u64>();
     }
 
@@ -91,7 +113,7 @@ impl Ssds {
             0 => drop(world.store.detach_ssd()),
             1 => {
                 self.now = Arc::new(CrashingDevice::new(SSD_BYTES, 4096, self.random.next()));
-                world.store.attach_ssd(source_with(&self.now, self.lz4)).await.unwrap();
+                world.store.attach_ssd(self.source()).await.unwrap();
             }
             2 => {
                 let device = Arc::clone(&self.now);
@@ -125,7 +147,7 @@ async fn restart(world: &mut World, ssds: &mut Ssds) {
 
 #[test]
 fn random_operations_with_an_ssd_that_may_be_in_any_state() {
-    let (mut kept, mut hits) = (0, 0);
+    let (mut kept, mut hits, mut short) = (0, 0, 0);
     let tried = seeds(16);
     let is_one = tried.end - tried.start == 1;
     for seed in tried {
@@ -133,7 +155,7 @@ fn random_operations_with_an_ssd_that_may_be_in_any_state() {
         block_on(async {
             let mut world = World::new(seed).await;
             let mut ssds = Ssds::new(seed);
-            world.store.attach_ssd(source_with(&ssds.now, ssds.lz4)).await.unwrap();
+            world.store.attach_ssd(ssds.source()).await.unwrap();
             for _ in 0..6 {
                 if world.random.below(2) == 0 {
                     let left = 20 + world.random.below(2000);
@@ -157,10 +179,12 @@ fn random_operations_with_an_ssd_that_may_be_in_any_state() {
                 restart(&mut world, &mut ssds).await;
             }
             ssds.note(&world.store);
-            (kept, hits) = (kept + ssds.kept, hits + ssds.hits);
+            (kept, hits, short) = (kept + ssds.kept, hits + ssds.hits, short + ssds.short);
         });
     }
-    assert!(is_one || kept > 3 && hits > 100, "{kept} SSDs were kept, {hits} look-ups hit");
+    let all = format!("{kept} SSDs were kept, {hits} look-ups hit, {short} found short fingerprints");
+    println!("{all}");
+    assert!(is_one || kept > 3 && hits > 100 && short > 100, "{all}");
 }
 
 /// A store with a volume of `count` chunks, which is opened again so that nothing is in RAM.
@@ -220,6 +244,37 @@ fn what_was_read_at_random_comes_from_the_ssd_also_after_a_restart() {
         let store = Store::open_with_ssd(other, settings(), Some(source(&ssd))).await.unwrap();
         let state = store.ssd_stats().unwrap().state;
         assert!(matches!(&state, SsdState::Emptied { why } if why.contains("another store")), "{state:?}");
+    });
+}
+
+#[test]
+fn an_ssd_with_another_choice_for_the_index_is_emptied() {
+    block_on(async {
+        let device = Arc::new(CrashingDevice::new(24 << 20, 4096, 1));
+        filled(&device, 400).await.close().await.unwrap();
+        let ssd = Arc::new(CrashingDevice::new(SSD_BYTES, 4096, 2));
+        let mut last = None;
+        for fpi in [Fpi::Short, Fpi::Short, Fpi::Pages, Fpi::Pages, Fpi::Off, Fpi::Short, Fpi::Short, Fpi::Off] {
+            let source = SsdSource::new(Arc::clone(&ssd), SsdOptions { fpi, ..options() });
+            let store = Store::open_with_ssd(Arc::clone(&device), settings(), Some(source)).await.unwrap();
+            let store = Arc::new(store);
+            let stats = store.ssd_stats().unwrap();
+            // Pages of the index are not used after a restart, so that an SSD with them is as one without.
+            let was_short = last.map(|last| last == Fpi::Short);
+            match was_short {
+                Some(was) if was == (fpi == Fpi::Short) => assert_eq!(stats.state, SsdState::Kept, "{fpi:?}"),
+                Some(_) => {
+                    let is_told =
+                        matches!(&stats.state, SsdState::Emptied { why } if why.contains("fingerprint index"));
+                    assert!(is_told, "{last:?}, {fpi:?}: {stats:?}");
+                }
+                None => {}
+            }
+            assert_eq!(stats.short.is_some(), fpi == Fpi::Short);
+            read_all(&store, 400).await;
+            store.close().await.unwrap();
+            last = Some(fpi);
+        }
     });
 }
 

@@ -5,10 +5,11 @@ use crate::files::{self, Links};
 use nitro_console::error::Error;
 use nitro_console::output::{Format, Table, json_line};
 use nitro_console::size::Size;
-use nitro_cos::{SsdOptions, SsdSource, SsdState, SsdStats, is_ssd};
+use nitro_cos::{Fpi, SsdOptions, SsdSource, SsdState, SsdStats, is_ssd};
 use nitro_device::{CompioClock, FileDevice, FileOptions};
 use nitro_port::Device;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -34,9 +35,9 @@ pub struct SsdConfig {
     /// Whether blocks of recipes are kept.
     #[serde(default = "yes")]
     pub fmd: bool,
-    /// Whether pages of the fingerprint index are kept.
-    #[serde(default = "yes")]
-    pub fpi: bool,
+    /// What is kept of the fingerprint index.
+    #[serde(default, deserialize_with = "fpi")]
+    pub fpi: Fpi,
     /// Whether chunks are kept.
     #[serde(default = "yes")]
     pub data: bool,
@@ -53,6 +54,21 @@ fn data_percent() -> u8 {
     SsdOptions::default().data_percent
 }
 
+/// What is kept of the index; files of earlier versions only have whether anything is.
+fn fpi<'de, D: Deserializer<'de>>(given: D) -> Result<Fpi, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Given {
+        Any(bool),
+        Named(String),
+    }
+    match Given::deserialize(given)? {
+        Given::Any(true) => Ok(Fpi::default()),
+        Given::Any(false) => Ok(Fpi::Off),
+        Given::Named(name) => name.parse().map_err(|why| D::Error::custom(format!("fpi = {name:?}: {why}"))),
+    }
+}
+
 const fn yes() -> bool {
     true
 }
@@ -66,7 +82,7 @@ impl SsdConfig {
             fmd_percent: fmd_percent(),
             data_percent: data_percent(),
             fmd: true,
-            fpi: true,
+            fpi: Fpi::default(),
             data: true,
             lz4: false,
         }
@@ -279,12 +295,43 @@ pub(super) fn rows(stats: &SsdStats) -> Vec<(String, String)> {
         let text = format!("{} pieces, {} of {asked} look-ups hit ({percent:.1} %)", pieces.pieces, pieces.hits);
         rows.push((format!("SSD {}", pieces.kind), text));
     }
+    if let Some(short) = &stats.short {
+        let percent = short.found as f64 * 100.0 / short.lookups.max(1) as f64;
+        let text = format!(
+            "{} of {} look-ups found ({percent:.1} %), {} collisions, {} entries out of date; {} in {} pages",
+            short.found,
+            short.lookups,
+            short.false_tags,
+            short.stale,
+            Size(short.bytes),
+            short.pages_max
+        );
+        rows.push(("SSD short fingerprints".to_owned(), text));
+    }
     rows
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_of_earlier_versions_say_only_whether_the_index_is_cached() {
+        let config = |line: &str| toml::from_str::<SsdConfig>(&format!("path = \"/dev/x\"\n{line}"));
+        for (line, wanted) in [
+            ("", Fpi::default()),
+            ("fpi = true", Fpi::default()),
+            ("fpi = false", Fpi::Off),
+            ("fpi = \"pages\"", Fpi::Pages),
+            ("fpi = \"short\"", Fpi::Short),
+        ] {
+            let config = config(line).unwrap();
+            assert_eq!(config.fpi, wanted, "{line}");
+            assert_eq!(toml::from_str::<SsdConfig>(&toml::to_string(&config).unwrap()).unwrap(), config);
+        }
+        let refused = config("fpi = \"all\"").unwrap_err().to_string();
+        assert!(refused.contains("it is off, pages or short"), "{refused}");
+    }
 
     #[test]
     fn a_cache_is_not_taken_for_a_free_ssd() {
