@@ -133,7 +133,8 @@ impl SsdOptions {
         let mut classes = Classes::default();
         let chunk_bytes = u64::from(store.chunk_bytes);
         // The manager counts pieces of the chunk size, while recipe blocks have another size.
-        let fmd = (u64::from(self.fmd_percent) * chunk_bytes).div_ceil(FMD_PIECE_BYTES).min(90) as u8;
+        let fmd = (u64::from(self.fmd_percent) * chunk_bytes).div_ceil(FMD_PIECE_BYTES);
+        let fmd = fmd.min(SHARES_PERCENT_MAX.saturating_sub(self.data_percent).into()) as u8;
         let (fmd, data) = (if self.fmd { fmd } else { 0 }, if self.data { self.data_percent } else { 0 });
         // Short fingerprints are as many as the store needs, unless the SSD is too small.
         let short_bytes = u64::from(self.short_pages(store)) * chunk_bytes;

@@ -1,15 +1,50 @@
 //! Many objects in one store: what the journal has to hold of them stays bounded.
 
 use crate::model::{CHUNK, bytes_of, plan_with, settings};
+use bytes::Bytes;
 use futures_executor::block_on;
+use futures_util::future::join;
 use nitro_cos::{CollectOptions, Error, Store};
 use nitro_device::RamDevice;
-use nitro_port::Device;
+use nitro_port::yielding::yield_now;
+use nitro_port::{Device, DeviceError, Geometry};
 use nitro_testkit::Rng;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 type RamStore = Arc<Store<RamDevice>>;
+
+/// A device during whose requests other tasks go on.
+struct Turns(RamDevice);
+
+impl Device for Turns {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
+        yield_now().await;
+        self.0.read(offset, len).await
+    }
+
+    async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
+        yield_now().await;
+        self.0.write(offset, data).await
+    }
+
+    async fn flush(&self) -> Result<(), DeviceError> {
+        yield_now().await;
+        self.0.flush().await
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        self.0.discard(offset, len).await
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
+        self.0.write_zeroes(offset, len, may_unmap).await
+    }
+}
 
 async fn create(size_bytes: u64, journal_bytes: Option<u64>) -> (Arc<RamDevice>, RamStore) {
     let device = Arc::new(RamDevice::new(size_bytes, 4096));
@@ -111,7 +146,7 @@ fn objects_in_use_are_refused_before_the_journal_has_no_room_for_them() {
 }
 
 /// The content of an object of that number.
-async fn read_small(store: &RamStore, name: &str) -> bytes::Bytes {
+async fn read_small(store: &RamStore, name: &str) -> Bytes {
     store.open_volume(name).await.unwrap().read_range(0, CHUNK).await.unwrap()
 }
 
@@ -189,5 +224,65 @@ fn thousands_of_objects_are_kept_with_the_smallest_journal() {
         }
         store.collect(&CollectOptions::default(), &|_, _, _| ()).await.unwrap();
         assert_eq!((store.stats().objects, store.stats().containers_used), (0, 0));
+    });
+}
+
+#[test]
+fn objects_are_changed_and_deleted_while_others_move_to_the_directory() {
+    const OBJECTS: u64 = 300;
+    let name = |number: u64| format!("vm-{:03}", number * 77 % OBJECTS);
+    block_on(async {
+        let device = Arc::new(Turns(RamDevice::new(64 << 20, 4096)));
+        let plan = plan_with(64 << 20, Some(1), 7);
+        let store = Arc::new(Store::create(Arc::clone(&device), &plan, settings()).await.unwrap());
+        let mut wanted: Vec<Option<u64>> = vec![Some(0); OBJECTS as usize];
+        for number in 0..OBJECTS {
+            store.create_volume(&name(number), CHUNK as u64, None, 1).await.unwrap();
+        }
+        let create = async {
+            for number in 0..2 * OBJECTS {
+                store.create_volume(&format!("new-{number}"), CHUNK as u64, None, 1).await.unwrap();
+            }
+        };
+        let mut random = Rng::new(5);
+        let change = async {
+            for round in 1..4 * OBJECTS {
+                let number = random.below(OBJECTS);
+                let there = &mut wanted[number as usize];
+                match there {
+                    Some(_) if round % 16 == 0 => {
+                        store.delete(&name(number)).await.unwrap();
+                        *there = None;
+                    }
+                    Some(content) => {
+                        let volume = store.open_volume(&name(number)).await.unwrap();
+                        volume.write_range(0, bytes_of(&[round])).await.unwrap();
+                        *content = round;
+                    }
+                    None if round % 2 == 0 => {
+                        store.create_volume(&name(number), CHUNK as u64, None, 1).await.unwrap();
+                        *there = Some(0);
+                    }
+                    None => {
+                        let missing = store.open_volume(&name(number)).await;
+                        assert!(matches!(missing, Err(Error::NoObject(_))), "{number}");
+                    }
+                }
+            }
+        };
+        join(create, change).await;
+        store.commit().await.unwrap();
+        let there = wanted.iter().flatten().count() as u64 + 2 * OBJECTS;
+        assert_eq!(store.stats().objects, there);
+        drop(store);
+        let store = Arc::new(Store::open(device, settings()).await.unwrap());
+        assert_eq!(store.stats().objects, there);
+        for (number, content) in (0..).zip(&wanted) {
+            let read = match store.open_volume(&name(number)).await {
+                Ok(volume) => Some(volume.read_range(0, CHUNK).await.unwrap()),
+                Err(_) => None,
+            };
+            assert!(read == content.map(|content| bytes_of(&[content])), "{number}");
+        }
     });
 }
