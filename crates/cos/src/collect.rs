@@ -80,7 +80,7 @@ struct Reachable {
 /// A walk over recipes.
 struct Walk<'a, D> {
     store: &'a Store<D>,
-    /// The recipe blocks whose references were followed.
+    /// The recipe blocks whose references were followed, without recipes of one block: small objects are many.
     seen: HashSet<(Fingerprint, u64)>,
     references: usize,
     /// Chunks that are not at the places in recipes, and their current places.
@@ -392,7 +392,7 @@ impl<D: Device> Walk<'_, D> {
         let mut rest = vec![(root.reference, 0, root.levels)];
         while let Some((reference, since, level)) = rest.pop() {
             let place = self.mark(&reference, since).await?;
-            if level == 0 || !self.seen.insert((reference.fingerprint, place.pack())) {
+            if level == 0 || (root.levels > 1 && !self.seen.insert((reference.fingerprint, place.pack()))) {
                 continue;
             }
             let node = self.store.node(&Reference { place, ..reference }, Access::Disk).await?;

@@ -28,7 +28,7 @@ pub(crate) struct Moves {
     /// By place and fingerprint: the slot of a container may be reused while others are being emptied.
     places: HashMap<(u64, u64), u64>,
     blocks: usize,
-    /// The blocks that were processed, with the results.
+    /// The blocks that were processed, with the results, without recipes of one block: small objects are many.
     seen: HashMap<(Fingerprint, u64), Option<Place>>,
 }
 
@@ -75,7 +75,7 @@ impl<D: Device> Store<D> {
         }
         let updated = self.update_directory(async |record: &ObjectRecord| {
             let Some(root) = record.root else { return Ok(None) };
-            match self.refresh_block(root.reference, root.levels, moves).await {
+            match self.refresh_block(root.reference, (root.levels, root.levels), moves).await {
                 Err(error) if keeps_outdated(&error) => {
                     tracing::warn!("{:?} keeps outdated places: {error}", record.name);
                     Ok(None)
@@ -104,7 +104,8 @@ impl<D: Device> Store<D> {
             // In the last attempt, writers of the recipe wait.
             let _flushing = if tries == TRIES { Some(object.flushing.lock().await) } else { None };
             let Some(root) = object.state.lock().record.root else { return Ok(()) };
-            let Some(place) = self.refresh_block(root.reference, root.levels, moves).await? else { return Ok(()) };
+            let place = self.refresh_block(root.reference, (root.levels, root.levels), moves).await?;
+            let Some(place) = place else { return Ok(()) };
             let mut state = object.state.lock();
             if state.record.root == Some(root) {
                 state.begin_journaling()?;
@@ -117,8 +118,14 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// Updates a block of a level (1 for a block of chunk references) and all blocks below it.
-    fn refresh_block<'a>(&'a self, reference: Reference, level: u8, moves: &'a mut Moves) -> Refreshed<'a> {
+    /// Updates a block of a level (1 for a block of chunk references) of a recipe of `depth` levels, and all blocks below
+    /// it.
+    fn refresh_block<'a>(
+        &'a self,
+        reference: Reference,
+        (level, depth): (u8, u8),
+        moves: &'a mut Moves,
+    ) -> Refreshed<'a> {
         Box::pin(async move {
             let key = (reference.fingerprint, reference.place.pack());
             if let Some(seen) = moves.seen.get(&key) {
@@ -136,7 +143,7 @@ impl<D: Device> Store<D> {
                 let Some(entry) = node.get(i) else { continue };
                 let place = match level {
                     0 | 1 => moves.get(&entry.reference),
-                    _ => self.refresh_block(entry.reference, level - 1, moves).await?,
+                    _ => self.refresh_block(entry.reference, (level - 1, depth), moves).await?,
                 };
                 if let Some(place) = place {
                     let reference = Reference { place, ..entry.reference };
@@ -148,7 +155,9 @@ impl<D: Device> Store<D> {
                 Some(new) => Some(self.write_node(new).await?.0.reference.place),
                 None => moved,
             };
-            moves.seen.insert(key, place);
+            if depth > 1 {
+                moves.seen.insert(key, place);
+            }
             Ok(place)
         })
     }
