@@ -229,7 +229,8 @@ fn thousands_of_objects_are_kept_with_the_smallest_journal() {
 
 #[test]
 fn objects_are_changed_and_deleted_while_others_move_to_the_directory() {
-    const OBJECTS: u64 = 300;
+    const OBJECTS: u64 = 500;
+    const NEW: u64 = 3000;
     let name = |number: u64| format!("vm-{:03}", number * 77 % OBJECTS);
     block_on(async {
         let device = Arc::new(Turns(RamDevice::new(64 << 20, 4096)));
@@ -240,13 +241,14 @@ fn objects_are_changed_and_deleted_while_others_move_to_the_directory() {
             store.create_volume(&name(number), CHUNK as u64, None, 1).await.unwrap();
         }
         let create = async {
-            for number in 0..2 * OBJECTS {
+            for number in 0..NEW {
                 store.create_volume(&format!("new-{number}"), CHUNK as u64, None, 1).await.unwrap();
             }
         };
         let mut random = Rng::new(5);
         let change = async {
-            for round in 1..4 * OBJECTS {
+            for round in 1..8 * OBJECTS {
+                yield_now().await;
                 let number = random.below(OBJECTS);
                 let there = &mut wanted[number as usize];
                 match there {
@@ -272,7 +274,7 @@ fn objects_are_changed_and_deleted_while_others_move_to_the_directory() {
         };
         join(create, change).await;
         store.commit().await.unwrap();
-        let there = wanted.iter().flatten().count() as u64 + 2 * OBJECTS;
+        let there = wanted.iter().flatten().count() as u64 + NEW;
         assert_eq!(store.stats().objects, there);
         drop(store);
         let store = Arc::new(Store::open(device, settings()).await.unwrap());
@@ -284,5 +286,29 @@ fn objects_are_changed_and_deleted_while_others_move_to_the_directory() {
             };
             assert!(read == content.map(|content| bytes_of(&[content])), "{number}");
         }
+    });
+}
+
+#[test]
+fn an_object_that_is_created_again_replaces_the_one_in_the_directory() {
+    block_on(async {
+        let (device, store) = create(64 << 20, Some(1)).await;
+        let fill = async |store: &RamStore, prefix: &str| {
+            for number in 0..400 {
+                store.create_volume(&format!("{prefix}-{number}"), CHUNK as u64, None, 1).await.unwrap();
+            }
+        };
+        fill(&store, "a").await;
+        store.delete("a-0").await.unwrap();
+        store.create_volume("a-0", CHUNK as u64, None, 1).await.unwrap();
+        store.open_volume("a-0").await.unwrap().write_range(0, bytes_of(&[5])).await.unwrap();
+        store.commit().await.unwrap();
+        drop(store);
+        let store = Arc::new(Store::open(device, settings()).await.unwrap());
+        assert_eq!(store.stats().objects, 400);
+        // It moves to the directory.
+        fill(&store, "b").await;
+        assert!(read_small(&store, "a-0").await == bytes_of(&[5]));
+        assert_eq!(store.stats().objects, 800);
     });
 }
