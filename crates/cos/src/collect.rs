@@ -131,8 +131,8 @@ impl<D: Device> Store<D> {
     }
 
     /// Begins to mark chunks that are found. Chunks that are stored later are in newer containers, or are marked when
-    /// they are found; all earlier ones are reachable from the returned
-    /// objects, and from those in the returned directory.
+    /// they are found; all earlier ones are reachable from the returned objects, and from those in the returned
+    /// directory.
     async fn begin_marking(&self) -> (Vec<Reachable>, Option<View>) {
         // At this moment, no task is between finding or storing a chunk and adding the reference to it.
         let _nobody = self.mutating.alone(ALL).await;
@@ -305,15 +305,18 @@ impl<D: Device> Store<D> {
             ChunkKind::Recipe => GC_RECIPE_LANE,
         };
         for some in container.alive[*copied..].chunks(COPIED_AT_ONCE) {
-            let all = some.len();
-            let elsewhere = self.find_elsewhere(container.kind, some).await?;
-            let (twice, some): (Vec<_>, Vec<_>) = some.iter().zip(elsewhere).partition(|(_, place)| place.is_some());
-            for (reference, place) in twice {
-                let Some(place) = place else { continue };
-                moves.note(reference, place);
-                container.elsewhere.push((reference.fingerprint, place));
+            let (all, elsewhere) = (some.len(), self.find_elsewhere(container.kind, some).await?);
+            let mut kept = Vec::with_capacity(all);
+            for (reference, place) in some.iter().zip(elsewhere) {
+                match place {
+                    Some(place) => {
+                        moves.note(reference, place);
+                        container.elsewhere.push((reference.fingerprint, place));
+                    }
+                    None => kept.push(*reference),
+                }
             }
-            let some: Vec<Reference> = some.into_iter().map(|(reference, _)| *reference).collect();
+            let some = kept;
             let bytes = self.read_chunks(&some, Access::Disk).await?;
             let mut source = BufMut::with_len(bytes.iter().map(Bytes::len).sum());
             let mut pieces = Vec::with_capacity(some.len());

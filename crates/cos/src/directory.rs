@@ -371,18 +371,11 @@ fn unless_full(result: Result<(), Error>, what: &str) -> Result<(), Error> {
 }
 
 fn check_level(page: &Page, above: u8) -> Result<(), Error> {
-    let level = match &page.entries {
-        Entries::Objects(_) => Some(0),
-        Entries::Pages { level, .. } => Some(*level),
-        Entries::Unused => None,
-    };
-    match level {
-        Some(level) if level + 1 == above => Ok(()),
-        _ => {
-            let (structure, field, value) = ("page of the directory", "level", level.unwrap_or(u8::MAX).into());
-            Err(FormatError::Field { structure, field, value }.into())
-        }
+    if page.level().checked_add(1) == Some(above) {
+        return Ok(());
     }
+    let (structure, field, value) = ("page of the directory", "level", page.level().into());
+    Err(FormatError::Field { structure, field, value }.into())
 }
 
 /// Changes of pages that become visible together.

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! - S: the records of containers. The number of slots is fixed; [`Bounds::of`] counts a record for each.
-//! - N: the records of objects and of hidden names, at most [`Bounds::namespace_bytes`]. A record has a fixed size and the length of the
-//!   name, neither of which changes; [`Ledger::add_object`] refuses an object whose record does not fit. Before that,
+//! - N: the records of objects and of hidden names, at most [`Bounds::namespace_bytes`]. A record has a fixed size
+//!   and the length of the name, neither of which changes; [`Ledger::add_object`] refuses an object whose record does not fit. Before that,
 //!   objects that are not in use are moved to the [directory](crate::directory).
 //! - O: the records of changes, at most [`Bounds::changes`], each of the same size. A change of chunks needs a
 //!   [`Permit`] *before* anything is stored ([`Store::permit`]); permits and overlays together never exceed the bound.

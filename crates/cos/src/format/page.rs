@@ -106,7 +106,8 @@ impl Page {
         Self { number: 0, head, entries: Entries::Objects(Vec::new()) }
     }
 
-    fn level(&self) -> u8 {
+    /// The level; 255 if the page is not in use.
+    pub(crate) fn level(&self) -> u8 {
         match &self.entries {
             Entries::Objects(_) => 0,
             Entries::Pages { level, .. } => *level,
