@@ -48,8 +48,8 @@ impl ResultFile {
     /// The file at `path`, which must not exist unless `force` is set.
     pub(super) fn new(path: &Path, force: bool) -> Result<Self, Error> {
         let what = format!("result {}", path.display());
-        if path.is_dir() {
-            return Err(Error::new(what, "it is a directory").or("name a file"));
+        if path.exists() && !path.is_file() {
+            return Err(Error::new(what, "it is not a regular file").or("name a file"));
         }
         let kind = Kind::of(path)?;
         if path.exists() && !force {

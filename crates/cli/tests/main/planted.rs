@@ -2,8 +2,9 @@
 
 use crate::support::{Place, noise};
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 
 fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().mode() & 0o7777
@@ -51,6 +52,23 @@ fn an_export_writes_through_no_link_and_is_its_owners_alone() {
     place.stdout("cos export st vm out.img");
     assert!(fs::read(place.path("out.img")).unwrap() == image);
     assert_eq!(mode(&place.path("out.img")), 0o600);
+}
+
+#[test]
+fn an_export_takes_the_place_of_regular_files_only() {
+    let place = Place::new();
+    place.write("vm.img", noise(1, 1 << 20));
+    place.stdout("cos init st --size 256M");
+    place.stdout("cos import st vm vm.img");
+    fs::create_dir(place.path("folder")).unwrap();
+    assert!(Command::new("mkfifo").arg(place.path("fifo")).status().unwrap().success());
+    symlink("fifo", place.path("link")).unwrap();
+    for target in ["folder", "fifo", "link"] {
+        let said = place.failure(&format!("cos export st vm {target} --force"), 1);
+        assert!(said.contains("neither a regular file nor a block device"), "{said}");
+        assert!(!place.path(&format!("{target}.part")).exists());
+    }
+    assert!(fs::symlink_metadata(place.path("fifo")).unwrap().file_type().is_fifo());
 }
 
 #[test]

@@ -22,8 +22,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of one read.
 const SEGMENT_BYTES: u64 = 1 << 20;
-/// Segments that each thread reads concurrently: while it decompresses and writes one, the device reads others.
-const SEGMENTS_AHEAD: usize = 4;
+/// The minimum number of segments that each thread reads concurrently: while it decompresses and writes one, the device
+/// reads others.
+const SEGMENTS_AHEAD_MIN: usize = 4;
+/// The minimum number for all threads: two ranges of read-ahead, so that one is read while the other is decompressed.
+const SEGMENTS_MIN: usize = 16;
 
 /// The arguments of an export.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +41,11 @@ pub struct Export<'a> {
     pub threads: Option<u8>,
 }
 
+/// Segments that each of some threads reads concurrently.
+fn segments_ahead(threads: usize) -> usize {
+    SEGMENTS_MIN.div_ceil(threads).max(SEGMENTS_AHEAD_MIN)
+}
+
 fn is_stdout(target: &Path) -> bool {
     target == Path::new("-")
 }
@@ -46,13 +54,20 @@ fn is_stdout(target: &Path) -> bool {
 /// `TARGET.part`, and renamed when it is complete.
 ///
 /// # Errors
-/// The target exists and may not be overwritten, it cannot be written, or the store fails.
+/// The target exists and may not be overwritten, it is neither a regular file nor a block device, it cannot be written,
+/// or the store fails.
 pub async fn export(args: Export<'_>, volume: &Volume<AnyDevice>) -> Result<u64, Error> {
     let target = args.target;
     if is_stdout(target) {
         return to_stdout(args, volume).await;
     }
-    let is_device = fs::metadata(target).is_ok_and(|m| m.file_type().is_block_device());
+    let kind = fs::metadata(target).ok().map(|m| m.file_type());
+    let is_device = kind.is_some_and(|kind| kind.is_block_device());
+    // A file takes the target's place: /dev/null must not become one.
+    if kind.is_some_and(|kind| !kind.is_file() && !is_device) {
+        return Err(Error::new(target.display(), "it is neither a regular file nor a block device")
+            .or("name a file, or - for standard output"));
+    }
     if fs::exists(target).unwrap_or(false) && !args.force {
         let what = if is_device { "all data on the device would be lost" } else { "it exists already" };
         return Err(Error::new(target.display(), what).or("add --force to confirm"));
@@ -147,9 +162,10 @@ async fn to_file(
         bytes: AtomicU64::new(0),
         ended: AtomicBool::new(false),
     });
-    let workers = Workers::start("export", count(args.threads), &shared, |_, shared| {
+    let threads = count(args.threads);
+    let workers = Workers::start("export", threads, &shared, |_, shared| {
         let volume = volume.clone();
-        move || async move { export_segments(&volume, &shared).await }
+        move || async move { export_segments(&volume, &shared, segments_ahead(threads)).await }
     })?;
     finish(args, workers, size, &shared.bytes).await?;
     // A file is as durable as one that was copied; who takes out a device expects its content to be on it.
@@ -172,13 +188,13 @@ async fn finish<S: Shared>(args: Export<'_>, workers: Workers<S>, size: u64, byt
     done
 }
 
-async fn export_segments(volume: &Volume<AnyDevice>, shared: &Target) -> Result<(), Failed> {
+async fn export_segments(volume: &Volume<AnyDevice>, shared: &Target, at_once: usize) -> Result<(), Failed> {
     let next = || {
         let from = shared.next.fetch_add(SEGMENT_BYTES, SeqCst);
         (from < shared.size && !shared.ended.load(SeqCst)).then_some(from)
     };
     let reads = stream::iter(std::iter::from_fn(next)).map(|from| shared.segment(volume, from));
-    let mut reads = reads.buffer_unordered(SEGMENTS_AHEAD);
+    let mut reads = reads.buffer_unordered(at_once);
     let mut done = Ok(());
     // To the end, also after a failure: no read that is under way is given up.
     while let Some(read) = reads.next().await {
@@ -269,7 +285,7 @@ async fn to_stdout(args: Export<'_>, volume: &Volume<AnyDevice>) -> Result<u64, 
         let volume = volume.clone();
         move || async move {
             let mine = (first as u64..size.div_ceil(SEGMENT_BYTES)).step_by(threads);
-            write_segments(&volume, mine, &shared).await
+            write_segments(&volume, mine, &shared, segments_ahead(threads)).await
         }
     })?;
     finish(args, workers, size, &shared.bytes).await?;
@@ -280,6 +296,7 @@ async fn write_segments(
     volume: &Volume<AnyDevice>,
     mine: impl Iterator<Item = u64>,
     shared: &Output,
+    at_once: usize,
 ) -> Result<(), Failed> {
     let reads = mine.map(|segment| async move {
         let from = segment * SEGMENT_BYTES;
@@ -292,7 +309,7 @@ async fn write_segments(
         }
         written
     });
-    let mut written = stream::iter(reads.take_while(|_| !shared.turn.is_over())).buffered(SEGMENTS_AHEAD);
+    let mut written = stream::iter(reads.take_while(|_| !shared.turn.is_over())).buffered(at_once);
     let mut done = Ok(());
     // To the end, also after a failure: no read that is under way is given up.
     while let Some(segment) = written.next().await {
