@@ -356,8 +356,14 @@ impl World {
         self.model = Model::default();
         self.device.set_room(SIZE_BYTES);
         self.create().await.unwrap();
-        self.write().await.unwrap();
-        self.commit().await.unwrap();
+        let kept = async {
+            self.write().await?;
+            self.commit().await
+        };
+        // Power may fail after a write.
+        if let Err(error) = kept.await {
+            assert!(has_failed(&self.device).await, "failed without reason at the end: {error:?}");
+        }
         self.restart().await;
     }
 }
