@@ -4,14 +4,23 @@
 //! object, neighbouring chunks are in many containers. For devices with slow seeks only.
 
 use crate::access::Access;
+use crate::chunks::Run;
 use crate::object::Object;
 use crate::place::{Place, Reference};
 use crate::{Store, Volume};
+use event_listener::Event;
+use futures_util::future::{Either, select};
 use futures_util::lock::Mutex as AsyncMutex;
+use futures_util::stream::{self, StreamExt};
 use hashbrown::HashSet;
 use nitro_port::Device;
+use nitro_port::yielding::{attempt_at, yield_now};
 use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::ops::Range;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Weak};
 
 /// The maximum number of streams that are followed.
 const STREAMS_MAX: usize = 16;
@@ -19,6 +28,8 @@ const STREAMS_MAX: usize = 16;
 const READERS_MAX: usize = 4;
 /// The number of requests to the device at the same time, for each of these streams.
 const READS_AT_ONCE: usize = 4;
+/// The maximum number of requests whose data wait to be decompressed, for each range that is being read.
+const BACKLOG_MAX: usize = 2;
 /// An access that begins at most this far behind a stream continues it: requests of one reader overtake one another.
 const GAP_BYTES_MAX: u64 = 4 << 20;
 
@@ -36,7 +47,7 @@ struct Stream {
     window: u64,
     /// Bytes that were read ahead for all streams when this one was last extended.
     extended_at: u64,
-    /// The gate that its readers pass one by one.
+    /// The gate that its ranges pass in order.
     gate: usize,
 }
 
@@ -47,7 +58,7 @@ enum Step {
     Go,
     /// It waits for the range that is being read. So whoever has begun a read must go on polling it, whatever else they
     /// wait for.
-    Wait(usize),
+    Wait,
     /// It reads this range, as far as that fits into these bytes of RAM.
     Read { gate: usize, range: Range<u64>, ram_bytes: u64 },
 }
@@ -55,6 +66,8 @@ enum Step {
 #[derive(Debug, Default)]
 struct Streams {
     streams: Vec<Stream>,
+    /// The ranges that are being read, with their objects.
+    reading: Vec<(u64, Range<u64>)>,
     /// Bytes that were read ahead.
     ahead_bytes: u64,
     created: usize,
@@ -85,7 +98,7 @@ impl Streams {
             return Step::Go;
         }
         if end <= stream.end {
-            return Step::Wait(stream.gate);
+            return Step::Wait;
         }
         let ram_bytes = cache_bytes / 2 / active;
         let window = (stream.window * 2).max(len * 2).min(most).min(ram_bytes);
@@ -97,7 +110,15 @@ impl Streams {
         self.ahead_bytes += range.end - range.start;
         let start = stream.start.max(range.end.saturating_sub(cache_bytes));
         *stream = Stream { start, end: range.end, window, extended_at: now, ..*stream };
-        Step::Read { gate: stream.gate, range, ram_bytes }
+        let gate = stream.gate;
+        self.reading.push((object, range.clone()));
+        Step::Read { gate, range, ram_bytes }
+    }
+
+    /// Whether a part of a range is being read ahead.
+    fn is_being_read(&self, object: u64, range: &Range<u64>) -> bool {
+        let overlaps = |other: &Range<u64>| other.start < range.end && range.start < other.end;
+        self.reading.iter().any(|(of, other)| *of == object && overlaps(other))
     }
 
     /// Notes that a range was read, up to `reached`.
@@ -112,16 +133,69 @@ impl Streams {
     }
 }
 
+/// The ranges of some streams pass it in order: while one is decompressed, the next one is read.
+#[derive(Debug, Default)]
+struct Gate {
+    reading: AsyncMutex<()>,
+    decompressing: AsyncMutex<()>,
+}
+
+/// Regions that were read, for whoever is first to decompress them.
+#[derive(Debug)]
+struct Work {
+    run: Run,
+    is_done: AtomicBool,
+}
+
+impl Work {
+    fn is_done(&self) -> bool {
+        self.is_done.load(SeqCst)
+    }
+}
+
 /// The streams of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     streams: Mutex<Streams>,
-    gates: [AsyncMutex<()>; READERS_MAX],
+    gates: [Gate; READERS_MAX],
+    /// What was read and nobody decompresses yet. Its readers own it, so that it ends with them.
+    work: Mutex<VecDeque<Weak<Work>>>,
+    /// There is work, some is done, or a range was read.
+    changed: Event,
 }
 
 impl Ahead {
-    /// The maximum RAM of requests to the device for read-ahead, in bytes.
-    pub(crate) const RAM_BYTES_MAX: u64 = (READERS_MAX * READS_AT_ONCE * crate::chunks::READ_BYTES_MAX) as u64;
+    /// The maximum RAM of requests to the device for read-ahead, and of what they have read, in bytes.
+    pub(crate) const RAM_BYTES_MAX: u64 =
+        (READERS_MAX * (READS_AT_ONCE + 2 * BACKLOG_MAX) * crate::chunks::READ_BYTES_MAX) as u64;
+
+    /// Offers regions to all who wait.
+    fn offer(&self, run: Run) -> Arc<Work> {
+        let work = Arc::new(Work { run, is_done: AtomicBool::new(false) });
+        self.work.lock().push_back(Arc::downgrade(&work));
+        self.changed.notify(usize::MAX);
+        work
+    }
+
+    fn take(&self) -> Option<Arc<Work>> {
+        let mut work = self.work.lock();
+        std::iter::from_fn(|| work.pop_front()).find_map(|work| work.upgrade())
+    }
+}
+
+/// A range that is being read, until it ends or is given up.
+struct Reading<'a> {
+    ahead: &'a Ahead,
+    object: u64,
+    range: &'a Range<u64>,
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        let is_this = |(object, range): &(u64, Range<u64>)| *object == self.object && range == self.range;
+        self.ahead.streams.lock().reading.retain(|other| !is_this(other));
+        self.ahead.changed.notify(usize::MAX);
+    }
 }
 
 impl<D: Device> Volume<D> {
@@ -137,10 +211,15 @@ impl<D: Device> Volume<D> {
         let step = store.ahead.streams.lock().note(object.id, offset, len, limits);
         match step {
             Step::Go => {}
-            Step::Wait(gate) => drop(store.ahead.gates[gate].lock().await),
+            Step::Wait => {
+                let range = offset..offset.saturating_add(len);
+                let is_read = || (!store.ahead.streams.lock().is_being_read(object.id, &range)).then_some(());
+                store.help_until(attempt_at(&store.ahead.changed, is_read)).await;
+            }
             Step::Read { gate, range, ram_bytes } => {
-                let _reading = store.ahead.gates[gate].lock().await;
-                let reached = store.read_range_ahead(object, (offset + len, len), range.clone(), ram_bytes).await;
+                let _reading = Reading { ahead: &store.ahead, object: object.id, range: &range };
+                let request = (offset + len, len);
+                let reached = store.read_range_ahead(object, request, range.clone(), (gate, ram_bytes)).await;
                 store.ahead.streams.lock().read(object.id, &range, reached);
             }
         }
@@ -160,8 +239,11 @@ impl<D: Device> Store<D> {
         object: &Object,
         (end, len): (u64, u64),
         range: Range<u64>,
-        ram_bytes: u64,
+        (gate, ram_bytes): (usize, u64),
     ) -> u64 {
+        let ahead = &self.ahead;
+        let gate = &ahead.gates[gate];
+        let reading = self.help_until(gate.reading.lock()).await;
         let Ok(references) = self.references(object, range.clone(), Access::Sequential).await else { return range.end };
         let regions_max = (ram_bytes / u64::from(self.superblock.region_bytes)) as usize;
         let mut places: HashSet<Place> = HashSet::new();
@@ -178,10 +260,43 @@ impl<D: Device> Store<D> {
         }
         let mut places: Vec<Place> = places.into_iter().collect();
         places.sort_by_key(crate::chunks::order);
-        if let Err(error) = self.read_regions(&places, READS_AT_ONCE).await {
-            tracing::debug!("read-ahead failed: {error}");
+        let missing: Vec<usize> = (0..places.len()).filter(|i| self.cached_region(places[*i]).is_none()).collect();
+        let reads = self.runs(&places, &missing).map(|run| run.iter().map(|i| places[*i]).collect());
+        let mut reads = stream::iter(reads.map(|run| self.read_run(run))).buffer_unordered(READS_AT_ONCE);
+        let mut offered: Vec<Arc<Work>> = Vec::new();
+        while let Some(read) = reads.next().await {
+            match read {
+                Ok(run) => offered.push(ahead.offer(run)),
+                Err(error) => tracing::debug!("read-ahead failed: {error}"),
+            }
+            let is_short = || {
+                offered.retain(|work| !work.is_done());
+                (offered.len() <= BACKLOG_MAX).then_some(())
+            };
+            self.help_until(attempt_at(&ahead.changed, is_short)).await;
         }
+        let _decompressing = self.help_until(gate.decompressing.lock()).await;
+        drop(reading);
+        let all_done = || offered.iter().all(|work| work.is_done()).then_some(());
+        self.help_until(attempt_at(&ahead.changed, all_done)).await;
         reached
+    }
+
+    /// Decompresses what readers have read until a future is ready.
+    async fn help_until<T>(&self, until: impl Future<Output = T>) -> T {
+        let mut until = pin!(until);
+        loop {
+            let work = pin!(attempt_at(&self.ahead.changed, || self.ahead.take()));
+            match select(until.as_mut(), work).await {
+                Either::Left((ready, _)) => return ready,
+                Either::Right((work, _)) => {
+                    self.decode(&work.run);
+                    work.is_done.store(true, SeqCst);
+                    self.ahead.changed.notify(usize::MAX);
+                    yield_now().await;
+                }
+            }
+        }
     }
 }
 
@@ -195,13 +310,9 @@ mod tests {
     /// A reader's step, with 16 MiB of RAM and at most 8 MiB for it.
     fn note(streams: &mut Streams, object: u64, offset: u64, len: u64) -> Option<Range<u64>> {
         match streams.note(object, offset, len, (16 * MIB, 8 * MIB, SIZE)) {
-            Step::Read { gate, range, .. } => {
+            Step::Read { range, .. } => {
                 // Its other requests wait until it was read.
-                assert_eq!(
-                    streams.note(object, range.end - 1, 1, (16 * MIB, 8 * MIB, SIZE)),
-                    Step::Wait(gate),
-                    "{range:?}"
-                );
+                assert_eq!(streams.note(object, range.end - 1, 1, (16 * MIB, 8 * MIB, SIZE)), Step::Wait, "{range:?}");
                 streams.read(object, &range, range.end);
                 Some(range)
             }

@@ -103,6 +103,18 @@ impl Blocks {
     }
 }
 
+/// Regions of a container that were read together.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    places: Vec<Place>,
+    /// The sequence number of the container.
+    sequence: u64,
+    /// The regions as they are on the device, in the order of their places; `None`: not there.
+    bytes: Vec<Option<Bytes>>,
+    /// The regions are slices of one read.
+    shares_bytes: bool,
+}
+
 /// The fingerprint of a chunk: BLAKE3, cut to 160 bits.
 #[must_use]
 pub fn fingerprint_of(bytes: &[u8]) -> Fingerprint {
@@ -312,22 +324,26 @@ impl<D: Device> Store<D> {
     ) -> Result<Vec<Option<Arc<Region>>>, Error> {
         let mut regions: Vec<_> = places.iter().map(|p| self.cached_region(*p)).collect();
         let missing: Vec<usize> = (0..places.len()).filter(|i| regions[*i].is_none()).collect();
-        let runs = missing.chunk_by(|a, b| self.are_near(places[*a], places[*b])).flat_map(|run| {
-            // Long runs are read in pieces.
-            let bytes = |i: &usize| places[*i].offset() as usize / READ_BYTES_MAX;
-            run.chunk_by(move |a, b| bytes(a) == bytes(b))
-        });
-        let reads = runs.map(|run| async move {
+        let reads = self.runs(places, &missing).map(|run| async move {
             let some: Vec<Place> = run.iter().map(|i| places[*i]).collect();
-            self.read_run(&some).await.map(|read| (run, read))
+            self.read_run(some).await.map(|read| (run, self.decode(&read)))
         });
         let mut reads = stream::iter(reads).buffer_unordered(at_once);
-        while let Some((run, read)) = reads.try_next().await? {
-            for (i, region) in run.iter().zip(read) {
+        while let Some((run, decoded)) = reads.try_next().await? {
+            for (i, region) in run.iter().zip(decoded) {
                 regions[*i] = region;
             }
         }
         Ok(regions)
+    }
+
+    /// Divides places, of which `missing` are the indices, into those that are read with one read.
+    pub(crate) fn runs<'a>(&self, places: &'a [Place], missing: &'a [usize]) -> impl Iterator<Item = &'a [usize]> {
+        missing.chunk_by(|a, b| self.are_near(places[*a], places[*b])).flat_map(|run| {
+            // Long runs are read in pieces.
+            let bytes = |i: &usize| places[*i].offset() as usize / READ_BYTES_MAX;
+            run.chunk_by(move |a, b| bytes(a) == bytes(b))
+        })
     }
 
     fn are_near(&self, a: Place, b: Place) -> bool {
@@ -344,31 +360,36 @@ impl<D: Device> Store<D> {
     }
 
     /// Reads regions of one container with one read.
-    async fn read_run(&self, places: &[Place]) -> Result<Vec<Option<Arc<Region>>>, Error> {
-        let (Some(first), Some(last)) = (places.first(), places.last()) else { return Ok(Vec::new()) };
+    pub(crate) async fn read_run(&self, places: Vec<Place>) -> Result<Run, Error> {
+        let mut run = Run { bytes: vec![None; places.len()], places, ..Run::default() };
+        let places = &run.places;
+        let (Some(first), Some(last)) = (places.first(), places.last()) else { return Ok(run) };
         let slot = self.state.lock().slots.get(first.slot);
         if slot.state == SlotState::Free {
-            return Ok(vec![None; places.len()]);
+            return Ok(run);
         }
+        run.sequence = slot.sequence;
         let open = self.opened.lock().get(&first.slot).cloned();
         if let Some(open) = open {
-            let read = places
-                .iter()
-                .map(|p| open.region(*p).and_then(|bytes| self.decode_region(&bytes.freeze(), *p, slot.sequence, 1)));
-            return Ok(read.collect());
+            run.bytes = places.iter().map(|p| open.region(*p).map(BufMut::freeze)).collect();
+            return Ok(run);
         }
         let blocks = match self.read_blocks(*first, *last).await {
             Ok(blocks) => blocks,
             // A bad region must not prevent its neighbours from being read.
             Err(error) if places.len() == 1 => return Err(error.into()),
-            Err(_) => return self.read_one_by_one(places).await,
+            Err(_) => {
+                for (place, bytes) in places.iter().zip(&mut run.bytes) {
+                    *bytes = Box::pin(self.read_run(vec![*place])).await?.bytes.pop().flatten();
+                }
+                return Ok(run);
+            }
         };
         self.counters.region_reads.add(1);
         self.counters.region_read_bytes.add(blocks.bytes.len() as u64);
-        let read = places
-            .iter()
-            .map(|p| blocks.region(*p).and_then(|bytes| self.decode_region(&bytes, *p, slot.sequence, places.len())));
-        Ok(read.collect())
+        run.bytes = places.iter().map(|p| blocks.region(*p)).collect();
+        run.shares_bytes = places.len() > 1;
+        Ok(run)
     }
 
     /// Reads a container from one region to another, in whole blocks of the device, within the container.
@@ -383,21 +404,18 @@ impl<D: Device> Store<D> {
         Ok(Blocks { from, bytes })
     }
 
-    async fn read_one_by_one(&self, places: &[Place]) -> Result<Vec<Option<Arc<Region>>>, Error> {
-        let mut read = Vec::new();
-        for place in places {
-            read.extend(Box::pin(self.read_run(std::slice::from_ref(place))).await?);
-        }
-        Ok(read)
+    /// Decompresses regions, and keeps them in RAM. `None`: it is damaged, or not at this place.
+    pub(crate) fn decode(&self, run: &Run) -> Vec<Option<Arc<Region>>> {
+        let regions = run.places.iter().zip(&run.bytes);
+        regions.map(|(place, bytes)| self.decode_region(bytes.as_ref()?, *place, run)).collect()
     }
 
-    /// `beside`: the number of regions that were read with one read.
-    fn decode_region(&self, bytes: &Bytes, place: Place, sequence: u64, beside: usize) -> Option<Arc<Region>> {
+    fn decode_region(&self, bytes: &Bytes, place: Place, run: &Run) -> Option<Arc<Region>> {
         let at = self.container_at(place.slot) + place.offset();
         let region = Region::new(bytes, self.superblock.seed, at)?;
-        let region = Arc::new(if beside > 1 { region.detached() } else { region });
-        if region.head.sequence == sequence {
-            self.regions.lock().put((place.slot, sequence, place.sector), Arc::clone(&region));
+        let region = Arc::new(if run.shares_bytes { region.detached() } else { region });
+        if region.head.sequence == run.sequence {
+            self.regions.lock().put((place.slot, run.sequence, place.sector), Arc::clone(&region));
         }
         Some(region)
     }

@@ -5,12 +5,14 @@ use crate::model::content;
 use bytes::Bytes;
 use futures_executor::block_on;
 use futures_util::future::join_all;
+use futures_util::poll;
 use futures_util::stream::{self, StreamExt};
-use nitro_cos::{CollectOptions, Counters, Plan, Settings, SsdOptions, SsdSource, Stats, Store, StoreOptions};
+use nitro_cos::{CollectOptions, Counters, Plan, Settings, SsdOptions, SsdSource, Stats, Store, StoreOptions, Volume};
 use nitro_device::RamDevice;
 use nitro_port::yielding::yield_now;
 use nitro_port::{Device, DeviceError, Geometry};
 use nitro_testkit::Rng;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -178,18 +180,21 @@ struct Sequence {
 }
 
 impl Bed {
+    /// Reads a range of whole chunks, and compares it.
+    async fn read_whole(&self, volume: &Volume<Counted>, offset: u64, len: u64) {
+        let read = volume.read_range(offset, len as usize).await.unwrap();
+        for (bytes, index) in read.chunks(CHUNK as usize).zip(offset / CHUNK..) {
+            assert!(bytes == chunk(self.contents[index as usize]), "chunk {index} of the volume");
+        }
+    }
+
     /// Reads the volume in sequence, each of several readers a part of it. Returns requests of the disk for a MiB, and the
     /// store's counters.
     async fn read_through(&self, Sequence { request_bytes, at_once, readers, settings }: Sequence) -> (f64, Counters) {
         let store = Arc::new(Store::open(Arc::clone(&self.disk), settings).await.unwrap());
         let volume = &store.open_volume("vm").await.unwrap();
         let before = self.disk.reads.load(Relaxed);
-        let read = |offset: u64| async move {
-            let read = volume.read_range(offset, request_bytes as usize).await.unwrap();
-            for (bytes, index) in read.chunks(CHUNK as usize).zip(offset / CHUNK..) {
-                assert!(bytes == chunk(self.contents[index as usize]), "chunk {index} of the volume");
-            }
-        };
+        let read = |offset| self.read_whole(volume, offset, request_bytes);
         let part = VOLUME_BYTES / readers;
         let reads = (0..readers).map(|reader| {
             let offsets = (reader * part..(reader + 1) * part).step_by(request_bytes as usize);
@@ -230,6 +235,40 @@ fn a_sequential_reader_asks_a_container_once_for_a_long_range() {
             }
         }
     });
+}
+
+#[test]
+fn threads_share_read_ahead_also_with_requests_that_are_given_up() {
+    const REQUEST_BYTES: u64 = 256 << 10;
+    let bed = &block_on(Bed::new());
+    let store = &Arc::new(block_on(Store::open(Arc::clone(&bed.disk), Settings::default())).unwrap());
+    let next = &AtomicU64::new(0);
+    let read_until_the_end = || {
+        block_on(async {
+            let volume = &store.open_volume("vm").await.unwrap();
+            let offsets = std::iter::repeat_with(|| next.fetch_add(REQUEST_BYTES, Relaxed));
+            let reads = offsets.take_while(|offset| *offset < VOLUME_BYTES).map(|offset| async move {
+                let mut read = pin!(bed.read_whole(volume, offset, REQUEST_BYTES));
+                if offset / REQUEST_BYTES % 5 < 4 {
+                    return read.await;
+                }
+                for _ in 0..offset / REQUEST_BYTES % 7 {
+                    if poll!(read.as_mut()).is_ready() {
+                        return;
+                    }
+                    yield_now().await;
+                }
+            });
+            stream::iter(reads).buffer_unordered(4).for_each(|()| async {}).await;
+        });
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(read_until_the_end);
+        }
+    });
+    assert!(next.load(Relaxed) >= VOLUME_BYTES);
+    block_on(store.close()).unwrap();
 }
 
 fn metadata(before: &Counters, after: &Counters) -> u64 {
