@@ -241,9 +241,6 @@ impl<D: Device> Store<D> {
         range: Range<u64>,
         (gate, ram_bytes): (usize, u64),
     ) -> u64 {
-        let ahead = &self.ahead;
-        let gate = &ahead.gates[gate];
-        let reading = self.help_until(gate.reading.lock()).await;
         let Ok(references) = self.references(object, range.clone(), Access::Sequential).await else { return range.end };
         let regions_max = (ram_bytes / u64::from(self.superblock.region_bytes)) as usize;
         let mut places: HashSet<Place> = HashSet::new();
@@ -260,8 +257,16 @@ impl<D: Device> Store<D> {
         }
         let mut places: Vec<Place> = places.into_iter().collect();
         places.sort_by_key(crate::chunks::order);
+        self.load_regions(&places, &self.ahead.gates[gate]).await;
+        reached
+    }
+
+    /// Reads regions into RAM. They are decompressed by this task and by those that wait.
+    async fn load_regions(&self, places: &[Place], gate: &Gate) {
+        let ahead = &self.ahead;
+        let reading = self.help_until(gate.reading.lock()).await;
         let missing: Vec<usize> = (0..places.len()).filter(|i| self.cached_region(places[*i]).is_none()).collect();
-        let reads = self.runs(&places, &missing).map(|run| run.iter().map(|i| places[*i]).collect());
+        let reads = self.runs(places, &missing).map(|run| run.iter().map(|i| places[*i]).collect());
         let mut reads = stream::iter(reads.map(|run| self.read_run(run))).buffer_unordered(READS_AT_ONCE);
         let mut offered: Vec<Arc<Work>> = Vec::new();
         while let Some(read) = reads.next().await {
@@ -279,7 +284,6 @@ impl<D: Device> Store<D> {
         drop(reading);
         let all_done = || offered.iter().all(|work| work.is_done()).then_some(());
         self.help_until(attempt_at(&ahead.changed, all_done)).await;
-        reached
     }
 
     /// Decompresses what readers have read until a future is ready.
