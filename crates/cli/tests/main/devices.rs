@@ -39,7 +39,9 @@ fn filled(place: &Place, options: &str) -> Vec<u8> {
     data
 }
 
+/// Reads and compares everything, from the cache what it has: it serves while its contents are loaded.
 fn read(place: &Place, data: &[u8]) {
+    place.until("loaded", |status| status["caches"][0]["loading"] == false);
     let mut client = place.client();
     for at in (0..data.len()).step_by(1 << 20) {
         assert!(client.read(at as u64, 1 << 20) == data[at..][..1 << 20], "at {at}");
