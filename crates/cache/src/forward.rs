@@ -117,6 +117,7 @@ impl Forwardings {
     pub(crate) fn ram_bytes(&self) -> usize {
         let places = self.by_weu.values().flatten().map(|table| table.places.capacity());
         places.sum::<usize>() * size_of::<(u16, WeuId, u16, Generation)>()
-            + self.by_weu.capacity() * size_of::<(WeuId, Vec<Forwarding>)>()
+            // Not the table's capacity, which depends on the random seed of its hash function.
+            + self.by_weu.len() * size_of::<(WeuId, Vec<Forwarding>)>()
     }
 }

@@ -179,10 +179,8 @@ impl Counters {
     /// RAM in bytes.
     pub(super) fn ram_bytes(&self) -> usize {
         match &self.kept {
-            Kept::Dynamic { chunks, order, .. } => {
-                let entries = chunks.capacity() * (size_of::<(u64, Chunk)>() + 1) + order.capacity() * size_of::<u64>();
-                entries + chunks.len() * CHUNK
-            }
+            // Not the table's capacity, which depends on the random seed of its hash function.
+            Kept::Dynamic { chunks, .. } => chunks.len() * (CHUNK + CHUNK_OVERHEAD as usize),
             Kept::Static(objects) => {
                 objects.values().map(|chunks| chunks.capacity() * size_of::<Chunk>() + chunks.len() * CHUNK).sum()
             }

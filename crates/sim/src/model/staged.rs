@@ -4,6 +4,7 @@
 use crate::front::held_together;
 use crate::settings::Settings;
 use crate::workload::{Piece, runs};
+use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use nitro_cache::ram::OVERHEAD_BYTES;
 use nitro_cache::staging::Staging;
@@ -64,8 +65,9 @@ pub(super) struct Staged {
     arriving: Vec<Piece>,
     /// Number of extents of the current request that are merged with cached ones, and are not staged.
     merged: usize,
-    /// By extent: the number of its newest content, and whether it was used again.
-    newest: HashMap<ExtentKey, (u64, bool)>,
+    /// By extent: the number of its newest content, and whether it was used again. The hash function has no random seed,
+    /// so the table's size, which is reported, is the same in every run.
+    newest: HashMap<ExtentKey, (u64, bool), FixedState>,
     next: u64,
     extent_bytes: u32,
 }
@@ -78,7 +80,7 @@ impl Staged {
             rooms: Rooms::default(),
             arriving: Vec::new(),
             merged: 0,
-            newest: HashMap::new(),
+            newest: HashMap::default(),
             next: 0,
             extent_bytes: settings.extent_bytes,
         }
