@@ -50,10 +50,7 @@ reproduction: build
 test-long: ## the slow ones: long simulations, faults, kills, power cuts in a virtual machine, databases, aged file systems, fuzzing
 	@scripts/setup long
 	@scripts/setup-long
-	NITRO_SEEDS=2000 $(CARGO) test --release -p nitro-engine --test main
-	NITRO_SEEDS=20000 $(CARGO) test --release -p nitro-engine --test crash
-	NITRO_SEEDS=2000 $(CARGO) test --release -p nitro-index --test main
-	NITRO_SEEDS=500 $(CARGO) test --release -p nitro-cos --test main
+	NITRO_SEEDS=x10 $(CARGO) test --release -p nitro-engine -p nitro-index -p nitro-cos --test main --test crash
 	NITRO_SEEDS=10 $(CARGO) test --release -p nitro-detect --test main -- --include-ignored aged
 	scripts/test-mutations --minutes 40
 	$(MAKE) --no-print-directory build

@@ -93,7 +93,7 @@ struct Hold {
 /// What the clients of one volume share.
 pub struct Shared {
     pub oracle: Oracle,
-    volume: u64,
+    volume: u8,
     holds: Vec<Hold>,
     requests: u64,
     /// Whether requests may fail.
@@ -106,7 +106,7 @@ impl Shared {
     pub fn new(volume: u64, sectors: u64) -> Self {
         Self {
             oracle: Oracle::new(volume, sectors),
-            volume,
+            volume: volume as u8,
             holds: Vec::new(),
             requests: 0,
             tolerant: false,
@@ -307,10 +307,10 @@ impl<D: Disk> Client<D> {
         let sectors = offset / BYTES..(offset + len).div_ceil(BYTES);
         let content = match change {
             Change::Zero { .. } => Content::Shared(0),
-            Change::Write if self.rng.one_in(3) => Content::Shared(self.rng.below(SHARED)),
+            Change::Write if self.rng.one_in(3) => Content::Shared(self.rng.below(SHARED) as u32),
             Change::Write => {
                 let shared = self.shared.borrow();
-                let (volume, write) = (shared.volume, shared.requests);
+                let (volume, write) = (shared.volume, shared.requests as u32);
                 if self.habits.thin && !self.habits.sparse {
                     Content::Thin { volume, write }
                 } else {
@@ -339,7 +339,7 @@ impl<D: Disk> Client<D> {
             return (zeroes, sectors.clone());
         }
         let at = sectors.start + self.rng.below(sectors.end - sectors.start - extent) / extent * extent;
-        let repeated = if self.rng.one_in(3) { zeroes } else { Content::Shared(self.rng.below(SHARED)) };
+        let repeated = if self.rng.one_in(3) { zeroes } else { Content::Shared(self.rng.below(SHARED) as u32) };
         (repeated, at..at + extent)
     }
 

@@ -16,11 +16,11 @@ const THIN: u32 = 0x4E49_4854;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
     /// Of this write alone.
-    Unique { volume: u64, write: u64 },
+    Unique { volume: u8, write: u32 },
     /// Of this write alone, and compressible to a small part of its size.
-    Thin { volume: u64, write: u64 },
+    Thin { volume: u8, write: u32 },
     /// One of [`SHARED`]; number 0 is zeroes.
-    Shared(u64),
+    Shared(u32),
 }
 
 impl Content {
@@ -32,7 +32,7 @@ impl Content {
             Self::Unique { volume, write } => (UNIQUE, volume, write, sector),
             Self::Thin { volume, write } => (THIN, volume, write, sector),
         };
-        let mut noise = Rng::new(number << 24 ^ place << 4 ^ volume);
+        let mut noise = Rng::new(u64::from(number) << 24 ^ place << 4 ^ u64::from(volume));
         // A third of the contents shrink to about half.
         let words = match self {
             Self::Thin { .. } => 0,
@@ -41,29 +41,91 @@ impl Content {
         };
         out.fill(0x55);
         out.chunks_mut(8).take(words).for_each(|w| w.copy_from_slice(&noise.next().to_le_bytes()));
-        out[..4].copy_from_slice(&magic.to_le_bytes());
-        out[4..8].copy_from_slice(&(volume as u32).to_le_bytes());
-        out[8..16].copy_from_slice(&number.to_le_bytes());
-        out[16..24].copy_from_slice(&place.to_le_bytes());
+        let head = [u64::from(magic) | u64::from(volume) << 32, number.into(), place];
+        out.chunks_mut(8).zip(head).for_each(|(out, word)| out.copy_from_slice(&word.to_le_bytes()));
+    }
+
+    /// The content that a sector says it is of, and its place there. The bytes behind that may be others.
+    fn told(sector: &[u8]) -> Option<(Self, u32)> {
+        if sector.iter().all(|b| *b == 0) {
+            return Some((Self::Shared(0), 0));
+        }
+        let word = |at: usize| u32::from_le_bytes(sector[at..at + 4].try_into().unwrap());
+        let (volume, write) = (word(4) as u8, word(8));
+        let content = match word(0) {
+            UNIQUE => Self::Unique { volume, write },
+            THIN => Self::Thin { volume, write },
+            POOLED => Self::Shared(write),
+            _ => return None,
+        };
+        Some((content, word(16)))
+    }
+
+    fn bytes(self, place: u32) -> [u8; SECTOR_BYTES] {
+        let mut whole = [0; SECTOR_BYTES];
+        self.fill(place.into(), &mut whole);
+        whole
+    }
+}
+
+/// The bytes of a sector, in little RAM: a content and a place say what they are, where no two writes share the sector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sector {
+    Of(Content, u32),
+    Bytes(Box<[u8; SECTOR_BYTES]>),
+}
+
+impl Sector {
+    pub const ZERO: Self = Self::Of(Content::Shared(0), 0);
+
+    /// # Panics
+    /// If it is no whole sector.
+    pub fn new(bytes: &[u8]) -> Self {
+        match Content::told(bytes) {
+            Some((content, place)) if content.bytes(place) == *bytes => Self::Of(content, place),
+            _ => Self::Bytes(Box::new(bytes.try_into().unwrap())),
+        }
+    }
+
+    pub fn bytes(&self) -> [u8; SECTOR_BYTES] {
+        match self {
+            Self::Of(content, place) => content.bytes(*place),
+            Self::Bytes(bytes) => **bytes,
+        }
     }
 }
 
 /// What a sector's bytes are, in words.
 pub fn describe(sector: &[u8]) -> String {
-    if sector.iter().all(|b| *b == 0) {
-        return "zeroes".into();
-    }
-    let word = |at: usize| u64::from_le_bytes(sector[at..at + 8].try_into().unwrap());
-    let (magic, volume, number, place) = (word(0) as u32, word(0) >> 32, word(8), word(16));
-    let (content, name) = match magic {
-        UNIQUE => (Content::Unique { volume, write: number }, format!("write {number} of volume {volume}")),
-        THIN => (Content::Thin { volume, write: number }, format!("write {number} of volume {volume}")),
-        POOLED => (Content::Shared(number), format!("shared content {number}")),
-        _ => return format!("foreign bytes {:02x?}", &sector[..24]),
+    let Some((content, place)) = Content::told(sector) else { return format!("foreign bytes {:02x?}", &sector[..24]) };
+    let name = match content {
+        Content::Shared(0) => return "zeroes".into(),
+        Content::Shared(number) => format!("shared content {number}"),
+        Content::Unique { volume, write } | Content::Thin { volume, write } => {
+            format!("write {write} of volume {volume}")
+        }
     };
-    let mut whole = [0; SECTOR_BYTES];
-    content.fill(place, &mut whole);
-    let differs = whole.iter().zip(sector).filter(|(a, b)| a != b).count();
+    let differs = content.bytes(place).iter().zip(sector).filter(|(a, b)| a != b).count();
     let patched = if differs == 0 { String::new() } else { format!(", {differs} bytes of it others") };
     format!("{name}, sector {place}{patched}")
+}
+
+#[test]
+fn a_sector_is_kept_as_it_is() {
+    let mut out = [0; SECTOR_BYTES];
+    for content in [
+        Content::Unique { volume: 1, write: 77 },
+        Content::Thin { volume: 0, write: 3 },
+        Content::Shared(0),
+        Content::Shared(7),
+    ] {
+        content.fill(9000, &mut out);
+        let kept = Sector::new(&out);
+        assert!(matches!(kept, Sector::Of(same, _) if same == content) && kept.bytes() == out);
+        for at in [0, 4, 8, 12, 16, 20, 24, 511] {
+            let mut other = out;
+            other[at] ^= 1;
+            assert_eq!(Sector::new(&other).bytes(), other, "{content:?}, byte {at}");
+        }
+    }
 }

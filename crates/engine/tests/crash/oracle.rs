@@ -8,9 +8,9 @@
 //! The models of the store and of the indexes ask less, and share `nitro_testkit::Versions`: one test does one thing at a time there, so
 //! that a chunk or a key has its durable value or any later one. They know no moments of time, and this oracle no objects.
 
-use crate::content::describe;
+use crate::content::{Content, Sector, describe};
 use bytes::Bytes;
-use nitro_testkit::crashing::{SECTOR_BYTES, sector_of};
+use nitro_testkit::crashing::SECTOR_BYTES;
 use nitro_testkit::trace;
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -29,14 +29,14 @@ const FLUSH: &str = "flush";
 
 #[derive(Debug, Clone)]
 enum Value {
-    Bytes(Bytes),
+    Bytes(Sector),
     /// Trimmed, or lost by a device that lied: anything that ever was here.
     Any,
 }
 
 impl Value {
     fn is(&self, bytes: &[u8], within: Range<usize>) -> bool {
-        matches!(self, Self::Bytes(value) if value[within] == *bytes)
+        matches!(self, Self::Bytes(value) if value.bytes()[within] == *bytes)
     }
 }
 
@@ -95,7 +95,7 @@ pub struct Oracle {
     volume: u64,
     sectors: Vec<Vec<Written>>,
     /// All contents that were ever written, by sector.
-    ever: Vec<Vec<Bytes>>,
+    ever: Vec<Vec<Sector>>,
     now: Time,
     reads: Vec<Time>,
     log: VecDeque<Event>,
@@ -105,7 +105,7 @@ pub struct Oracle {
 impl Oracle {
     pub fn new(volume: u64, sectors: u64) -> Self {
         let zero = Written {
-            value: Value::Bytes(Bytes::from_static(&[0; SECTOR_BYTES])),
+            value: Value::Bytes(Sector::ZERO),
             begun: 0,
             ended: 0,
             durable: true,
@@ -167,9 +167,13 @@ impl Oracle {
     ) -> Writing {
         let sectors = first..first + (data.len() / SECTOR_BYTES) as u64;
         let begun = self.tick();
-        for sector in sectors.clone() {
-            let bytes = sector_of(data, sector - first);
-            self.ever[sector as usize].push(bytes.clone());
+        for (sector, bytes) in sectors.clone().zip(data.chunks(SECTOR_BYTES)) {
+            let bytes = Sector::new(bytes);
+            let ever = &mut self.ever[sector as usize];
+            // Nothing but a shared content is written twice.
+            if !matches!(bytes, Sector::Of(Content::Shared(_), _)) || !ever.contains(&bytes) {
+                ever.push(bytes.clone());
+            }
             let lied = edges(sector) && self.sectors[sector as usize].iter().any(|write| write.lied);
             self.push(sector, if lied { Value::Any } else { Value::Bytes(bytes) }, begun, through);
             // Until the sector is written whole.
@@ -302,7 +306,7 @@ impl Oracle {
     /// Whether every byte of a part of a sector was there at some time. Not all at the same time: parts of a sector may
     /// have been written over something old that a lying device had brought back.
     fn was_ever(&self, sector: u64, within: Range<usize>, bytes: &[u8]) -> bool {
-        let ever = &self.ever[sector as usize];
+        let ever: Vec<_> = self.ever[sector as usize].iter().map(Sector::bytes).collect();
         let was = |(at, byte): (usize, &u8)| *byte == 0 || ever.iter().any(|old| old[at] == *byte);
         within.zip(bytes).all(was)
     }
@@ -335,7 +339,7 @@ impl Oracle {
         let writes = &self.sectors[sector as usize];
         let mut live = writes.iter().filter(|w| !writes.iter().any(|l| w.replaced_by(l)));
         let Value::Bytes(first) = &live.next()?.value else { return None };
-        live.all(|w| w.value.is(first, 0..SECTOR_BYTES)).then(|| first.clone())
+        live.all(|w| w.value.is(&first.bytes(), 0..SECTOR_BYTES)).then(|| Bytes::copy_from_slice(&first.bytes()))
     }
 
     /// The machine lost power: what was flushed, or anything newer, is durable now.
@@ -391,7 +395,7 @@ impl Oracle {
         let _ = writeln!(out, "{} ({} bytes). Legal would be:", describe(&padded), bytes.len());
         for write in &self.sectors[sector as usize] {
             let value = match &write.value {
-                Value::Bytes(bytes) => describe(bytes),
+                Value::Bytes(bytes) => describe(&bytes.bytes()),
                 Value::Any => "anything it ever held".into(),
             };
             let ended = if write.ended == NEVER { "not yet".into() } else { write.ended.to_string() };

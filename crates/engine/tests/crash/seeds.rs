@@ -1,6 +1,8 @@
 //! Seeds, one after the other, on as many threads as there are processors.
 
+use nitro_testkit::seeds;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,29 +11,21 @@ use std::time::{Duration, Instant};
 /// A seed takes a second. One that takes so long is caught in an endless loop.
 const ENDLESS: Duration = Duration::from_secs(180);
 
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|n| n.parse().unwrap())
-}
-
-/// Runs `scenario` for `count` seeds, or as many as `NITRO_SEEDS` says, or the one that `NITRO_SEED` names. A failing
-/// one prints the line that replays it. Returns how many were run.
+/// Runs `scenario` for the [`seeds`] of a test that has `count` of them. A failing one prints the line that replays it.
+/// Returns how many were run.
 pub fn for_seeds(test: &str, count: u64, scenario: impl Fn(u64) + Sync) -> u64 {
-    if let Some(seed) = number("NITRO_SEED") {
-        scenario(seed);
-        return 1;
-    }
-    let count = number("NITRO_SEEDS").unwrap_or(count);
-    let (next, failed, running) = (AtomicU64::new(0), Mutex::new(None), Mutex::new(BTreeMap::new()));
+    let Range { start, end } = seeds(count);
+    let (next, failed, running) = (AtomicU64::new(start), Mutex::new(None), Mutex::new(BTreeMap::new()));
     let replay = |seed| format!("replay: NITRO_SEED={seed} cargo test -p nitro-engine --test crash {test}");
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= count {
+            if seed >= end {
                 return;
             }
             running.lock().unwrap().insert(seed, Instant::now());
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| scenario(seed))) {
-                next.store(count, Ordering::Relaxed);
+                next.store(end, Ordering::Relaxed);
                 eprintln!("{}", replay(seed));
                 failed.lock().unwrap().get_or_insert(panic);
             }
@@ -54,5 +48,5 @@ pub fn for_seeds(test: &str, count: u64, scenario: impl Fn(u64) + Sync) -> u64 {
     if let Some(panic) = failed.into_inner().unwrap() {
         resume_unwind(panic);
     }
-    count
+    end - start
 }

@@ -9,7 +9,7 @@ mod verdict;
 
 use damage::{DEED_BYTES, Target};
 use image::Ram;
-use nitro_testkit::Rng;
+use nitro_testkit::{Rng, seeds};
 use verdict::{Trusted, check, judge};
 
 #[test]
@@ -37,8 +37,7 @@ fn what_a_crash_leaves_is_no_damage() {
 #[test]
 fn no_damage_yields_wrong_bytes_or_a_panic() {
     let target = Target::new(make::image());
-    let seeds: u64 = std::env::var("NITRO_SEEDS").map_or(2000, |n| n.parse().unwrap());
-    for seed in 0..seeds {
+    for seed in seeds(2000) {
         let mut rng = Rng::new(seed);
         let deeds = 1 + rng.below(5);
         let script: Vec<u8> = (0..deeds as usize * DEED_BYTES).map(|_| rng.next() as u8).collect();
