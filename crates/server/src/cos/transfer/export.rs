@@ -68,7 +68,7 @@ pub async fn export(args: Export<'_>, volume: &Volume<AnyDevice>) -> Result<u64,
         return Err(Error::new(target.display(), "it is neither a regular file nor a block device")
             .or("name a file, or - for standard output"));
     }
-    if fs::exists(target).unwrap_or(false) && !args.force {
+    if kind.is_some() && !args.force {
         let what = if is_device { "all data on the device would be lost" } else { "it exists already" };
         return Err(Error::new(target.display(), what).or("add --force to confirm"));
     }
