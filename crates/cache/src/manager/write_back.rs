@@ -203,7 +203,13 @@ impl CacheManager {
     /// accepts writes.
     #[must_use]
     pub fn has_destageable(&self) -> bool {
-        self.dirty.moving().any(|object| self.dirty.from(object, ExtentIndex(0)).any(|(_, held)| held.is_readable()))
+        self.dirty.moving().any(|object| self.has_destageable_of(object))
+    }
+
+    /// Whether an object has a dirty extent that is not known to be unreadable.
+    #[must_use]
+    pub fn has_destageable_of(&self, object: ObjectId) -> bool {
+        self.dirty.from(object, ExtentIndex(0)).any(|(_, held)| held.is_readable())
     }
 
     /// Notes that a dirty extent could not be read.

@@ -240,7 +240,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         Ok(OriginWrite { writing: Some(writing), intent, under_way: false })
     }
 
-    async fn write_inner(&self, offset: u64, data: Bytes, fua: bool, context: &RequestContext) -> Result<(), Error> {
+    async fn write_inner(
+        &self,
+        offset: u64,
+        data: Bytes,
+        mut fua: bool,
+        context: &RequestContext,
+    ) -> Result<(), Error> {
         let len = data.len() as u64;
         self.check_write(offset, len)?;
         if len == 0 {
@@ -250,9 +256,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             if let Some(reason) = self.cache.ledger.failed() {
                 return Err(Error::Poisoned { reason });
             }
-            // Where others leave no room, the origin gets it at once: it is well.
-            if self.is_cached() && self.write_back(offset, data.clone(), fua, context).await? {
-                return Ok(());
+            if self.is_cached() {
+                if self.write_back(offset, data.clone(), fua, context).await? {
+                    return Ok(());
+                }
+                // Where others leave no room, the origin gets it at once: it is well. With a log, a write is durable when
+                // it is acknowledged, there too.
+                fua |= self.cache.is_logged();
             }
         }
         self.write_through(offset, data, fua, context).await

@@ -178,15 +178,17 @@ impl<F: Device, C: Clock> Cache<F, C> {
         in_extents.fits(own, own + extents) && in_weus.fits(own, own_weus)
     }
 
-    /// Whether a volume that has nothing dirty finds no room because of others whose destage fails.
+    /// Whether a volume that has nothing dirty finds no room because of others whose destage fails, or whose dirty
+    /// contents cannot be read.
     pub(crate) fn is_crowded_out(&self, object: ObjectId) -> bool {
         let takers = self.shares.0.lock();
         let manager = self.manager.lock();
-        let is_sick = |(other, taker): (&ObjectId, &Taker)| {
-            *other != object && taker.failing && manager.pinned_count_of(*other) > 0
+        let is_sick = |other: &ObjectId| {
+            let is_failing = takers.get(other).is_some_and(|taker| taker.failing);
+            *other != object && (is_failing || !manager.has_destageable_of(*other))
         };
         let own = takers.get(&object).map_or(0, |taker| taker.admitted) + manager.dirty_count_of(object);
-        own == 0 && takers.iter().any(is_sick) && !self.has_room(&manager, &takers, object, 1)
+        own == 0 && manager.dirty_objects().iter().any(is_sick) && !self.has_room(&manager, &takers, object, 1)
     }
 
     fn part_for_dirty(&self, all: u64) -> u64 {

@@ -286,15 +286,15 @@ impl<D: Disk> Client<D> {
         let first = offset / BYTES;
         let data = self.bytes(change, offset, len, old);
         let start = (offset - first * BYTES) as usize;
-        // The oracle keeps its copy, and nothing but the disk the other.
-        let part = BufMut::copy_of(&data[start..start + len as usize]).freeze();
+        // What is written is a copy that nothing but the disk keeps.
+        let part = || BufMut::copy_of(&data[start..start + len as usize]).freeze();
         let fua = self.rng.one_in(10) && !self.habits.never_flush;
         let through = self.disk.writes_through();
         let what = format!("{change:?}{} of {len} bytes at {offset}", if fua { " FUA" } else { "" });
         let is_edge = |sector| old.iter().any(|(edge, _)| *edge == sector);
         let writing = self.shared.borrow_mut().oracle.begin_write(first, &data, is_edge, through, what);
         let done = match change {
-            Change::Write => self.disk.write(offset, part, fua).await,
+            Change::Write => self.disk.write(offset, part(), fua).await,
             Change::Zero { may_unmap } => self.disk.write_zeroes(offset, len, may_unmap, fua).await,
         };
         let done = self.check(done);

@@ -769,6 +769,10 @@ impl System for Nitro {
         let may = cache + disks.iter().map(|disk| disk.may_hold()).sum::<u64>();
         let held = u64::try_from(held).unwrap_or(0);
         self.happened.held_per_mille.fetch_max(held * 1000 / may, Ordering::Relaxed);
+        if held > may {
+            let volumes: Vec<_> = disks.iter().map(|disk| (disk.may_hold(), disk.asked_bytes.get())).collect();
+            eprintln!("parts of the cache: {parts:?}; what volumes may hold, and what was asked of them: {volumes:?}");
+        }
         Some((held, may))
     }
 
