@@ -328,6 +328,8 @@ impl<D: Device> IndexParts<'_, D> {
             Err(error @ (nitro_index::Error::Damaged(_) | nitro_index::Error::NotAnIndex(_))) => {
                 tracing::warn!("the store's fingerprint index is created again from the containers: {error}");
                 records.push(Record::Indexed { sequence: 0 });
+                // The area that was read may be one that a killed program wrote and that the device can still lose.
+                self.device.flush().await?;
                 journal.checkpoint(&**self.device, records).await?;
                 self.device.flush().await?;
                 // With another seed, so that no page of the old index is valid in the new one.

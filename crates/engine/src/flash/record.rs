@@ -69,6 +69,8 @@ impl<F: Device> Flash<F> {
         // The first copy comes last if it is whole: the other may be what a crash left of it, or stand where the device ended
         // before it grew. Else the second is whole.
         let first_is_whole = &self.members[number].first_copy_whole;
+        // The copy that was read may be one that a killed program wrote and that the device can still lose.
+        device.flush().await?;
         let mut written = 0;
         for offset in if first_is_whole.load(Ordering::SeqCst) { [last, first] } else { [first, last] } {
             let mut block = BufMut::zeroed(SUPERBLOCK_BYTES);

@@ -158,6 +158,20 @@ fn extents_stay_dirty_until_the_journal_says_that_they_are_clean() {
 }
 
 #[test]
+fn a_start_overwrites_no_copy_of_the_superblock_before_the_other_is_durable() {
+    let flash = Arc::new(RamDevice::new(settings().manager.cache_bytes + (4 << 20), 512));
+    let sim = Simulation::new(1);
+    let clock = sim.clock.clone();
+    let device = || FaultyDevice::new(flash.clone(), clock.clone(), 3);
+    drop(sim.run(Cache::format(device(), clock.clone(), settings(), [0; 16], 5)).unwrap());
+    let failing = device();
+    let faults = failing.faults();
+    faults.inject(Fault::new(Effect::Fail(nitro_port::ErrorKind::Io)).on(Operation::Flush));
+    assert!(sim.run(Cache::open(failing, clock.clone(), settings())).is_err());
+    assert_eq!((faults.counters().writes, faults.counters().failed), (0, 1));
+}
+
+#[test]
 fn what_could_not_be_read_at_one_restart_does_not_come_back_at_the_next() {
     let flash = Arc::new(RamDevice::new(settings().manager.cache_bytes + (4 << 20), 512));
     let origin = Arc::new(RamDevice::new(EXTENTS * EXTENT, 512));

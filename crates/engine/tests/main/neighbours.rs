@@ -7,8 +7,8 @@ use nitro_device::faulty::{Effect, Fault, FaultyDevice};
 use nitro_engine::manager::Settings;
 use nitro_engine::manager::admission::AdmissionKind;
 use nitro_engine::{
-    Cache, DedupDomain, DirtyShare, EngineSettings, Error, ErrorKind, Health, Volume, VolumeEntry, VolumeOptions,
-    WriteMode,
+    Cache, DedupDomain, DirtyShare, EngineSettings, Error, ErrorKind, Health, LogDevice, MissingLog, Volume,
+    VolumeEntry, VolumeOptions, WriteMode,
 };
 use nitro_port::codec::Compression;
 use nitro_port::{Clock, Device, ErrorKind as DeviceErrorKind, Operation};
@@ -75,6 +75,10 @@ impl Bed {
     }
 
     fn with(volumes: u16, change: impl FnOnce(&mut EngineSettings)) -> Self {
+        Self::made(volumes, None, change)
+    }
+
+    fn made(volumes: u16, log_bytes: Option<u64>, change: impl FnOnce(&mut EngineSettings)) -> Self {
         let sim = Simulation::new(11);
         let clock = sim.clock.clone();
         let manager = Settings { weu_bytes: 512 << 10, ..Settings::new(CACHE) };
@@ -87,8 +91,11 @@ impl Bed {
         };
         change(&mut settings);
         let flash_bytes = settings.manager.cache_bytes + (4 << 20);
-        let flash = FaultyDevice::new(RamDevice::new(flash_bytes, 512), clock.clone(), 3);
-        let cache = sim.run(Cache::format(flash, clock.clone(), settings, [0; 16], 5)).unwrap();
+        let device = |bytes| FaultyDevice::new(RamDevice::new(bytes, 512), clock.clone(), 3);
+        let log = log_bytes.map(|bytes| LogDevice { device: device(bytes), size_bytes: None, uuid: [7; 16] });
+        let refuse = MissingLog::Refuse;
+        let made = Cache::format_logged(device(flash_bytes), log, refuse, clock.clone(), settings, [0; 16], 5);
+        let cache = sim.run(made).unwrap();
         let inserting = cache.clone();
         sim.spawn(async move { inserting.insertion_worker().await });
         let keeping = cache.clone();
@@ -369,5 +376,53 @@ fn lost_extents_are_an_error_of_whoever_wants_the_origin_up_to_date() {
             }
         }
         volume.detach().await.unwrap();
+    });
+}
+
+/// Two volumes, of which the first one's dirty extents take all the room once it was made sick: the second one was in
+/// write-through meanwhile.
+fn crowded(log_bytes: Option<u64>, sicken: impl FnOnce(&Bed)) -> Bed {
+    let bed = Bed::made(2, log_bytes, |_| {});
+    sicken(&bed);
+    let (sick, well) = (bed.volumes[0].clone(), bed.volumes[1].clone());
+    bed.run(async move {
+        well.set_mode(WriteMode::WriteThrough).await.unwrap();
+        for index in 0..EXTENTS {
+            if write(&sick, index, 0).await.is_err() {
+                break;
+            }
+            if index % 64 == 63 {
+                // Contents go to the SSD, and leave RAM.
+                sick.flush().await.unwrap();
+            }
+        }
+        assert!(sick.dirty_extents() >= ROOM * 9 / 10, "{} of {ROOM}", sick.dirty_extents());
+        well.set_mode(WriteMode::WriteBack).await.unwrap();
+    });
+    bed
+}
+
+#[test]
+fn what_others_leave_no_room_for_is_in_the_origin_and_durable_if_there_is_a_log() {
+    for log_bytes in [None, Some(8 << 20)] {
+        let bed = crowded(log_bytes, |bed| bed.refuse(0));
+        let (well, clock) = (bed.volumes[1].clone(), bed.sim.clock.clone());
+        bed.run(async move {
+            let flushes = || well.origin().faults().counters().flushes;
+            let before = flushes();
+            soon(&clock, write(&well, 0, 1)).await;
+            assert_eq!((flushes() > before, well.dirty_extents()), (log_bytes.is_some(), 0));
+        });
+    }
+}
+
+#[test]
+fn dirty_extents_that_cannot_be_read_leave_the_neighbour_alone() {
+    let corrupt = Fault::new(Effect::FlipBit).on(Operation::Read);
+    let bed = crowded(None, |bed| _ = bed.cache.flash().faults().inject(corrupt));
+    let (sick, well, clock) = (bed.volumes[0].clone(), bed.volumes[1].clone(), bed.sim.clock.clone());
+    bed.run(async move {
+        assert!(sick.destage_failure().is_none(), "its origin is well");
+        soon(&clock, write(&well, 0, 1)).await;
     });
 }
