@@ -379,23 +379,15 @@ fn lost_extents_are_an_error_of_whoever_wants_the_origin_up_to_date() {
     });
 }
 
-/// Two volumes, of which the first one's dirty extents take all the room once it was made sick: the second one was in
-/// write-through meanwhile.
-fn crowded(log_bytes: Option<u64>, sicken: impl FnOnce(&Bed)) -> Bed {
+/// Two volumes, of which the first one's dirty extents take all the room, as its origin accepts nothing: the second one was
+/// in write-through meanwhile.
+fn crowded(log_bytes: Option<u64>) -> Bed {
     let bed = Bed::made(2, log_bytes, |_| {});
-    sicken(&bed);
+    bed.refuse(0);
     let (sick, well) = (bed.volumes[0].clone(), bed.volumes[1].clone());
     bed.run(async move {
         well.set_mode(WriteMode::WriteThrough).await.unwrap();
-        for index in 0..EXTENTS {
-            if write(&sick, index, 0).await.is_err() {
-                break;
-            }
-            if index % 64 == 63 {
-                // Contents go to the SSD, and leave RAM.
-                sick.flush().await.unwrap();
-            }
-        }
+        fill(&sick).await;
         assert!(sick.dirty_extents() >= ROOM * 9 / 10, "{} of {ROOM}", sick.dirty_extents());
         well.set_mode(WriteMode::WriteBack).await.unwrap();
     });
@@ -405,7 +397,7 @@ fn crowded(log_bytes: Option<u64>, sicken: impl FnOnce(&Bed)) -> Bed {
 #[test]
 fn what_others_leave_no_room_for_is_in_the_origin_and_durable_if_there_is_a_log() {
     for log_bytes in [None, Some(8 << 20)] {
-        let bed = crowded(log_bytes, |bed| bed.refuse(0));
+        let bed = crowded(log_bytes);
         let (well, clock) = (bed.volumes[1].clone(), bed.sim.clock.clone());
         bed.run(async move {
             let flushes = || well.origin().faults().counters().flushes;
@@ -414,15 +406,4 @@ fn what_others_leave_no_room_for_is_in_the_origin_and_durable_if_there_is_a_log(
             assert_eq!((flushes() > before, well.dirty_extents()), (log_bytes.is_some(), 0));
         });
     }
-}
-
-#[test]
-fn dirty_extents_that_cannot_be_read_leave_the_neighbour_alone() {
-    let corrupt = Fault::new(Effect::FlipBit).on(Operation::Read);
-    let bed = crowded(None, |bed| _ = bed.cache.flash().faults().inject(corrupt));
-    let (sick, well, clock) = (bed.volumes[0].clone(), bed.volumes[1].clone(), bed.sim.clock.clone());
-    bed.run(async move {
-        assert!(sick.destage_failure().is_none(), "its origin is well");
-        soon(&clock, write(&well, 0, 1)).await;
-    });
 }

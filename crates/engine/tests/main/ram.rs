@@ -222,8 +222,12 @@ fn a_slow_client_keeps_no_more_than_its_reply_of_a_large_request() {
     });
     assert_eq!(bed.volume.cache().status().engine.pending_hits, 1);
     bed.work();
-    let cache = bed.volume.cache().clone();
-    bed.sim.run(async move { cache.settled().await });
+    let (cache, clock) = (bed.volume.cache().clone(), bed.sim.clock.clone());
+    bed.sim.run(async move {
+        cache.settled().await;
+        // The worker has the last extent in its hands until it looks for another.
+        clock.sleep(Duration::from_millis(1)).await;
+    });
     assert!(reply.concat() == noise(0, 2 * MIB)[MIB as usize..][..8 << 10]);
     assert_eq!(bed.meter.bytes(), 0);
 }
