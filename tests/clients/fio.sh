@@ -13,8 +13,6 @@ for _ in $(seq $((${LONG:+20} + 2))); do
     --name=b --offset=32m --rw=randwrite --bsrange=512-64k \
     --name=c --offset=64m --rw=randwrite --bs=4k \
     --name=d --offset=96m --rw=readwrite --bs=128k
-  # What was overwritten would fill a store.
-  [[ $ORIGIN != cos ]] || cos gc "$store" --control "$control"
 done
 fio --ioengine=nbd --uri="$uri" --name=mixed --rw=randrw --bs=8k --iodepth=32 --numjobs=4 --time_based \
   --runtime="$seconds" --random_distribution=zipf:1.1 --norandommap --group_reporting

@@ -64,6 +64,8 @@ pub struct Collected {
     pub freed_containers: u64,
     /// The number of chunks that were copied out of them.
     pub copied_chunks: u64,
+    /// Bytes of the containers that were freed, without those that the copies take.
+    pub freed_bytes: u64,
     /// Bytes of the containers in use before the collection.
     pub used_bytes_before: u64,
     /// Bytes of the containers in use after the collection.
@@ -93,6 +95,8 @@ struct Leaving {
     kind: ChunkKind,
     alive: Vec<Reference>,
     dead: Vec<Fingerprint>,
+    /// Bytes of all chunks.
+    bytes: u64,
     /// Live chunks that need no copy, because they are elsewhere, too.
     elsewhere: Vec<(Fingerprint, Place)>,
 }
@@ -113,6 +117,8 @@ impl<D: Device> Store<D> {
         if self.streams.load(Relaxed) > 0 {
             return Err(Error::Busy("a stream is being imported; collect when it has ended"));
         }
+        let _running = self.room.begin();
+        self.counters.collections.add(1);
         self.purge_hidden_if_room().await?;
         self.flush_trees().await?;
         // Open containers could not be examined.
@@ -276,13 +282,25 @@ impl<D: Device> Store<D> {
             self.state.lock().slots.release(container.slot);
         }
         collected.freed_containers += emptied.len() as u64;
+        collected.freed_bytes += emptied.iter().map(|c| self.freed_bytes(c)).sum::<u64>();
         self.counters.freed_containers.add(emptied.len() as u64);
-        self.commit().await
+        self.commit().await?;
+        self.room.freed(emptied.len());
+        Ok(())
+    }
+
+    /// Bytes of a container without those of its copies.
+    fn freed_bytes(&self, container: &Leaving) -> u64 {
+        let copies = (container.alive.len() - container.elsewhere.len()) as u64;
+        let all = (container.alive.len() + container.dead.len()).max(1) as u64;
+        u64::from(self.superblock.container_bytes).saturating_sub(container.bytes * copies / all)
     }
 
     /// Forbids new references to a container; all earlier references have been marked.
     fn begin_leaving(&self, slot: u32, held: &Slot, chunks: &[ContainerChunk]) -> Leaving {
-        let mut leaving = Leaving { slot, kind: held.kind, alive: Vec::new(), dead: Vec::new(), elsewhere: Vec::new() };
+        let bytes = u64::from(held.sectors) * SECTOR_BYTES as u64;
+        let (alive, dead, elsewhere) = (Vec::new(), Vec::new(), Vec::new());
+        let mut leaving = Leaving { slot, kind: held.kind, alive, dead, bytes, elsewhere };
         let mut state = self.state.lock();
         let state = &mut *state;
         state.slots.set_leaving(slot, true);

@@ -74,6 +74,8 @@ counters! {
     false_duplicates,
     /// Commits of the journal.
     commits,
+    /// Collections that were begun.
+    collections,
     /// Containers that the collector freed.
     freed_containers,
     /// Chunks that the collector copied elsewhere.

@@ -23,7 +23,7 @@ pub(crate) const GC_DATA_LANE: usize = DATA_LANES + 1;
 pub(crate) const GC_RECIPE_LANE: usize = DATA_LANES + 2;
 pub(crate) const LANES: usize = DATA_LANES + 3;
 /// The number of free slots that data leave to recipes and the collector, and that recipes leave to the collector.
-const DATA_RESERVE: u32 = 4;
+pub(crate) const DATA_RESERVE: u32 = 4;
 const RECIPE_RESERVE: u32 = 2;
 /// The maximum number of chunks of a container, with any compression: their list is in RAM while the container is open.
 const CHUNKS_MAX: usize = 32 << 10;

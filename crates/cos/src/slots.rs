@@ -89,6 +89,11 @@ impl Slots {
         self.free().min(quota.saturating_sub(self.used()))
     }
 
+    /// The number of free slots that clients' data may take, and the number of all that they may take.
+    pub(crate) fn room_for_data(&self) -> (u32, u32) {
+        (self.room(ChunkKind::Data), self.count().min(self.quota.unwrap_or(u32::MAX)))
+    }
+
     /// The last sequence number that was assigned.
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence

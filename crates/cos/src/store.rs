@@ -17,6 +17,7 @@ use crate::locality::Locality;
 use crate::namespace::Objects;
 use crate::plan::{Layout, Plan, index_plan};
 use crate::recover;
+use crate::room::Room;
 use crate::slots::Slots;
 use crate::ssd::{self, IndexDevice, Session, Ssd, SsdSlot, SsdSource};
 use crate::summary::Summary;
@@ -57,6 +58,8 @@ pub struct Settings {
     /// Whether a duplicate that is found for a small random write loads the fingerprints of its whole container;
     /// otherwise, only the region that should contain it is read.
     pub nsio_metadata: bool,
+    /// Whether an [`AutoCollector`](crate::AutoCollector) may begin collections.
+    pub auto_collect: bool,
 }
 
 impl Default for Settings {
@@ -70,6 +73,7 @@ impl Default for Settings {
             patterns: true,
             nsio_dedup: true,
             nsio_metadata: false,
+            auto_collect: true,
         }
     }
 }
@@ -132,6 +136,7 @@ pub struct Store<D> {
     pub(crate) counters: Counting,
     /// Locked by a collection.
     pub(crate) collecting: AsyncMutex<()>,
+    pub(crate) room: Arc<Room>,
     /// Held in shared mode between finding or storing chunks and adding the references to them.
     pub(crate) mutating: RangeLock,
     /// The number of streams that are being imported.
@@ -252,6 +257,7 @@ impl<D: Device> Store<D> {
             upto: Upto::default(),
             counters: Counting::default(),
             collecting: AsyncMutex::new(()),
+            room: Arc::default(),
             mutating: RangeLock::default(),
             streams: AtomicUsize::new(0),
             poisoned: OnceLock::new(),

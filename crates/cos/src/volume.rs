@@ -301,7 +301,14 @@ impl<D: Device> Volume<D> {
             let to = count.min(from + at_once);
             let part = chunks.start + from as u64..chunks.start + to as u64;
             let known = known.get(from..).unwrap_or_default();
-            self.write_part(part, data.slice(from * chunk_bytes..to * chunk_bytes), known, access).await?;
+            let data = data.slice(from * chunk_bytes..to * chunk_bytes);
+            let mut before = self.store.room.before_write();
+            loop {
+                match self.write_part(part.clone(), data.clone(), known, access).await {
+                    Err(error) if error.is_full() && before.wait().await => {}
+                    written => break written?,
+                }
+            }
         }
         Ok(())
     }

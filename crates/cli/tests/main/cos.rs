@@ -226,6 +226,52 @@ fn a_server_takes_snapshots_and_collects_while_it_serves() {
 }
 
 #[test]
+fn a_volume_that_is_overwritten_again_and_again_does_not_fill_its_store() {
+    const STORE_BYTES: usize = 64 << 20;
+    const VOLUME_BYTES: usize = 24 << 20;
+    const ROUNDS: usize = 8;
+    for (mode, options) in [("write-through", ""), ("write-back", ""), ("write-through", "\"no-auto-gc\"")] {
+        let place = Place::new();
+        place.write("vm.img", vec![1; VOLUME_BYTES]);
+        place.stdout(&format!("cos init st --size {STORE_BYTES}"));
+        place.stdout("cos import st vm vm.img");
+        let config = format!(
+            "[server]\nlisten = [\"unix:n.sock\"]\n[cache.c]\npath = \"cache.img\"\nsize = \"64M\"\nram = \"0\"\n\
+             [volume.vm]\norigin = \"cos:st#vm\"\nmode = \"{mode}\"\nstore_options = [{options}]\n"
+        );
+        place.write("n.toml", config);
+        let server = place.serve("--config n.toml");
+        let mut vm = client(&place, "vm");
+        // Each round writes other extents than the others.
+        const SHIFT: usize = 1000;
+        let data = noise(1, VOLUME_BYTES + ROUNDS * SHIFT);
+        let round = |n: usize| &data[n * SHIFT..][..VOLUME_BYTES];
+        let piece = 1 << 20;
+        let mut refused = 0;
+        for n in 0..ROUNDS {
+            for at in (0..VOLUME_BYTES).step_by(piece) {
+                refused += u32::from(vm.write(at as u64, &round(n)[at..at + piece]) != 0);
+            }
+            refused += u32::from(vm.flush() != 0);
+        }
+        let is_automatic = options.is_empty();
+        for at in (0..VOLUME_BYTES).step_by(piece).filter(|_| is_automatic) {
+            let read = vm.read(at as u64, piece);
+            assert!(refused > 0 || read == round(ROUNDS - 1)[at..at + piece], "{mode}, at {at}");
+        }
+        let (status, said) = server.stop();
+        assert_eq!(refused == 0, is_automatic, "{mode}: {refused} writes failed: {said}");
+        assert_eq!(said.contains("a collection freed"), is_automatic, "{mode}: {said}");
+        if is_automatic {
+            assert!(status.success(), "{said}");
+            place.stdout("cos export st vm out.img");
+            assert!(fs::read(place.path("out.img")).unwrap() == round(ROUNDS - 1), "{mode}");
+        }
+        assert!(place.stdout("cos scrub st").contains("all well"));
+    }
+}
+
+#[test]
 fn tables_for_programs_have_numbers_without_units() {
     let (place, _) = place();
     let csv = place.stdout("cos stats st -o csv");

@@ -1,6 +1,7 @@
 //! The store against a naive model, on devices whose power fails.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod automatic;
 mod compare;
 mod crash;
 mod crowd;

@@ -6,6 +6,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// How often it is tried to unmount a file system.
+const UNMOUNTS_MAX: u32 = 100;
 
 /// What a block is in truth.
 pub type Truth = BTreeMap<u64, Found>;
@@ -37,8 +41,14 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let done = Command::new("umount").arg(&self.folder).status();
-        assert!(std::thread::panicking() || done.is_ok_and(|done| done.success()), "{:?} is in use", self.folder);
+        // FUSE closes files in the background, and whoever looks at all mounts has each open for a moment.
+        for _ in 0..UNMOUNTS_MAX {
+            if Command::new("umount").arg(&self.folder).status().is_ok_and(|done| done.success()) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert!(std::thread::panicking(), "{:?} is in use", self.folder);
     }
 }
 

@@ -252,7 +252,8 @@ pub const SETTINGS: &[Setting] = &[
         of(Volume, "store_options", List, FREE, Restart),
         "Switches of the volume's store: no-patterns (small requests count as random, others as sequential), no-nsio-dedup \
          (small random writes look for duplicates in RAM only), nsio-metadata (a duplicate that is found for one loads its \
-         container's fingerprints), no-readahead, compare (duplicates are compared) [default: none]",
+         container's fingerprints), no-readahead, compare (duplicates are compared), no-auto-gc (only `nitro cos gc` frees \
+         space) [default: none]",
     ),
     of(Volume, "emulate_disk", Text, FREE, Restart),
     of(Volume, "dirty_share_min", Percent, ("0", "100"), Live),

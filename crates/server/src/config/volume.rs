@@ -81,6 +81,8 @@ pub enum StoreOption {
     NoReadahead,
     /// Duplicates are accepted only after their bytes were compared.
     Compare,
+    /// No collection begins by itself.
+    NoAutoGc,
 }
 
 impl VolumeConfig {
@@ -95,6 +97,7 @@ impl VolumeConfig {
                 StoreOption::NsioMetadata => settings.nsio_metadata = true,
                 StoreOption::NoReadahead => settings.readahead_bytes = 0,
                 StoreOption::Compare => settings.compare_duplicates = true,
+                StoreOption::NoAutoGc => settings.auto_collect = false,
             }
         }
         settings

@@ -1,5 +1,6 @@
 //! Objects of deduplicating stores: `cos:STORE#OBJECT` or `cos:STORE#OBJECT@SNAPSHOT`. Volumes of one store share it.
 
+use super::collector::Collector;
 use super::{Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme};
 use crate::config::{Emulation, VolumeConfig};
 use crate::cos::ssd::{self, SsdConfig};
@@ -125,8 +126,21 @@ impl CosOrigin {
     }
 }
 
-/// A store with what its volumes have to agree on.
-type Opened = (Weak<CosStore>, Option<Emulation>, Settings);
+/// An open store.
+struct Opened {
+    store: Weak<CosStore>,
+    collector: Option<Collector>,
+    /// What its volumes have to agree on.
+    emulate_disk: Option<Emulation>,
+    settings: Settings,
+}
+
+impl Opened {
+    /// The store, if volumes of it are open.
+    fn store(&self) -> Option<Arc<CosStore>> {
+        self.store.upgrade()
+    }
+}
 
 /// Stores that are open.
 static OPEN: LazyLock<futures_util::lock::Mutex<HashMap<PathBuf, Opened>>> = LazyLock::new(Default::default);
@@ -137,18 +151,20 @@ async fn open(origin: &CosOrigin, config: &VolumeConfig) -> Result<Volume<AnyDev
     let path = real(&origin.store);
     let settings = config.store_settings();
     let mut stores = OPEN.lock().await;
-    let opened = stores.get(&path).and_then(|(store, disk, settings)| Some((store.upgrade()?, *disk, *settings)));
+    let opened = stores.get(&path).and_then(|opened| Some((opened.store()?, opened)));
     let store = match opened {
-        Some((store, disk, of_others)) if (disk, of_others) == (emulate_disk, settings) => store,
-        Some((_, disk, _)) if disk == emulate_disk => {
-            let why = "the volumes of a store must have the same store_options";
-            return Err(Error::new(origin.store.display(), why).or("give all of them the same store_options"));
-        }
-        Some(_) => {
+        Some((_, others)) if others.emulate_disk != emulate_disk => {
             let why = "the volumes of a store must have the same emulated disk";
             return Err(Error::new(origin.store.display(), why).or("give all of them the same emulate_disk"));
         }
+        Some((_, others)) if others.settings != settings => {
+            let why = "the volumes of a store must have the same store_options";
+            return Err(Error::new(origin.store.display(), why).or("give all of them the same store_options"));
+        }
+        Some((store, _)) => store,
         None => {
+            // A collection that was under way when the last volume was removed may still have the device open.
+            stores.remove(&path).and_then(|closed| closed.collector).into_iter().for_each(Collector::stop);
             let device = match (open_device(&origin.store)?, emulate_disk) {
                 (AnyDevice::File(file), Some(disk)) => HddDevice::new(file, CompioClock::new(), disk.model()).into(),
                 (device, _) => device,
@@ -156,7 +172,8 @@ async fn open(origin: &CosOrigin, config: &VolumeConfig) -> Result<Volume<AnyDev
             let ssd = ssd_of(origin, config);
             let store = Store::open_with_ssd(Arc::new(device), settings, ssd).await;
             let store = Arc::new(store.map_err(|e| failed(&origin.store, &e))?);
-            stores.insert(path, (Arc::downgrade(&store), emulate_disk, settings));
+            let collector = Collector::start(&origin.store, &store);
+            stores.insert(path, Opened { store: Arc::downgrade(&store), collector, emulate_disk, settings });
             store
         }
     };
@@ -197,13 +214,13 @@ fn real(store: &Path) -> PathBuf {
 
 /// The store at a path, if it is open.
 pub(crate) async fn find(store: &Path) -> Option<Arc<CosStore>> {
-    OPEN.lock().await.get(&real(store)).and_then(|(store, ..)| store.upgrade())
+    OPEN.lock().await.get(&real(store)).and_then(Opened::store)
 }
 
 /// The open stores, and the maximum RAM of each, in bytes. Empty while a store is being opened.
 pub(crate) fn ram_needs() -> Vec<(PathBuf, u64)> {
     let Some(stores) = OPEN.try_lock() else { return Vec::new() };
-    let need = |(path, (store, ..)): (&PathBuf, &Opened)| Some((path.clone(), store.upgrade()?.ram_need_bytes()));
+    let need = |(path, opened): (&PathBuf, &Opened)| Some((path.clone(), opened.store()?.ram_need_bytes()));
     stores.iter().filter_map(need).collect()
 }
 
@@ -216,7 +233,8 @@ pub(crate) fn same_store(store: &Path) -> impl Fn(&CosOrigin) -> bool + 'static 
 /// Closes the open stores: everything becomes durable, and the next start is fast.
 pub(crate) async fn close_all() -> Result<(), Error> {
     let open: Vec<_> = OPEN.lock().await.drain().collect();
-    for (path, (store, ..)) in open {
+    for (path, Opened { store, collector, .. }) in open {
+        collector.into_iter().for_each(Collector::stop);
         if let Some(store) = store.upgrade() {
             store.close().await.map_err(|e| failed(&path, &e))?;
         }

@@ -5,6 +5,7 @@
 
 mod aside;
 mod backing;
+mod collector;
 mod cos;
 mod fence;
 mod file;
