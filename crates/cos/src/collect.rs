@@ -105,7 +105,8 @@ impl<D: Device> Store<D> {
     /// Frees the containers with few live data.
     ///
     /// # Errors
-    /// [`Error::Busy`] during another collection or an import of a stream. If a recipe cannot be read, nothing is
+    /// [`Error::Busy`] during another collection or an import of a stream, or after
+    /// [`stop_collection`](Self::stop_collection). If a recipe cannot be read, nothing is
     /// freed, because its references are unknown. [`Error::Full`]: there is no room for a copy. Or an error of the
     /// device.
     pub async fn collect(&self, options: &CollectOptions, progress: &Progress<'_>) -> Result<Collected, Error> {
@@ -184,6 +185,7 @@ impl<D: Device> Store<D> {
         let (mut collected, chosen) = self.choose(options);
         let mut moves = Moves::default();
         for (some, done) in chosen.chunks(EMPTIED_AT_ONCE).zip(0..) {
+            self.room.check_stop()?;
             progress("emptying containers", (done * EMPTIED_AT_ONCE) as u64, chosen.len() as u64);
             self.empty(some, &mut collected, &mut moves).await?;
         }
@@ -436,6 +438,7 @@ impl<D: Device> Walk<'_, D> {
     async fn mark(&mut self, reference: &Reference, since: u64) -> Result<Place, Error> {
         self.references += 1;
         if self.references.is_multiple_of(REFERENCES_PER_TURN) {
+            self.store.room.check_stop()?;
             yield_now().await;
         }
         let place = reference.place;

@@ -133,6 +133,7 @@ impl<D: Device> Store<D> {
             }
             moves.blocks += 1;
             if moves.blocks.is_multiple_of(BLOCKS_PER_TURN) {
+                self.room.check_stop()?;
                 yield_now().await;
             }
             let moved = moves.get(&reference);

@@ -35,6 +35,8 @@ struct Counts {
     /// Whether collections begin by themselves.
     automatic: bool,
     collecting: bool,
+    /// Whether the collection that is under way is to end early.
+    stopping: bool,
     /// The number of writes that wait.
     waiting: usize,
     /// The number of containers that collections have freed.
@@ -88,13 +90,24 @@ impl Room {
 
     /// Notes that a collection begins.
     pub(crate) fn begin(&self) -> Collecting<'_> {
-        self.change(|counts| counts.collecting = true);
+        self.change(|counts| (counts.collecting, counts.stopping) = (true, false));
         Collecting(self)
     }
 
     /// Notes that containers can be used again.
     pub(crate) fn freed(&self, containers: usize) {
         self.change(|counts| counts.freed += containers as u64);
+    }
+
+    /// Called by a collection now and then.
+    ///
+    /// # Errors
+    /// [`Error::Busy`]: it was asked to end.
+    pub(crate) fn check_stop(&self) -> Result<(), Error> {
+        match self.counts.lock().stopping {
+            true => Err(Error::Busy("the collection was ended, because the store is being closed")),
+            false => Ok(()),
+        }
     }
 
     pub(crate) fn before_write(&self) -> Before<'_> {
@@ -210,6 +223,12 @@ impl AutoCollector {
 }
 
 impl<D: Device> Store<D> {
+    /// Lets a collection that is under way end soon, with [`Error::Busy`]. To drop it could lose changes that its commits
+    /// have gathered.
+    pub fn stop_collection(&self) {
+        self.room.change(|counts| counts.stopping = true);
+    }
+
     /// The number of containers that are free for clients' data, and how many there can be.
     fn free_containers(&self) -> (u32, u32) {
         let state = self.state.lock();

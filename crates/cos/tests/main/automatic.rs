@@ -1,9 +1,11 @@
 //! Collections that begin by themselves, and writes that wait for them.
 
 use crate::model::{CHUNK, again, bytes_of, plan, settings};
-use futures_util::future::{Either, join_all, select};
-use nitro_cos::{AutoCollector, Error, Store, Volume};
+use futures_executor::block_on;
+use futures_util::future::{Either, join, join_all, select};
+use nitro_cos::{AutoCollector, CollectOptions, Error, Store, Volume};
 use nitro_port::Clock;
+use nitro_port::yielding::yield_now;
 use nitro_testkit::{CrashingDevice, Rng, Simulation, VirtualTime, seeds, trace};
 use std::pin::pin;
 use std::sync::Arc;
@@ -154,5 +156,42 @@ fn a_write_waits_for_room_as_long_as_there_is_who_makes_it() {
         assert!(matches!(select(writing.as_mut(), hour.as_mut()).await, Either::Right(_)));
         drop(collector);
         assert!(writing.await.is_err_and(|error| error.is_full()));
+    });
+}
+
+#[test]
+fn a_collection_that_is_stopped_has_lost_nothing() {
+    const CHUNKS: u64 = 600;
+    block_on(async {
+        let (store, volume) = create(7, SIZE_BYTES, CHUNKS).await;
+        let mut random = Rng::new(7);
+        let (mut stopped, mut ended) = (0, 0);
+        let mut written = vec![0; CHUNKS as usize];
+        for round in 0..60 {
+            for _ in 0..CHUNKS / 4 {
+                let index = random.below(CHUNKS);
+                written[index as usize] = new_content(&mut random);
+                let content = bytes_of(&[written[index as usize]]);
+                volume.write_range(index * CHUNK as u64, content).await.unwrap();
+            }
+            let polls = random.below(6000);
+            let stop = async {
+                for _ in 0..polls {
+                    yield_now().await;
+                }
+                store.stop_collection();
+            };
+            match join(store.collect(&CollectOptions::default(), &|_, _, _| ()), stop).await.0 {
+                Ok(_) => ended += 1,
+                Err(Error::Busy(_)) => stopped += 1,
+                Err(error) => panic!("{error}"),
+            }
+            let read = volume.read_range(0, written.len() * CHUNK).await.unwrap();
+            assert!(read == bytes_of(&written), "in round {round}");
+        }
+        assert!(stopped > 3 && ended > 3, "{stopped} were stopped, {ended} not");
+        store.collect(&CollectOptions::default(), &|_, _, _| ()).await.unwrap();
+        store.close().await.unwrap();
+        assert!(store.check(&|_, _, _| ()).await.unwrap().is_clean());
     });
 }

@@ -7,7 +7,7 @@ use nitro_cos::{AutoCollector, Collected, Error};
 use nitro_device::{CompioClock, ReactorThread, lower_priority, spawn_thread};
 use nitro_port::Clock;
 use nitro_port::latch::Latch;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -30,8 +30,7 @@ impl Collector {
         let (at, theirs, until) = (path.to_owned(), Arc::downgrade(store), Arc::clone(&stop));
         let thread = spawn_thread("nitro-collect", move || async move {
             lower_priority();
-            let collecting = pin!(collect(at, theirs, collector));
-            select(collecting, pin!(until.wait())).await;
+            collect(&at, &theirs, collector, &until).await;
         });
         match thread {
             Ok(thread) => Some(Self { thread, stop }),
@@ -43,7 +42,7 @@ impl Collector {
         }
     }
 
-    /// Ends the thread. What a collection under way has freed stays free.
+    /// Ends the thread, and soon a collection under way. What it has freed stays free.
     pub(super) fn stop(self) {
         self.stop.set();
         // A panic ends the server, see `serve::panics`.
@@ -51,19 +50,23 @@ impl Collector {
     }
 }
 
-async fn collect(path: PathBuf, store: Weak<CosStore>, mut collector: AutoCollector) {
+async fn collect(path: &Path, store: &Weak<CosStore>, mut collector: AutoCollector, stop: &Latch) {
     let clock = CompioClock::new();
     let mut told = None;
-    loop {
-        collector.wait(&clock).await;
+    while !stop.is_set() {
+        select(pin!(collector.wait(&clock)), pin!(stop.wait())).await;
         let Some(store) = store.upgrade() else { return };
-        let left = async {
-            while Arc::strong_count(&store) > 1 {
-                clock.sleep(CHECKED_EVERY).await;
+        let mut checking = pin!(collector.check(&store, &clock));
+        let result = loop {
+            match select(checking.as_mut(), pin!(clock.sleep(CHECKED_EVERY))).await {
+                Either::Left((result, _)) => break result,
+                // No volume is left.
+                Either::Right(_) if stop.is_set() || Arc::strong_count(&store) == 1 => store.stop_collection(),
+                Either::Right(_) => {}
             }
         };
-        if let Either::Left((Some(result), _)) = select(pin!(collector.check(&store, &clock)), pin!(left)).await {
-            tell(&path, result, &mut told);
+        if let Some(result) = result {
+            tell(path, result, &mut told);
         }
     }
 }
@@ -76,6 +79,7 @@ fn tell(path: &Path, result: Result<Collected, Error>, told: &mut Option<String>
             *told = None;
             tracing::info!("store {place}: a collection freed {}", Size(collected.freed_bytes));
         }
+        Err(Error::Busy(_)) => {}
         Err(error) if told.as_ref() != Some(&error.to_string()) => {
             tracing::warn!("store {place}: a collection failed: {error}");
             *told = Some(error.to_string());
