@@ -122,9 +122,10 @@ impl Terminal {
         let path = std::path::Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()));
         let slave = File::options().read(true).write(true).open(path).unwrap();
         let program = place.command(arguments);
-        // The terminal becomes that of a session of its own, so that the program does not find the one of this test.
+        // The terminal becomes that of a session of its own, so that the program does not find the one of this test. What a
+        // shell starts in the background ignores Ctrl-C, and so would the program.
         let mut command = Command::new("setsid");
-        command.arg("--ctty").arg(program.get_program()).args(program.get_args());
+        command.args(["--ctty", "env", "--default-signal=INT"]).arg(program.get_program()).args(program.get_args());
         command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
         command.env("TERM", "xterm-256color").env_remove("NO_COLOR").env_remove("NITRO_CONTROL");
         command.current_dir(place.path("."));
