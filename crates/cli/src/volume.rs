@@ -66,6 +66,7 @@ fn add(args: &AddArgs) -> Result<(), Error> {
         dirty_share_min: args.share.dirty_share_min,
         dirty_share_max: args.share.dirty_share_max,
         force_discard_dirty: args.force_discard_dirty,
+        accept_origin: args.accept_origin,
     };
     execute(&args.server, Command::VolumeAdd(wanted))
 }

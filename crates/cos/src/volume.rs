@@ -75,6 +75,12 @@ impl<D: Device> Volume<D> {
         self.object.name()
     }
 
+    /// What distinguishes the object from all others: the identity of its store and its number there, neither of which is
+    /// used again.
+    pub fn identity(&self) -> (u64, u64) {
+        (self.store.superblock.identity, self.object.id)
+    }
+
     /// The size in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.object.state.lock().record.size_bytes

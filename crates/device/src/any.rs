@@ -26,6 +26,18 @@ macro_rules! each {
     };
 }
 
+impl AnyDevice {
+    /// The file or block device that it consists of; `None`: it is RAM.
+    #[must_use]
+    pub fn file(&self) -> Option<&FileDevice> {
+        match self {
+            Self::File(file) => Some(file),
+            Self::Hdd(hdd) => Some(hdd.inner()),
+            Self::Ram(_) => None,
+        }
+    }
+}
+
 impl Device for AnyDevice {
     fn geometry(&self) -> Geometry {
         each!(self, d => d.geometry())

@@ -27,6 +27,14 @@ pub enum FormatError {
         /// The newest version that the program knows.
         known: u32,
     },
+    /// The structure has features that the program must know and does not.
+    #[error("made by a later nitro: {structure} with unknown features {unknown:#x}")]
+    Features {
+        /// The name of the structure.
+        structure: &'static str,
+        /// The unknown features, one bit each.
+        unknown: u64,
+    },
     /// The checksum does not match the content.
     #[error("{structure}: checksum mismatch")]
     Checksum {
@@ -43,6 +51,14 @@ pub enum FormatError {
         /// The value of the field.
         value: u64,
     },
+}
+
+impl FormatError {
+    /// Whether the structure is of another version, or has features, that the program does not know.
+    #[must_use]
+    pub const fn is_unknown(&self) -> bool {
+        matches!(self, Self::Version { .. } | Self::Features { .. })
+    }
 }
 
 /// Who made a structure with a version that is not known.

@@ -7,6 +7,7 @@
 pub mod buf;
 pub mod codec;
 mod device;
+mod identity;
 pub mod latch;
 pub mod range_lock;
 pub mod slice;
@@ -14,4 +15,5 @@ pub mod yielding;
 
 pub use bytes::Bytes;
 pub use device::{Allocation, Clock, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe, Urgency};
+pub use identity::{Means, Sameness, StorageId};
 pub use nitro_units::Fingerprint;

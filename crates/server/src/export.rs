@@ -1,7 +1,7 @@
 //! The engine's volumes as NBD exports.
 
 use crate::config::{Emulation, VolumeConfig};
-use crate::origins::Guard;
+use crate::origins::{Guard, Identity, Uuid, aside};
 use crate::record::{Arrival, VolumeRecorder};
 use crate::serve::{CacheDevice, CacheEntry, Count, OriginDevice, Served, VolumeDetector};
 use crate::spans::{Asked as SpanAsked, OpenSpan, Outcome, VolumeSpans};
@@ -41,6 +41,25 @@ pub type ServedVolume = Volume<CacheDevice, OriginDevice, CompioClock>;
 /// The caches in front of them.
 pub type ServedCache = nitro_engine::Cache<CacheDevice, CompioClock>;
 
+/// What the identifiers of a volume's units are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unit {
+    /// The volume's UUID, which it keeps when its name, its cache or its path changes.
+    pub uuid: Uuid,
+    /// Initiators know it by what earlier programs made of its name.
+    pub is_named: bool,
+}
+
+/// What a volume has besides its configuration.
+pub struct Own {
+    /// See [`VolumeExport::guard`].
+    pub guard: Option<Arc<Guard>>,
+    /// See [`VolumeExport::identity`].
+    pub identity: Arc<dyn Identity>,
+    /// See [`VolumeExport::unit`].
+    pub unit: Unit,
+}
+
 /// A volume under its name.
 pub struct VolumeExport {
     pub name: String,
@@ -58,6 +77,10 @@ pub struct VolumeExport {
     pub iscsi_allowed: RwLock<AllowList>,
     /// Its origin's mark; `None`: there is no cache that could hold its newest data.
     pub guard: Option<Arc<Guard>>,
+    /// Its open origin.
+    pub identity: Arc<dyn Identity>,
+    /// What the identifiers of its units are made of.
+    pub unit: Unit,
     /// Its clients are asked to disconnect.
     pub gone: Latch,
     /// Clients that did not disconnect are disconnected.
@@ -99,7 +122,7 @@ impl VolumeExport {
         config: &VolumeConfig,
         volume: Arc<ServedVolume>,
         entry: &Arc<CacheEntry>,
-        guard: Option<Arc<Guard>>,
+        own: Own,
     ) -> Result<Self, nitro_console::error::Error> {
         let iscsi_allowed = RwLock::new(config.iscsi_allowed()?);
         let detector = entry.detector(volume.size_bytes(), config.detect_scan);
@@ -113,7 +136,9 @@ impl VolumeExport {
             origin: config.origin.clone(),
             emulate_disk: config.emulate_disk,
             iscsi_allowed,
-            guard,
+            guard: own.guard,
+            identity: own.identity,
+            unit: own.unit,
             gone: Latch::default(),
             cut: Latch::default(),
             resized: Event::new(),
@@ -127,6 +152,21 @@ impl VolumeExport {
             dirty_age: DirtyAge::default(),
             failures: Repeats::default(),
         })
+    }
+
+    /// Checks that the text that names its origin still leads to it.
+    ///
+    /// # Errors
+    /// Another file or device is there now.
+    pub async fn check_name(&self) -> Result<(), nitro_console::error::Error> {
+        let identity = Arc::clone(&self.identity);
+        if aside(move || identity.is_at_its_name()).await? {
+            return Ok(());
+        }
+        let what = format!("volume {}", self.name);
+        let why = format!("{} leads to another file or device than the one that is served", self.origin.display());
+        Err(nitro_console::error::Error::new(what, why)
+            .or("put the served one back, or remove the volume and add it again to serve the other one"))
     }
 
     /// Bytes of dirty data.

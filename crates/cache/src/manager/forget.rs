@@ -34,6 +34,15 @@ impl CacheManager {
         (from < end).then_some(end)
     }
 
+    /// At most `max` keys of an object whose clean content a WEU holds.
+    #[must_use]
+    pub fn clean_in_weu(&self, object: ObjectId, weu: WeuId, max: usize) -> Vec<ExtentKey> {
+        let entries = 0..self.weus.entry_count(weu).min(usize::from(u16::MAX)) as u16;
+        let keys = entries.filter_map(|entry| Some((entry, self.weus.key(weu, entry)?)));
+        let of_it = keys.filter(|(_, key)| key.object() == object && !self.is_dirty(*key));
+        of_it.filter(|(entry, key)| self.find(*key) == Some(Reference::Base(weu, *entry))).map(|(_, key)| key).take(max).collect()
+    }
+
     /// As [`forget_in_weu`](Self::forget_in_weu), among `count` dup entries from number `from` on.
     pub fn forget_in_dups(&mut self, object: ObjectId, from: u32, count: u32) -> Option<u32> {
         let end = self.dups.capacity().min(from.saturating_add(count));

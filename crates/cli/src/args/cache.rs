@@ -65,9 +65,9 @@ Examples:
   nitro cache upgrade /fast/cache.img
   nitro cache upgrade /dev/nvme0n1p3 -o json
 
-This is for a cache that no server uses. There are two format versions so far: 1, and 2 for a cache that is, or was, used
-with a write log. Both are current, and a cache of either is not changed. A cache that a later nitro made is refused: only
-the nitro that made it, or a later one, can use it.";
+This is for a cache that no server uses. This nitro opens caches of versions 1 to 4. Each start makes a cache version 4; an
+earlier nitro refuses it from then on. A cache that a later nitro made is refused: only the nitro that made it, or a later one,
+can use it.";
 
 /// `nitro cache ...`
 #[derive(Debug, Subcommand)]

@@ -288,6 +288,10 @@ struct ServerArgs {
     /// belonging to another cache; those in a cache that is to be formatted; and those in a missing write log
     #[arg(long)]
     force_discard_dirty: bool,
+    /// Accept the origin of this volume although its cache does not recognise it (it was moved to another disk, or restored): the
+    /// cache's dirty data are written to it, and clean data are dropped. May be repeated
+    #[arg(long, value_name = "VOLUME")]
+    accept_origin: Vec<String>,
     /// Maximum number of clients at a time [default: 256]
     #[arg(long, value_name = "N")]
     max_connections: Option<usize>,
@@ -378,7 +382,11 @@ impl ServeArgs {
     fn with_options(&self, mut config: Config) -> Result<Config, Error> {
         self.server.apply(&mut config.server);
         config.force_discard_dirty = self.server.force_discard_dirty;
+        config.accept_origins.clone_from(&self.server.accept_origin);
         config.check()?;
+        if let Some(name) = config.accept_origins.iter().find(|name| !config.volumes.contains_key(*name)) {
+            return Err(Error::new("--accept-origin", format_args!("there is no volume {name:?}")).or("give a volume's name"));
+        }
         Ok(config)
     }
 
@@ -415,6 +423,7 @@ impl ServeArgs {
             caches: [(CACHE_NAME.to_owned(), self.cache.config())].into(),
             volumes: [(name, volume)].into(),
             force_discard_dirty: false,
+            accept_origins: Vec::new(),
         })
     }
 }

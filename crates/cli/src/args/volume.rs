@@ -195,6 +195,10 @@ pub(crate) struct AddArgs {
     /// Discard dirty data of the volume that prevent adding it
     #[arg(long)]
     pub(crate) force_discard_dirty: bool,
+    /// Accept the origin although the cache does not recognise it (it was moved to another disk, or restored): the cache's dirty data
+    /// are written to it, and clean data are dropped
+    #[arg(long)]
+    pub(crate) accept_origin: bool,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 }

@@ -7,17 +7,16 @@ use nitro_console::output::{self, Format, Table};
 use nitro_server::serve;
 use std::path::Path;
 
-/// Upgrades a cache that no server uses, and prints what was done.
+/// Prints the format version of a cache that no server uses.
 pub(super) fn run(path: &Path, output: OutputArgs) -> Result<(), Error> {
     let done = reactor()?.block_on(serve::upgrade(path))?;
     let text = match output.format {
         Format::Table => {
-            let [first, .., last] = done.versions_written;
-            format!(
-                "cache {}: has format version {}, which is current (this nitro writes versions {first} to {last}): \
-                 nothing to upgrade\n",
-                done.path, done.version,
-            )
+            let state = match done.versions_written {
+                [written] if written == done.version => "which is current: nothing to upgrade".to_owned(),
+                [written] => format!("and its next start makes it version {written}: nothing to upgrade before"),
+            };
+            format!("cache {}: has format version {}, {state}\n", done.path, done.version)
         }
         Format::Json => output::json_pretty(&done)?,
         Format::Csv => {

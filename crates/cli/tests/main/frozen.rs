@@ -47,7 +47,7 @@ fn a_cache_of_version_1_opens_with_what_it_holds() {
 fn a_cache_of_version_2_opens_with_what_its_write_log_has() {
     let place = unpack("cache-v2.tar.gz");
     assert!(fs::read(place.path("vm.img")).unwrap() != content(), "some of it is in the write log alone");
-    assert!(place.stdout("cache upgrade cache.img").contains("has format version 2, which is current"));
+    assert!(place.stdout("cache upgrade cache.img").contains("has format version 2, and its next start makes it version 4"));
     let serve = "--origin vm.img --cache cache.img --mode write-back";
     let said = place.failure(&format!("serve {serve}"), 1);
     assert!(said.contains("--force-discard-dirty starts without it"), "{said}");
@@ -127,7 +127,7 @@ fn a_cache_of_a_later_version_is_refused_by_name() {
         let serve = "serve --origin vm.img --cache cache.img";
         for command in all[..looks].iter().map(String::as_str).chain([serve]) {
             let said = place.failure(command, 1);
-            let expected = "made by a later nitro: format version 9; this program knows versions up to 3";
+            let expected = "made by a later nitro: format version 9; this program knows versions up to 4";
             assert!(said.contains("cache cache.img: ") && said.contains(expected), "{command}: {said}");
         }
         assert!(fs::read(place.path("cache.img")).unwrap() == cache, "nothing was changed");
@@ -140,7 +140,7 @@ fn a_damaged_version_in_one_superblock_does_not_make_a_cache_a_later_one() {
         let place = unpack("cache-v1.tar.gz");
         let at = copies(&fs::read(place.path("cache.img")).unwrap());
         raise(&place, &[at[copy]], false);
-        assert!(place.stdout("cache upgrade cache.img").contains("format version 1, which is current"));
+        assert!(place.stdout("cache upgrade cache.img").contains("format version 1, and its next start makes it version 4"));
         let server = place.serve("--origin vm.img --cache cache.img --mode write-back");
         assert!(place.client().read(0, 1 << 20) == content());
         assert!(server.stop().0.success());
@@ -152,21 +152,19 @@ fn a_cache_of_a_current_version_is_not_upgraded() {
     let place = unpack("cache-v1.tar.gz");
     let cache = fs::read(place.path("cache.img")).unwrap();
     let said = place.stdout("cache upgrade cache.img");
-    let current = "has format version 1, which is current (this nitro writes versions 1 to 3): nothing to upgrade";
+    let current = "has format version 1, and its next start makes it version 4: nothing to upgrade before";
     assert_eq!(said, format!("cache cache.img: {current}\n"));
     let report: Value = serde_json::from_str(&place.stdout("cache upgrade cache.img -o json")).unwrap();
     assert_eq!((&report["version_before"], &report["version"]), (&1.into(), &1.into()));
-    assert_eq!((&report["upgraded"], &report["versions_written"]), (&false.into(), &json!([1, 2, 3])));
+    assert_eq!((&report["upgraded"], &report["versions_written"]), (&false.into(), &json!([4])));
     let csv = place.stdout("cache upgrade cache.img -o csv");
     assert!(csv.starts_with("path,uuid,version_before,version,upgraded\ncache.img,"), "{csv}");
     assert!(fs::read(place.path("cache.img")).unwrap() == cache, "nothing was changed");
 
-    // With a write log, the version is 2.
-    place.file("log.vm.img", 1 << 20);
-    let logged =
-        "--origin log.vm.img --cache logged.img --cache-size 64M --mode write-back --write-log log --write-log-size 8M";
-    assert!(place.serve(logged).stop().0.success());
-    assert!(place.stdout("cache upgrade logged.img").contains("has format version 2, which is current"));
+    // What this program made is current.
+    place.file("new.vm.img", 1 << 20);
+    assert!(place.serve("--origin new.vm.img --cache new.img --cache-size 64M").stop().0.success());
+    assert!(place.stdout("cache upgrade new.img").contains("has format version 4, which is current"));
 
     place.file("short", 1000);
     for other in ["vm.img", "short"] {

@@ -17,6 +17,7 @@ mod frozen;
 mod generated;
 mod hostile;
 mod http;
+mod identity;
 mod operating;
 mod options;
 mod pins;

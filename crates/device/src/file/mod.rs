@@ -14,6 +14,8 @@ pub(crate) use bound::Turn;
 pub use open::FileOptions;
 
 use crate::buffer::IoBuffer;
+use crate::error::Error;
+use crate::identity::identify;
 use crate::runtime::{Lent, is_io_uring};
 use bound::{Flushes, Turns};
 use bytes::{Buf, Bytes};
@@ -22,8 +24,9 @@ use compio::runtime::submit;
 use compio_buf::{BufResult, IntoInner};
 use futures_util::FutureExt as _;
 use nitro_port::buf::{BufMut, is_aligned};
-use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Urgency};
+use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, StorageId, Urgency};
 use rustix::fd::OwnedFd;
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +51,8 @@ pub enum Medium {
 #[derive(Debug)]
 pub struct FileDevice {
     fd: Arc<OwnedFd>,
+    /// The file behind a loop device, locked.
+    _backing: Option<OwnedFd>,
     under_way: Box<UnderWay>,
     geometry: Geometry,
     medium: Medium,
@@ -101,6 +106,31 @@ impl FileDevice {
     #[must_use]
     pub fn medium(&self) -> Medium {
         self.medium
+    }
+
+    /// A descriptor of the open file or device. It keeps the locks of the device for as long as it is open.
+    ///
+    /// # Errors
+    /// The process may have no more descriptors.
+    pub fn handle(&self) -> io::Result<File> {
+        self.fd.try_clone().map(File::from)
+    }
+
+    /// What the open file or device is recognised by, independent of its path. May block.
+    ///
+    /// # Errors
+    /// It cannot be examined.
+    pub fn identify(&self) -> io::Result<StorageId> {
+        identify(&*self.fd)
+    }
+
+    /// The same file or device opened once more, without a lock, with the size that it has now. It is found by the open
+    /// descriptor: its path may lead to another one by now.
+    ///
+    /// # Errors
+    /// As [`FileOptions::open`].
+    pub fn reopen(&self) -> Result<Self, Error> {
+        FileOptions::of_open(&*self.fd).read_only(self.read_only).direct(self.direct).open()
     }
 
     fn check(&self, operation: Operation, offset: u64, len: u64) -> Result<(), DeviceError> {

@@ -4,10 +4,12 @@ use super::probe::Probe;
 use super::waiting::may_wait;
 use super::{FileDevice, Medium, UnderWay};
 use crate::error::{Error, ErrorKind};
+use crate::identity::loop_file;
+use crate::ioctl::is_read_only;
 use crate::linger::patiently;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{
-    FallocateFlags, FileType, FlockOperation, Mode, OFlags, fallocate, fcntl_getfl, fcntl_setfl, flock, fsync,
+    FallocateFlags, FileType, FlockOperation, Mode, OFlags, fallocate, fcntl_getfl, fcntl_setfl, flock, fstat, fsync,
     ftruncate, open, stat,
 };
 use rustix::io::{Errno, retry_on_intr};
@@ -31,6 +33,12 @@ impl FileOptions {
         Self { path: path.into(), read_only: false, direct: true, exclusive: true }
     }
 
+    /// Opens a file or device once more that is open already, without a lock.
+    #[must_use]
+    pub fn of_open(fd: impl AsFd) -> Self {
+        Self { exclusive: false, ..Self::new(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())) }
+    }
+
     /// Refuses writes. Several readers may then open one file, but not while it is open for writing.
     #[must_use]
     pub fn read_only(mut self, read_only: bool) -> Self {
@@ -45,8 +53,8 @@ impl FileOptions {
         self
     }
 
-    /// Whether to lock (default): a file against others that lock it (flock(2)); a block device that is to be written
-    /// against being mounted or otherwise claimed (`O_EXCL`, open(2)).
+    /// Whether to lock (default): a file or block device against others that lock it (flock(2)), with the file behind a loop
+    /// device; a block device that is to be written also against being mounted or otherwise claimed (`O_EXCL`, open(2)).
     #[must_use]
     pub fn exclusive(mut self, exclusive: bool) -> Self {
         self.exclusive = exclusive;
@@ -106,8 +114,15 @@ impl FileOptions {
         // `O_NONBLOCK` has no use on files, and some file systems would return EAGAIN.
         let plain = fcntl_getfl(&fd).map_err(fail)? - OFlags::NONBLOCK;
         fcntl_setfl(&fd, plain).map_err(fail)?;
-        if self.exclusive && probe.medium == Medium::File {
+        let mut backing = None;
+        if self.exclusive {
             self.lock(&fd).map_err(fail)?;
+            if probe.medium == Medium::Block {
+                backing = self.lock_backing(&fd).map_err(fail)?;
+            }
+        }
+        if probe.medium == Medium::Block && !self.read_only && is_read_only(&fd).unwrap_or(false) {
+            return Err(fail(Errno::ROFS.into()));
         }
         let direct = if self.direct { make_direct(&fd, plain, &probe).map_err(fail)? } else { None };
         if self.direct && direct.is_none() {
@@ -120,11 +135,22 @@ impl FileOptions {
             geometry: probe.geometry(block_bytes),
             medium: probe.medium,
             fd: Arc::new(fd),
+            _backing: backing,
             under_way: Box::new(UnderWay::new(may_wait)),
             direct: direct.is_some(),
             read_only: self.read_only,
             may_wait,
         })
+    }
+
+    /// Locks the file behind a loop device, as if it were used itself, and keeps it open.
+    fn lock_backing(&self, fd: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
+        let Some(path) = fstat(fd).ok().and_then(|stat| loop_file(stat.st_rdev)) else { return Ok(None) };
+        // One that is gone, or that this user may not open, has no lock that others could see.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let Ok(backing) = retry_on_intr(|| open(&path, flags, Mode::empty())) else { return Ok(None) };
+        self.lock(&backing)?;
+        Ok(Some(backing))
     }
 
     fn lock(&self, fd: &OwnedFd) -> Result<(), Errno> {

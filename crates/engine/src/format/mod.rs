@@ -16,8 +16,11 @@ pub const FORMAT_VERSION: u32 = 1;
 pub const FORMAT_VERSION_LOGGED: u32 = 2;
 /// The superblock's version if the cache has several devices: programs that do not know this refuse each of them.
 pub const FORMAT_VERSION_STRIPED: u32 = 3;
+/// The superblock's version with a field of features; it replaces the versions before. Programs that do not know it refuse
+/// the cache.
+pub const FORMAT_VERSION_FEATURES: u32 = 4;
 
 /// The format has another version than this program knows.
 pub(crate) const fn other_version(found: u32) -> FormatError {
-    FormatError::Version { found, known: FORMAT_VERSION_STRIPED }
+    FormatError::Version { found, known: FORMAT_VERSION_FEATURES }
 }

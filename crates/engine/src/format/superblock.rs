@@ -4,7 +4,7 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `NITROSSD` |
-//! | 8 | 4 | format version: 1; 2 if a write log is, or was, in use; 3 if the cache has several devices |
+//! | 8 | 4 | format version: 4; in caches of earlier programs 1, 2 if a write log is, or was, in use, or 3 if the cache has several devices |
 //! | 12 | 4 | extent size in bytes |
 //! | 16 | 4 | WEU size in bytes |
 //! | 20 | 4 | number of WEU slots |
@@ -21,11 +21,14 @@
 //! | 109 | 1 | number of devices of the cache; 0: one |
 //! | 110 | 1 | number of this device, from 0 |
 //! | 111 | 2 | devices that are lost: one bit each, from the lowest bit of the first byte on |
-//! | 113 | 1 | format version 3: 1 if a write log is, or was, in use |
-//! | 114 | 3978 | reserved, zero |
+//! | 113 | 1 | format versions 3 and 4: 1 if a write log is, or was, in use |
+//! | 114 | 8 | features that a program must know to use the cache: one bit each. Bit 0: records of volumes have identities |
+//! | 122 | 3970 | reserved, zero |
 //! | 4092 | 4 | CRC-32C of the 4092 bytes before |
 
-use super::{FORMAT_VERSION, FORMAT_VERSION_LOGGED, FORMAT_VERSION_STRIPED, FormatError, other_version};
+use super::{
+    FORMAT_VERSION, FORMAT_VERSION_FEATURES, FORMAT_VERSION_LOGGED, FORMAT_VERSION_STRIPED, FormatError, other_version,
+};
 use crate::settings::EngineSettings;
 use nitro_cache::SettingError;
 use nitro_cache::settings::{EXTENT_BYTES, WEU_BYTES};
@@ -34,8 +37,10 @@ use nitro_port::codec::FingerprintHash;
 
 const MAGIC: [u8; 8] = *b"NITROSSD";
 const NAME: &str = "superblock";
-/// The offset of a device's place, which is written only where there are several devices.
-const PLACE_OFFSET: usize = 109;
+/// Feature: the journal's records of volumes have the identities of their origins.
+pub const FEATURE_IDENTITIES: u64 = 1;
+/// The features that this program knows; it writes all of them.
+pub const FEATURES: u64 = FEATURE_IDENTITIES;
 /// Bytes that identify a machine's state.
 pub const IDENTITY_BYTES: usize = 16;
 /// Bytes of one copy.
@@ -122,11 +127,7 @@ impl Superblock {
         block[..SUPERBLOCK_BYTES].fill(0);
         Writer::new(block)
             .put(&MAGIC)
-            .u32(match self.place.devices {
-                2.. => FORMAT_VERSION_STRIPED,
-                _ if self.logged => FORMAT_VERSION_LOGGED,
-                _ => FORMAT_VERSION,
-            })
+            .u32(FORMAT_VERSION_FEATURES)
             .u32(self.extent_bytes)
             .u32(self.weu_bytes)
             .u32(self.weu_count)
@@ -139,15 +140,12 @@ impl Superblock {
             .u8(number(self.fingerprints))
             .u64(self.index.map_or(0, |area| area.offset))
             .u64(self.index.map_or(0, |area| area.len))
-            .put(&self.identity);
-        let DevicePlace { devices, number, lost } = self.place;
-        if devices > 1 {
-            Writer::new(&mut block[PLACE_OFFSET..])
-                .u8(devices)
-                .u8(number)
-                .put(&lost.to_le_bytes())
-                .u8(self.logged.into());
-        }
+            .put(&self.identity)
+            .u8(self.place.devices)
+            .u8(self.place.number)
+            .put(&self.place.lost.to_le_bytes())
+            .u8(self.logged.into())
+            .u64(FEATURES);
         seal(&mut block[..SUPERBLOCK_BYTES]);
     }
 
@@ -193,7 +191,7 @@ impl Superblock {
     /// [`FormatError`] naming what is wrong; [`FormatError::Magic`]: the device is not a Nitro cache.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let (block, version, mut reader) = begin(bytes)?;
-        if !(FORMAT_VERSION..=FORMAT_VERSION_STRIPED).contains(&version) {
+        if !(FORMAT_VERSION..=FORMAT_VERSION_FEATURES).contains(&version) {
             return Err(other_version(version));
         }
         if !is_sealed(block) {
@@ -219,10 +217,11 @@ impl Superblock {
             identity: reader.array()?,
             place: DevicePlace::ONLY,
         };
-        if version == FORMAT_VERSION_STRIPED {
+        if version >= FORMAT_VERSION_STRIPED {
             let place =
                 DevicePlace { devices: reader.u8()?, number: reader.u8()?, lost: u16::from_le_bytes(reader.array()?) };
-            if !(2..=DEVICES_MAX).contains(&place.devices.into()) {
+            let least = if version == FORMAT_VERSION_STRIPED { 2 } else { 1 };
+            if !(least..=DEVICES_MAX).contains(&place.devices.into()) {
                 return Err(reader.refuse("number of devices", place.devices.into()));
             }
             if place.number >= place.devices {
@@ -237,6 +236,12 @@ impl Superblock {
                 1 => true,
                 other => return Err(reader.refuse("write log", other.into())),
             };
+        }
+        if version >= FORMAT_VERSION_FEATURES {
+            let unknown = reader.u64()? & !FEATURES;
+            if unknown != 0 {
+                return Err(FormatError::Features { structure: NAME, unknown });
+            }
         }
         EXTENT_BYTES.check(superblock.extent_bytes.into()).map_err(|e| reader.refuse("extent size", e.value))?;
         WEU_BYTES.check(superblock.weu_bytes.into()).map_err(|e| reader.refuse("WEU size", e.value))?;

@@ -139,8 +139,8 @@ impl State {
             }
             Record::RegionOpened { object, region } => drop(self.regions.insert((object, region))),
             Record::RegionClosed { object, region } => drop(self.regions.remove(&(object, region))),
-            Record::Volume { object, name, origin_bytes, uuid, mode, domain } => {
-                self.volumes.insert(object, VolumeEntry { name, origin_bytes, stamp: uuid, mode, domain });
+            Record::Volume { object, name, origin_bytes, uuid, mode, domain, identity } => {
+                self.volumes.insert(object, VolumeEntry { name, origin_bytes, stamp: uuid, mode, domain, identity });
             }
             Record::VolumeRemoved { object } => {
                 self.volumes.remove(&object);

@@ -5,10 +5,22 @@ use crate::domain::DedupDomain;
 use crate::error::Error;
 use crate::format::journal::Record;
 use nitro_cache::pins::PinRanges;
+use nitro_port::yielding::yield_now;
 use nitro_port::{Clock, Device};
-use nitro_units::ObjectId;
+use nitro_units::{ExtentIndex, ExtentKey, ObjectId, WeuId};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Most extents of one unit that [`Cache::clean_extents`] takes.
+const CLEAN_PER_WEU: usize = 4;
+
+/// Whether two numbers have no common divisor but 1.
+const fn coprime(mut a: u32, mut b: u32) -> bool {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a == 1
+}
 
 /// A volume in the registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,12 +36,15 @@ pub struct VolumeEntry {
     pub mode: u8,
     /// The domain within which it shares contents.
     pub domain: DedupDomain,
+    /// What its origin is recognised by, in the host's own form; empty: not known. At most
+    /// [`VOLUME_IDENTITY_BYTES_MAX`](crate::format::journal::VOLUME_IDENTITY_BYTES_MAX).
+    pub identity: Vec<u8>,
 }
 
 impl VolumeEntry {
     fn record(&self, object: ObjectId) -> Record {
-        let Self { name, origin_bytes, stamp, mode, domain } = self.clone();
-        Record::Volume { object, name, origin_bytes, uuid: stamp, mode, domain }
+        let Self { name, origin_bytes, stamp, mode, domain, identity } = self.clone();
+        Record::Volume { object, name, origin_bytes, uuid: stamp, mode, domain, identity }
     }
 }
 
@@ -129,16 +144,21 @@ impl<F: Device, C: Clock> Cache<F, C> {
 
     /// Registers a volume, or its changes; returns its number: that of the volume with the same name, otherwise a new
     /// one. It is durable with the next commit; see [`sync`](Self::sync). `None`: the journal has no room for another
-    /// volume.
-    pub fn remember_volume(&self, entry: VolumeEntry) -> Option<ObjectId> {
+    /// volume. A volume that is known already keeps its place: if there is no room for its identity, it stays without one.
+    pub fn remember_volume(&self, mut entry: VolumeEntry) -> Option<ObjectId> {
         let mut volumes = self.volumes.0.lock();
         let pins_bytes: usize = volumes.pins.keys().map(|object| volumes.pins_record(*object).encoded_bytes()).sum();
         let Volumes { all, changed, .. } = &mut *volumes;
         let known = all.iter().find(|(_, known)| known.name == entry.name).map(|(object, _)| *object);
         let object = known.or_else(|| (0..u16::MAX).map(ObjectId).find(|object| !all.contains_key(object)))?;
-        if known.is_none() {
-            let bytes: usize = all.values().chain([&entry]).map(|entry| entry.record(object).encoded_bytes()).sum();
-            if (bytes + pins_bytes) as u64 > self.budget.volumes_bytes {
+        let others = all.iter().filter(|(other, _)| **other != object);
+        let others: usize = others.map(|(other, entry)| entry.record(*other).encoded_bytes()).sum();
+        let has_room = |entry: &VolumeEntry| {
+            (others + entry.record(object).encoded_bytes() + pins_bytes) as u64 <= self.budget.volumes_bytes
+        };
+        if !has_room(&entry) {
+            entry.identity.clear();
+            if known.is_none() && !has_room(&entry) {
                 return None;
             }
         }
@@ -175,6 +195,34 @@ impl<F: Device, C: Clock> Cache<F, C> {
         drop(counters);
         self.ledger.push(Record::VolumeRemoved { object }).await;
         self.sync().await
+    }
+
+    /// Drops all cached data of a volume that are not dirty; durable when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] where the cache device fails.
+    pub async fn drop_clean(&self, object: ObjectId) -> Result<(), Error> {
+        let Some(entry) = self.volumes.0.lock().all.get(&object).cloned() else { return Ok(()) };
+        self.forget_object(object, entry.origin_bytes).await;
+        self.sync().await
+    }
+
+    /// At most `max` clean extents of a volume that are on the SSD, from units spread over the cache.
+    pub async fn clean_extents(&self, object: ObjectId, max: usize) -> Vec<ExtentIndex> {
+        let mut found = Vec::new();
+        let weus = self.weu_count();
+        // A stride through all units: each is visited once, neighbours are far apart.
+        let stride = (weus / 2 + 1..).find(|stride| coprime(*stride, weus)).unwrap_or(1);
+        for n in 0..weus {
+            if found.len() >= max {
+                break;
+            }
+            let weu = WeuId((u64::from(n) * u64::from(stride) % u64::from(weus)) as u32);
+            let keys = self.manager.lock().clean_in_weu(object, weu, CLEAN_PER_WEU.min(max - found.len()));
+            found.extend(keys.into_iter().map(ExtentKey::index));
+            yield_now().await;
+        }
+        found
     }
 
     /// Makes the registry durable.

@@ -154,7 +154,7 @@ fn a_recipe_finds_what_its_own_domain_has_cached() {
         let cache = cache_with(&sim, verify_duplicates);
         for (number, domain) in [(0, "red"), (1, domain)] {
             let (name, domain) = (format!("v{number}"), DedupDomain::named(domain));
-            let entry = VolumeEntry { name, origin_bytes: MIB, stamp: [0; 16], mode: 0, domain };
+            let entry = VolumeEntry { name, origin_bytes: MIB, stamp: [0; 16], mode: 0, domain, identity: Vec::new() };
             assert_eq!(cache.remember_volume(entry), Some(ObjectId(number)));
         }
         let [one, other] = [0, 1].map(|object| volume(&cache, object, WriteMode::WriteThrough));

@@ -48,6 +48,9 @@ pub struct Config {
     /// Discard dirty data that prevent the start. This is only an option of the command line, not a key of the file.
     #[serde(skip)]
     pub force_discard_dirty: bool,
+    /// Volumes whose origins are accepted although their caches do not recognise them. Only an option of the command line, too.
+    #[serde(skip)]
+    pub accept_origins: Vec<String>,
 }
 
 impl Config {

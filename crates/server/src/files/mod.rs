@@ -6,8 +6,10 @@
 //! meanwhile has no effect.
 
 mod folder;
+mod id;
 mod secret;
 
+pub(crate) use id::FileId;
 pub use folder::{Links, own_folder, private_folder};
 pub use secret::read_secret;
 

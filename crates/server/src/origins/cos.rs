@@ -1,7 +1,7 @@
 //! Objects of deduplicating stores: `cos:STORE#OBJECT` or `cos:STORE#OBJECT@SNAPSHOT`. Volumes of one store share it.
 
 use super::collector::Collector;
-use super::{Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme};
+use super::{Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme, VolumeMarks};
 use crate::config::{Emulation, VolumeConfig};
 use crate::cos::ssd::{self, SsdConfig};
 use crate::cos::{CosStore, device_path, failed, open_device};
@@ -10,6 +10,7 @@ use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_cos::{Settings, SsdSource, Store, Volume};
 use nitro_device::{AnyDevice, CompioClock, HddDevice};
+use nitro_port::{Means, StorageId};
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -121,8 +122,13 @@ impl CosOrigin {
         let identity = Arc::new(object.clone());
         let look = identity.look(size_bytes).map_err(|e| Error::new(&what, e))?;
         let fence = Fence::at(&config.origin, &self.mark_place());
+        let (store, number) = object.identity();
+        let mut id = StorageId::default();
+        id.add(Means::Object, &[&store.to_le_bytes(), &number.to_le_bytes()]);
+        let marks = VolumeMarks::of(&id);
         nitro_console::output::note!("volume {volume}: {} at {}", Size(size_bytes), config.origin.display());
-        Ok(OpenOrigin { device: Backing::Object(object), identity, look, fence })
+        let read_only = object.is_read_only();
+        Ok(OpenOrigin { device: Backing::Object(object), identity, id, look, fence, marks, read_only })
     }
 }
 

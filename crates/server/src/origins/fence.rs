@@ -8,6 +8,7 @@ use super::aside::aside;
 use super::mark::Mark;
 use crate::files::{self, Links};
 use nitro_console::error::Error;
+use nitro_port::{Sameness, StorageId};
 use parking_lot::Mutex;
 use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
 use rustix::io::Errno;
@@ -43,6 +44,8 @@ pub(crate) struct Found {
 #[derive(Debug, Clone)]
 pub struct Fence {
     origin: PathBuf,
+    /// What the origin is recognised by.
+    id: StorageId,
     /// Paths of mark files; marks are made at the first one.
     places: Vec<PathBuf>,
     /// Whether folders on those paths may be links.
@@ -52,24 +55,29 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// The fence of a file or block device. Its location does not depend on the links in the path. May block.
+    /// The fence of an open file or block device with this identity, which was opened at a path. Its location does not depend on the
+    /// links in the path. May block.
     ///
     /// # Errors
-    /// The file cannot be found or read.
-    pub fn of(origin: &Path) -> io::Result<Self> {
+    /// The file cannot be found or examined.
+    pub fn of(origin: &Path, file: &File, id: &StorageId) -> io::Result<Self> {
         let real = fs::canonicalize(origin)?;
-        if fs::metadata(&real)?.file_type().is_block_device() {
-            let places = block_names(&real).into_iter().map(|name| marked(&state_folder().join(name))).collect();
-            return Ok(Self { origin: origin.to_owned(), places, links: Links::Followed, inode: None });
+        if file.metadata()?.file_type().is_block_device() {
+            // The first one is persistent over reboots, and the same whatever the device is called.
+            let names: Vec<_> = id.names().map(|name| format!("origin-{name}")).chain(block_names(&real)).collect();
+            let folders = state_folders();
+            let places = folders.iter().flat_map(|folder| names.iter().map(|name| marked(&folder.join(name)))).collect();
+            return Ok(Self { origin: origin.to_owned(), id: id.clone(), places, links: Links::Followed, inode: None });
         }
-        let inode = Some(Arc::new(files::open_to_read(&real)?));
-        Ok(Self { origin: origin.to_owned(), places: vec![marked(&real)], links: Links::Refused, inode })
+        let (inode, places) = (Some(Arc::new(file.try_clone()?)), vec![marked(&real)]);
+        Ok(Self { origin: origin.to_owned(), id: id.clone(), places, links: Links::Refused, inode })
     }
 
     /// The fence of an origin that is not a file: the mark is at `place`.
     #[must_use]
     pub fn at(origin: &Path, place: &Path) -> Self {
-        Self { origin: origin.to_owned(), places: vec![marked(place)], links: Links::Followed, inode: None }
+        let id = StorageId::default();
+        Self { origin: origin.to_owned(), id, places: vec![marked(place)], links: Links::Followed, inode: None }
     }
 
     /// The existing marks.
@@ -85,14 +93,19 @@ impl Fence {
             let read = files::read_text(path, self.links, MARK_BYTES_MAX);
             if let Some(text) = read.map_err(|e| unreadable(&place, &e))? {
                 let mark = Mark::parse(&text).map_err(|e| unreadable(&place, &e))?;
-                marks.push(Found { mark, place, is_of_another_file: false });
+                let is_of_another_file = mark.origin_id().is_some_and(|id| id.compare(&self.id) == Sameness::Other);
+                marks.push(Found { mark, place, is_of_another_file });
             }
         }
         if let Some(inode) = &self.inode {
             let place = self.attribute_place();
             let read = read_attribute(inode).map_err(|e| unreadable(&place, &e))?;
             if let Some(mark) = read {
-                let is_of_another_file = mark.file != Some(name_of(inode).map_err(|e| unreadable(&place, &e))?);
+                let is_of_another_file = match mark.origin_id().map_or(Sameness::Unknown, |id| id.compare(&self.id)) {
+                    Sameness::Same => false,
+                    Sameness::Other => true,
+                    Sameness::Unknown => mark.file != Some(name_of(inode).map_err(|e| unreadable(&place, &e))?),
+                };
                 marks.push(Found { mark, place, is_of_another_file });
             }
         }
@@ -195,7 +208,7 @@ fn lower_attribute(inode: &File) -> io::Result<()> {
 }
 
 /// The possible names of a block device; the first one is persistent over reboots.
-fn block_names(device: &Path) -> Vec<String> {
+pub(super) fn block_names(device: &Path) -> Vec<String> {
     let entries = fs::read_dir(STABLE_NAMES).map(|entries| entries.flatten().collect::<Vec<_>>()).unwrap_or_default();
     let same = |entry: &fs::DirEntry| fs::canonicalize(entry.path()).is_ok_and(|real| real == device);
     let mut names: Vec<String> =
@@ -205,8 +218,20 @@ fn block_names(device: &Path) -> Vec<String> {
     names
 }
 
-/// The folder of the server's persistent state: `$STATE_DIRECTORY` (systemd.exec(5)), otherwise `/var/lib/nitro` or the
-/// user's state folder.
+/// The folders in which marks are looked for: those of `$STATE_DIRECTORY` (systemd.exec(5)), otherwise the [one](state_folder) in
+/// which they are made.
+pub(crate) fn state_folders() -> Vec<PathBuf> {
+    let folders = std::env::var_os("STATE_DIRECTORY").map(|folders| folders.to_string_lossy().into_owned());
+    let listed = folders.iter().flat_map(|folders| folders.split(':')).map(PathBuf::from);
+    let mut all: Vec<_> = listed.filter(|folder| folder.is_absolute()).collect();
+    if all.is_empty() {
+        all.push(state_folder());
+    }
+    all
+}
+
+/// The folder of the server's persistent state: the first of `$STATE_DIRECTORY` (systemd.exec(5)), otherwise `/var/lib/nitro` or
+/// the user's state folder.
 pub(crate) fn state_folder() -> PathBuf {
     let variable = |name: &str| std::env::var_os(name).filter(|value| Path::new(value).is_absolute());
     if let Some(folders) = variable("STATE_DIRECTORY") {
@@ -283,8 +308,13 @@ mod tests {
         (folder, origin)
     }
 
+    fn fence_of(path: &Path) -> Fence {
+        let file = File::open(path).unwrap();
+        Fence::of(path, &file, &nitro_device::identify(&file).unwrap()).unwrap()
+    }
+
     fn mark(volume: &str) -> Mark {
-        Mark::new(Uuid(*b"0123456789abcdef"), Path::new("/fast/\"cache\".img"), volume)
+        Mark::new(Uuid(*b"0123456789abcdef"), Path::new("/fast/\"cache\".img"), volume, &StorageId::default())
     }
 
     #[test]
@@ -294,8 +324,8 @@ mod tests {
         std::os::unix::fs::symlink(&origin, &link).unwrap();
         let mark = mark("vm");
         assert_eq!(mark.cache_uuid, "30313233-3435-3637-3839-616263646566");
-        Fence::of(&link).unwrap().raise(&mark).unwrap();
-        let fence = Fence::of(&origin).unwrap();
+        fence_of(&link).raise(&mark).unwrap();
+        let fence = fence_of(&origin);
         let found = fence.find().unwrap();
         let place = folder.path().join("vm.img.nitro-dirty");
         assert!(found[0].place.ends_with("/vm.img.nitro-dirty") && found[0].mark == mark, "{found:?}");
@@ -312,7 +342,7 @@ mod tests {
     #[test]
     fn a_mark_that_stands_is_not_written_anew() {
         let (folder, origin) = origin();
-        let fence = Fence::of(&origin).unwrap();
+        let fence = fence_of(&origin);
         fence.raise(&mark("vm")).unwrap();
         let (marks, inode) =
             (fence.find().unwrap(), fs::metadata(folder.path().join("vm.img.nitro-dirty")).unwrap().ino());
@@ -330,7 +360,7 @@ mod tests {
         let (folder, origin) = origin();
         let place = folder.path().join("vm.img.nitro-dirty");
         let reactor = nitro_device::Reactor::new().unwrap();
-        let guard = Guard::new(Fence::of(&origin).unwrap(), mark("vm"));
+        let guard = Guard::new(fence_of(&origin), mark("vm"));
         reactor.block_on(async {
             guard.raise().await.unwrap();
             guard.lower_if(|| true).await.unwrap();
@@ -346,7 +376,7 @@ mod tests {
     #[test]
     fn an_attribute_that_cannot_be_read_counts_as_a_mark_and_a_copy_is_told_from_its_original() {
         let (folder, origin) = origin();
-        let fence = Fence::of(&origin).unwrap();
+        let fence = fence_of(&origin);
         let inode = fence.inode.as_ref().unwrap();
         if fsetxattr(inode, MARK_ATTRIBUTE, b"?", XattrFlags::empty()) == Err(Errno::NOTSUP) {
             return;
@@ -356,7 +386,7 @@ mod tests {
         let copy = folder.path().join("copy.img");
         fs::write(&copy, "x").unwrap();
         let copied = read_attribute(inode).unwrap().unwrap().fields().unwrap();
-        let fence = Fence::of(&copy).unwrap();
+        let fence = fence_of(&copy);
         fsetxattr(fence.inode.as_ref().unwrap(), MARK_ATTRIBUTE, copied.as_bytes(), XattrFlags::empty()).unwrap();
         let found = fence.find().unwrap();
         assert!(found.len() == 1 && found[0].is_of_another_file, "{found:?}");

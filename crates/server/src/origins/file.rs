@@ -1,15 +1,15 @@
 //! Files and block devices: `file:PATH`, or a path.
 
-use super::{Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme, aside};
+use super::{Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme, VolumeMarks, aside};
 use crate::config::{Emulation, VolumeConfig};
 use crate::device_error::device_error;
-use crate::files::open_device_to_read;
+use crate::files::FileId;
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_device::{AnyDevice, CompioClock, FileDevice, FileOptions, HddDevice};
 use nitro_port::Device;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -61,30 +61,44 @@ impl NamedOrigin for AtPath {
         true
     }
 
-    fn open_again(&self, read_only: bool, disk: Option<Emulation>) -> Result<Option<Backing>, Error> {
-        let what = format!("origin {}", self.0.display());
-        let options = FileOptions::new(&self.0).read_only(read_only).exclusive(false);
-        let device = options.open().map_err(|e| device_error(&what, &e))?;
-        Ok(Some(Backing::Device(Box::new(emulated(device, disk)))))
-    }
-
     fn open<'a>(&'a self, volume: &'a str, config: &'a VolumeConfig) -> LocalBoxFuture<'a, Result<OpenOrigin, Error>> {
         open(&self.0, volume, config).boxed_local()
     }
 }
 
-impl Identity for AtPath {
+/// An open file or block device, and the path at which it was opened.
+struct OpenFile {
+    path: PathBuf,
+    file: File,
+    read_only: bool,
+}
+
+impl Identity for OpenFile {
     fn look(&self, size_bytes: u64) -> io::Result<Look> {
-        fs::metadata(&self.0).map(|found| Look::new(&found, size_bytes))
+        self.file.metadata().map(|found| Look::new(&found, size_bytes))
     }
 
     fn look_durably(&self, size_bytes: u64) -> io::Result<Look> {
         let look = self.look(size_bytes)?;
         // A block device has no time of change.
         if look.mtime_ns.is_some() {
-            open_device_to_read(&self.0)?.sync_all()?;
+            self.file.sync_all()?;
         }
         Ok(look)
+    }
+
+    fn is_at_its_name(&self) -> bool {
+        match (FileId::of(&self.path), FileId::of_open(&self.file)) {
+            (Ok(named), Ok(open)) => named == open,
+            _ => false,
+        }
+    }
+
+    fn open_again(&self, disk: Option<Emulation>) -> Result<Option<Backing>, Error> {
+        let what = format!("origin {}", self.path.display());
+        let opened = FileOptions::of_open(&self.file).read_only(self.read_only).open();
+        let device = opened.map_err(|e| device_error(&what, &e))?;
+        Ok(Some(Backing::Device(Box::new(emulated(device, disk)))))
     }
 }
 
@@ -106,7 +120,18 @@ async fn open(path: &Path, volume: &str, config: &VolumeConfig) -> Result<OpenOr
     if found.is_dir() {
         return Err(Error::new(what, "it is a directory").or("name a file or a block device"));
     }
-    let device = FileOptions::new(path).read_only(config.read_only).open().map_err(|e| match &e.source {
+    let opened = FileOptions::new(path).read_only(config.read_only).open();
+    let is_refused = |e: &nitro_device::Error| {
+        e.source.as_ref().is_some_and(|source| source.kind() == io::ErrorKind::ReadOnlyFilesystem)
+    };
+    let opened = match opened {
+        Err(error) if is_refused(&error) => {
+            tracing::warn!("{what}: it can only be read ({error}): the volume is read-only");
+            FileOptions::new(path).read_only(true).open()
+        }
+        opened => opened,
+    };
+    let device = opened.map_err(|e| match &e.source {
         Some(source) if source.kind() == io::ErrorKind::PermissionDenied => {
             let way_out = "run as a user who may use it, change its permissions, or give --read-only";
             Error::new(&what, source).or(way_out)
@@ -118,13 +143,19 @@ async fn open(path: &Path, volume: &str, config: &VolumeConfig) -> Result<OpenOr
         let way_out = format!("give it a size first: truncate -s 10G {}", path.display());
         return Err(Error::new(what, "it is empty").or(way_out));
     }
-    // Looked at again, now that nobody else may change it.
+    // Looked at by the descriptor, now that nobody else may change it.
     let fail = |e| Error::new(&what, e).or("check the path and its folders' permissions");
-    let look = Look::new(&fs::metadata(path).map_err(fail)?, size_bytes);
-    let at = path.to_owned();
-    let fence = aside(move || Fence::of(&at)).await?.map_err(fail)?;
+    let (file, read_only) = (device.handle().map_err(fail)?, device.is_read_only());
+    let look = Look::new(&file.metadata().map_err(fail)?, size_bytes);
+    let (at, handle) = (path.to_owned(), device.handle().map_err(fail)?);
+    let examined = aside(move || {
+        let id = nitro_device::identify(&handle)?;
+        let fence = Fence::of(&at, &handle, &id)?;
+        Ok((VolumeMarks::of_file(&at, &handle, &id)?, id, fence))
+    });
+    let (marks, id, fence) = examined.await?.map_err(fail)?;
     nitro_console::output::note!("volume {volume}: {} at {}", Size(size_bytes), path.display());
     let device = emulated(device, config.emulate_disk);
-    let identity = Arc::new(AtPath(path.to_owned()));
-    Ok(OpenOrigin { device: Backing::Device(Box::new(device)), identity, look, fence })
+    let identity = Arc::new(OpenFile { path: path.to_owned(), file, read_only });
+    Ok(OpenOrigin { device: Backing::Device(Box::new(device)), identity, id, look, fence, marks, read_only })
 }

@@ -1,10 +1,12 @@
 //! The mark of an origin whose newest data may be in a cache, and its format.
 
 use super::stamp::unix_seconds;
+use nitro_port::StorageId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
 use std::path::Path;
+use std::str::FromStr;
 
 /// The permanent identity of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +19,24 @@ impl fmt::Display for Uuid {
             write!(f, "{dash}{byte:02x}")?;
         }
         Ok(())
+    }
+}
+
+impl FromStr for Uuid {
+    type Err = io::Error;
+
+    fn from_str(text: &str) -> Result<Self, io::Error> {
+        let invalid = || io::Error::new(io::ErrorKind::InvalidData, "not a UUID");
+        let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'-').collect();
+        let mut uuid = [0; 16];
+        if digits.len() != 2 * uuid.len() {
+            return Err(invalid());
+        }
+        for (byte, pair) in uuid.iter_mut().zip(digits.chunks_exact(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| invalid())?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| invalid())?;
+        }
+        Ok(Self(uuid))
     }
 }
 
@@ -34,14 +54,17 @@ pub struct Mark {
     pub volume: String,
     /// When the mark was made (UTC).
     pub since: String,
-    /// In an extended attribute: the file on which it was made, which distinguishes the file from copies with the same
-    /// attribute.
+    /// In an extended attribute: the device and inode number of the file on which it was made. Device numbers change: `origin` is
+    /// what counts, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// What the origin was recognised by, which distinguishes it from its copies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
 }
 
 impl Mark {
-    pub(crate) fn new(uuid: Uuid, cache: &Path, volume: &str) -> Self {
+    pub(crate) fn new(uuid: Uuid, cache: &Path, volume: &str, origin: &StorageId) -> Self {
         let cache = std::path::absolute(cache).unwrap_or_else(|_| cache.to_owned());
         Self {
             cache_uuid: uuid.to_string(),
@@ -49,10 +72,16 @@ impl Mark {
             volume: volume.to_owned(),
             since: utc(unix_seconds()),
             file: None,
+            origin: Some(origin.to_string()),
         }
     }
 
-    /// Whether two marks name the same volume of the same cache, at the same path.
+    /// What the origin was recognised by when the mark was made; `None`: an earlier program made it.
+    pub(crate) fn origin_id(&self) -> Option<StorageId> {
+        self.origin.as_deref().and_then(StorageId::parse)
+    }
+
+    /// Whether two marks name the same volume of the same cache, at the same path, and were made on the same file.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let named = |mark: &Self| (mark.cache_uuid.clone(), mark.cache_path.clone(), mark.volume.clone());
         named(self) == named(other) && self.file == other.file
@@ -103,6 +132,14 @@ fn utc(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nitro_port::Means;
+
+    #[test]
+    fn a_uuid_comes_back() {
+        let uuid = Uuid(*b"0123456789abcdef");
+        assert_eq!(uuid.to_string().parse::<Uuid>().unwrap(), uuid);
+        assert!("0123".parse::<Uuid>().is_err() && "x".repeat(32).parse::<Uuid>().is_err());
+    }
 
     #[test]
     fn moments_are_those_of_the_calendar() {
@@ -119,7 +156,9 @@ mod tests {
     #[test]
     fn a_mark_on_a_file_fits_into_an_attribute() {
         let long = format!("/{}", "ä".repeat(3000));
-        let mark = Mark::new(Uuid([7; 16]), Path::new(&long), "vm").on("8:1:77".to_owned());
+        let mut id = StorageId::default();
+        Means::ALL.into_iter().for_each(|means| id.add(means, &[b"x"]));
+        let mark = Mark::new(Uuid([7; 16]), Path::new(&long), "vm", &id).on("8:1:77".to_owned());
         let fields = mark.fields().unwrap();
         assert!(fields.len() < 1024, "{}", fields.len());
         assert_eq!(Mark::parse(&fields).unwrap(), mark);

@@ -11,22 +11,26 @@ mod fence;
 mod file;
 mod mark;
 mod stamp;
+mod volume_mark;
 
 pub(crate) use aside::aside;
 pub use backing::Backing;
 pub use cos::{Cos, CosOrigin};
 pub(crate) use cos::{close_all, find, ram_needs, same_store};
 pub use fence::Fence;
-pub(crate) use fence::{Found, Guard, state_folder};
+pub(crate) use fence::{Found, Guard, state_folder, state_folders};
 pub use file::Files;
 pub(crate) use mark::Mark;
 pub use mark::Uuid;
 pub use stamp::Look;
-pub(crate) use stamp::{LEASE_SECONDS, Stamp, unix_seconds};
+pub(crate) use stamp::{Change, LEASE_SECONDS, Stamp, unix_seconds};
+pub(crate) use volume_mark::VolumeMark;
+pub use volume_mark::VolumeMarks;
 
 use crate::config::{Emulation, VolumeConfig};
 use futures_util::future::LocalBoxFuture;
 use nitro_console::error::Error;
+use nitro_port::StorageId;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -66,15 +70,6 @@ pub trait NamedOrigin {
     /// Whether that file or block device is the origin itself, so that no other origin may use it.
     fn is_host(&self) -> bool;
 
-    /// Opens it once more while it is open, after it has grown; `None`: it cannot grow.
-    ///
-    /// # Errors
-    /// It cannot be opened.
-    fn open_again(&self, read_only: bool, disk: Option<Emulation>) -> Result<Option<Backing>, Error> {
-        let _ = (read_only, disk);
-        Ok(None)
-    }
-
     /// Opens it for a volume, and locks it against other programs if possible.
     fn open<'a>(&'a self, volume: &'a str, config: &'a VolumeConfig) -> LocalBoxFuture<'a, Result<OpenOrigin, Error>>;
 }
@@ -83,15 +78,22 @@ pub trait NamedOrigin {
 pub struct OpenOrigin {
     /// The device for reads and writes.
     pub device: Backing,
-    /// Shows whether another program has changed it.
+    /// The open origin, to be looked at.
     pub identity: Arc<dyn Identity>,
+    /// What it is recognised by.
+    pub id: StorageId,
     /// Its state when it was opened.
     pub look: Look,
     /// The location of its mark while a cache has dirty data of it.
     pub fence: Fence,
+    /// Where the mark is that tells which cache served it last.
+    pub marks: VolumeMarks,
+    /// It can only be read, whatever the configuration says.
+    pub read_only: bool,
 }
 
-/// Shows whether another program has changed an origin.
+/// Shows which storage an open origin is, and whether another program has changed it. The origin is examined by its open
+/// descriptor, never by its path, which may lead to another one by now.
 pub trait Identity: Send + Sync {
     /// Its size and the time of its last change. May block.
     ///
@@ -104,6 +106,20 @@ pub trait Identity: Send + Sync {
     /// # Errors
     /// Its state cannot be read, or that cannot be made durable.
     fn look_durably(&self, size_bytes: u64) -> io::Result<Look>;
+
+    /// Whether the text that names the origin still leads to it. May block.
+    fn is_at_its_name(&self) -> bool {
+        true
+    }
+
+    /// Opens it once more, after it has grown; `None`: it cannot grow.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    fn open_again(&self, disk: Option<Emulation>) -> Result<Option<Backing>, Error> {
+        let _ = disk;
+        Ok(None)
+    }
 }
 
 /// The origin that a text names.

@@ -8,9 +8,9 @@
 //! | 12 | 3 | in use: the start of the boot's random id (random(4)) |
 //! | 15 | 1 | 0 not known, 1 at rest, 2 in use |
 //!
-//! **At rest*, a different modification time means that another program has changed the origin. *In use*, the server
+//! *At rest*, a different modification time means that another program has changed the origin. *In use*, the server
 //! itself changes the origin; it renews the stamp before a write if the stamp is older than [`LEASE_SECONDS`]. Changes
-//! more than [`LATE_SECONDS`] after the stamp were made by other programs. A modification time that went back means an
+//! more than [`LATE_SECONDS`] after the stamp seem to be made by other programs. A modification time that went back hints at an
 //! older file, if the machine was not rebooted since: a power failure may undo times that a file system had not written
 //! yet, of at most a day if it is mounted `lazytime`.
 
@@ -46,6 +46,25 @@ impl Look {
     pub fn new(found: &Metadata, size_bytes: u64) -> Self {
         let ns = u64::try_from(found.mtime()).map_or(0, |s| s * NS + u64::try_from(found.mtime_nsec()).unwrap_or(0));
         Self { size_bytes, mtime_ns: found.is_file().then_some(ns) }
+    }
+}
+
+/// A sign that another program has changed an origin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The server ended in order, and did not change the origin afterwards; or the size is another one.
+    Certain(String),
+    /// After a crash, the time of change is not one that the server's own writes would have: it depends on the clocks of the machine
+    /// and of a file server, and on how long writes were delayed.
+    Time(String),
+}
+
+impl Change {
+    /// The description.
+    pub(crate) fn why(self) -> String {
+        match self {
+            Self::Certain(why) | Self::Time(why) => why,
+        }
     }
 }
 
@@ -105,20 +124,24 @@ impl Stamp {
         }
     }
 
-    /// A description of the change if another program has changed an origin that had `size_bytes`; otherwise `None`.
-    pub(crate) fn change(self, size_bytes: u64, now: Look) -> Option<String> {
+    /// The change if another program seems to have changed an origin that had `size_bytes`; otherwise `None`.
+    pub(crate) fn change(self, size_bytes: u64, now: Look) -> Option<Change> {
         if now.size_bytes != size_bytes {
-            return Some(format!("it had {size_bytes} bytes and has {}", now.size_bytes));
+            return Some(Change::Certain(format!("it had {size_bytes} bytes and has {}", now.size_bytes)));
         }
         let mtime_ns = now.mtime_ns?;
         let late_ns = (u64::from(self.said_seconds) + LATE_SECONDS) * NS;
         let back_ns = self.mtime_ns.saturating_sub(mtime_ns);
         match self.state {
-            State::Unknown => Some("it is not known when it was last served".to_owned()),
-            State::AtRest if mtime_ns != self.mtime_ns => Some("its modification time has changed".to_owned()),
-            State::InUse if mtime_ns > late_ns => Some("it was modified after the cache was last in use".to_owned()),
+            State::Unknown => Some(Change::Certain("it is not known when it was last served".to_owned())),
+            State::AtRest if mtime_ns != self.mtime_ns => {
+                Some(Change::Certain("another program has changed its origin: its modification time is not the one of the last end".to_owned()))
+            }
+            State::InUse if mtime_ns > late_ns => {
+                Some(Change::Time("another program seems to have changed its origin: its modification time is later than the cache was last in use".to_owned()))
+            }
             State::InUse if back_ns > 0 && (self.boot == boot() || back_ns > SET_BACK_SECONDS * NS) => {
-                Some("it is older than when the cache was last in use".to_owned())
+                Some(Change::Time("an older state of its origin seems to be in place: its modification time is earlier than when the cache was last in use".to_owned()))
             }
             State::AtRest | State::InUse => None,
         }

@@ -232,6 +232,14 @@ impl CacheDevice {
         Self::Looked(Box::new(Overlay::new(device)))
     }
 
+    /// The open file or block device; `None`: it is RAM, or looked at.
+    pub(super) fn file(&self) -> Option<&FileDevice> {
+        match self {
+            Self::Real(grown) => grown.last().device.file(),
+            Self::Looked(_) => None,
+        }
+    }
+
     /// From now on, requests go to `device`: the same storage, opened since it has grown.
     pub(super) fn replace(&self, device: AnyDevice) {
         let Self::Real(grown) = self else { return };

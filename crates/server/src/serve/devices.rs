@@ -1,7 +1,7 @@
 //! The files or block devices of a cache: opened, created, and put together.
 
 use super::device::CacheDevice;
-use super::file_id::FileId;
+use crate::files::FileId;
 use super::store::{self, Store};
 use crate::config::{CacheConfig, CacheStore};
 use crate::device_error::device_error;

@@ -2,7 +2,6 @@
 
 use super::Served;
 use crate::control::protocol::Outcome;
-use crate::origins::origin_of;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use std::sync::Arc;
@@ -18,8 +17,8 @@ impl Served {
         let _turn = super::operate::Turn::take(&export)?;
         let what = format!("volume {name}");
         let before = export.volume.size_bytes();
-        let named = origin_of(&export.origin)?;
-        let Some(device) = named.open_again(export.volume.read_only(), export.emulate_disk)? else {
+        export.check_name().await?;
+        let Some(device) = export.identity.open_again(export.emulate_disk)? else {
             return Err(Error::new(what, "objects of a store cannot grow").or("copy it to a larger one: nitro cos"));
         };
         let size_bytes = nitro_port::Device::geometry(&device).size_bytes;

@@ -111,6 +111,11 @@ impl OriginLease {
         }
     }
 
+    /// Notes what is known of the origin, in the form of [`KnownOrigin`](super::known_origin::KnownOrigin).
+    pub(super) fn set_identity(&self, identity: Vec<u8>) {
+        self.remember(|entry| entry.identity = identity);
+    }
+
     /// Notes the mode that the volume is served in.
     pub(super) fn set_mode(&self, mode: WriteMode) {
         self.remember(|entry| entry.mode = mode_byte(mode));

@@ -1,9 +1,10 @@
 //! Opens the configured caches and origins. All errors are found before anything is changed.
 
 use super::caches::{self, CacheEntry};
-use super::file_id::FileId;
+use crate::files::FileId;
 use super::store;
-use super::volumes::{self, Verdict};
+use super::judge::{self, Allowed, Verdict};
+use super::volumes;
 use crate::config::{CacheConfig, Config};
 use crate::export::VolumeExport;
 use crate::origins::{OpenOrigin, origin_of};
@@ -38,7 +39,11 @@ pub(super) async fn prepare(config: &Config) -> Result<Prepared, Error> {
     let mut origins = Vec::new();
     for ((name, volume), origin) in config.volumes.iter().zip(opened) {
         let entry = cache_of(config, &caches, name)?;
-        let verdict = volumes::judge(entry, name, volume, &origin, config.force_discard_dirty).await?;
+        let allowed = Allowed {
+            discard_dirty: config.force_discard_dirty,
+            accept_origin: config.accept_origins.contains(name),
+        };
+        let verdict = judge::judge(entry, name, volume, (&origin, config.mode_of(name)), allowed).await?;
         origins.push((origin, verdict));
     }
     caches.values().for_each(|entry| warn_of_others(config, entry));

@@ -2,6 +2,7 @@
 
 use super::Served;
 use super::connections::{DRAIN_MAX, Drain, sleep};
+use super::judge::{self, Allowed};
 use super::volumes;
 use crate::config::{CacheStore, Config, Mode, VolumeConfig, check_scan, check_share};
 use crate::control::protocol::{AddVolume, Outcome};
@@ -320,7 +321,9 @@ impl Served {
         check_scan(config.detect_scan, entry.detects()).map_err(|e| e.within(format_args!("volume {name}")))?;
         let mode = check(&name, &config, entry.path.is_some())?;
         let origin = origin_of(&config.origin)?.open(&name, &config).await?;
-        let verdict = volumes::judge(&entry, &name, &config, &origin, wanted.force_discard_dirty).await?;
+        let allowed =
+            Allowed { discard_dirty: wanted.force_discard_dirty, accept_origin: wanted.accept_origin };
+        let verdict = judge::judge(&entry, &name, &config, (&origin, mode), allowed).await?;
         let export = Arc::new(volumes::admit(&entry, &name, &config, mode, origin, verdict).await?);
         self.take(Arc::clone(&export));
         let uris = self.uris_of(&name);

@@ -3,6 +3,7 @@
 use super::Served;
 use super::caches::CacheEntry;
 use super::in_force::Differences;
+use super::judge::{self, Allowed};
 use super::volumes;
 use crate::classes::ClassTable;
 use crate::config::{CacheConfig, CacheStore, Config, Effect, KeyPath, Scope};
@@ -178,7 +179,7 @@ impl Served {
         let Some(volume) = config.volumes.get(name) else { return Ok(()) };
         let mode = config.mode_of(name);
         let origin = origin_of(&volume.origin)?.open(name, volume).await?;
-        let verdict = volumes::judge(&entry, name, volume, &origin, false).await?;
+        let verdict = judge::judge(&entry, name, volume, (&origin, mode), Allowed::default()).await?;
         let export = volumes::admit(&entry, name, volume, mode, origin, verdict).await?;
         self.take(Arc::new(export));
         Ok(())

@@ -4,6 +4,7 @@ use super::caches::CacheEntry;
 use super::device::CacheDevice;
 use super::store::{self, ALIGNMENT_BYTES};
 use crate::device_error::device_error;
+use crate::files::FileId;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_device::file::Medium;
@@ -48,7 +49,12 @@ impl CacheEntry {
         resized.check_classes(&classes, settings.dirty_max_percent, self.cache.pinned_extents().0).map_err(
             |error| Error::new(&what, error).or("choose a larger size, or unpin data: nitro pins, nitro unpin"),
         )?;
-        let before = self.make_room(&what, path, device, size_bytes)?;
+        let Some(file) = device.file() else {
+            return Err(Error::new(what, "its device cannot be resized"));
+        };
+        let handle = file.handle().map_err(|e| Error::new(&what, e))?;
+        check_name(&what, path, &handle)?;
+        let before = self.make_room(&what, path, (device, &handle), size_bytes)?;
         let resized = self.cache.resize(cache_bytes).await.map_err(|error| match error {
             nitro_engine::Error::Setting(setting) => {
                 let nearest = setting.nearest + others;
@@ -60,9 +66,9 @@ impl CacheEntry {
         // A file is as long as the cache in it.
         let len = if resized.is_ok() { size_bytes } else { before.size_bytes };
         if before.medium == Medium::File {
-            cut(path, len).map_err(|e| Error::new(&what, format_args!("its file cannot be made shorter: {e}")))?;
+            cut(&handle, len).map_err(|e| Error::new(&what, format_args!("its file cannot be made shorter: {e}")))?;
             if self.cache.devices().geometry().size_bytes > len {
-                device.replace(AnyDevice::from(reopen(&what, path)?));
+                device.replace(AnyDevice::from(reopen(&what, &handle)?));
                 // Its second copy went with the file's end.
                 self.cache.rewrite_superblock().await.map_err(fail)?;
             }
@@ -95,8 +101,14 @@ impl CacheEntry {
     }
 
     /// Makes the device at least that large; returns its former state.
-    fn make_room(&self, what: &str, path: &Path, served: &CacheDevice, size_bytes: u64) -> Result<Before, Error> {
-        let mut device = reopen(what, path)?;
+    fn make_room(
+        &self,
+        what: &str,
+        path: &Path,
+        (served, handle): (&CacheDevice, &File),
+        size_bytes: u64,
+    ) -> Result<Before, Error> {
+        let mut device = reopen(what, handle)?;
         let have = device.geometry().size_bytes;
         if have < size_bytes && device.medium() == Medium::Block {
             let why = format!("{} is requested, and the device has only {}", Size(size_bytes), Size(have));
@@ -104,9 +116,9 @@ impl CacheEntry {
         }
         if have < size_bytes {
             store::check_room(what, path, size_bytes - have)?;
-            lengthen(path, size_bytes)
+            lengthen(handle, size_bytes)
                 .map_err(|e| Error::new(what, e).or("make room on its filesystem, or give a smaller size"))?;
-            device = reopen(what, path)?;
+            device = reopen(what, handle)?;
         }
         let before = Before { medium: device.medium(), size_bytes: have };
         if self.cache.devices().geometry().size_bytes < size_bytes {
@@ -116,8 +128,18 @@ impl CacheEntry {
     }
 }
 
-fn reopen(what: &str, path: &Path) -> Result<FileDevice, Error> {
-    FileOptions::new(path).exclusive(false).open().map_err(|e| device_error(what, &e))
+/// Refuses to go on if the path of the cache leads to another file or device by now. Even so, only the open one is changed.
+fn check_name(what: &str, path: &Path, handle: &File) -> Result<(), Error> {
+    let is_same = FileId::of(path).is_ok_and(|named| FileId::of_open(handle).is_ok_and(|open| open == named));
+    if is_same {
+        return Ok(());
+    }
+    let why = format!("{} leads to another file than the one that is in use", path.display());
+    Err(Error::new(what, why).or("put the cache's file back at its path; nothing was changed"))
+}
+
+fn reopen(what: &str, handle: &File) -> Result<FileDevice, Error> {
+    FileOptions::of_open(handle).open().map_err(|e| device_error(what, &e))
 }
 
 /// A device before its cache was resized.
@@ -126,14 +148,12 @@ struct Before {
     size_bytes: u64,
 }
 
-fn cut(path: &Path, len: u64) -> io::Result<()> {
-    let file = File::options().write(true).open(path)?;
+fn cut(file: &File, len: u64) -> io::Result<()> {
     if file.metadata()?.len() > len { file.set_len(len) } else { Ok(()) }
 }
 
-fn lengthen(path: &Path, size_bytes: u64) -> io::Result<()> {
-    let file = File::options().write(true).open(path)?;
-    match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size_bytes) {
+fn lengthen(file: &File, size_bytes: u64) -> io::Result<()> {
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size_bytes) {
         Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(size_bytes)?,
         result => result?,
     }

@@ -1,6 +1,6 @@
 //! A cache's file or device: checks, creates and opens it.
 
-use super::file_id::FileId;
+use crate::files::FileId;
 use super::signature::{PROBE_BYTES, recognise};
 use crate::config::CacheConfig;
 use crate::device_error::device_error;
@@ -136,7 +136,7 @@ fn check_content(what: &str, path: &Path, found: &Metadata, size_bytes: u64) -> 
     match Superblock::decode(&start[..SUPERBLOCK_BYTES.min(start.len())]) {
         Ok(_) => return Ok(true),
         // Damage may have changed the number of the version.
-        Err(error @ FormatError::Version { .. }) if copy.is_none() || Superblock::version(&start).is_ok() => {
+        Err(error) if error.is_unknown() && (copy.is_none() || Superblock::version(&start).is_ok()) => {
             let way_out = "use the version of Nitro that made it, or give --format (format = true) to format it again";
             return Err(Error::new(what, error).or(way_out));
         }

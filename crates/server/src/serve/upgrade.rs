@@ -3,7 +3,7 @@
 use super::caches::{look_at, open_to_look};
 use nitro_console::error::Error;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
-use nitro_engine::format::{FORMAT_VERSION, FORMAT_VERSION_LOGGED, FORMAT_VERSION_STRIPED, FormatError};
+use nitro_engine::format::FORMAT_VERSION_FEATURES;
 use nitro_port::Device;
 use serde::Serialize;
 use std::path::Path;
@@ -20,13 +20,13 @@ pub struct Upgraded {
     /// The format version that it has now.
     pub version: u32,
     /// All format versions that this program writes.
-    pub versions_written: [u32; 3],
-    /// The cache was rewritten; otherwise its version was one of those that this program writes.
+    pub versions_written: [u32; 1],
+    /// The cache was rewritten; otherwise its next start writes it in a version of `versions_written`.
     pub upgraded: bool,
 }
 
-/// Makes a cache that no server uses one of a format version that this program writes. The versions that there are
-/// are all written, so that a cache of each is left as it is; it is opened to see that it can be used.
+/// Tells the format version of a cache that no server uses, and checks that it can be opened. Nothing is rewritten: each start
+/// writes the superblocks, in the version that this program writes.
 ///
 /// # Errors
 /// The cache has another version, a server uses it, or it cannot be opened.
@@ -39,7 +39,7 @@ pub async fn upgrade(path: &Path) -> Result<Upgraded, Error> {
         uuid: uuid.to_string(),
         version_before,
         version: version_before,
-        versions_written: [FORMAT_VERSION, FORMAT_VERSION_LOGGED, FORMAT_VERSION_STRIPED],
+        versions_written: [FORMAT_VERSION_FEATURES],
         upgraded: false,
     })
 }
@@ -53,7 +53,7 @@ async fn version(what: &str, path: &Path) -> Result<u32, Error> {
         let Ok(bytes) = device.read(offset, SUPERBLOCK_BYTES).await else { continue };
         match Superblock::decode(&bytes) {
             Ok(_) => known = known.or(Superblock::version(&bytes).ok()),
-            Err(error @ FormatError::Version { .. }) => {
+            Err(error) if error.is_unknown() => {
                 refused = refused.filter(|(_, is_whole)| *is_whole);
                 refused = refused.or(Some((error, Superblock::version(&bytes).is_ok())));
             }

@@ -6,7 +6,7 @@ use super::caches::CacheEntry;
 use super::connections::sleep;
 use crate::export::ServedCache;
 use crate::files::{self, Links};
-use crate::origins::{Uuid, state_folder};
+use crate::origins::{Uuid, state_folder, state_folders};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,13 +17,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Maximum bytes of the note on lost devices.
 const LOST_BYTES_MAX: u64 = 64;
 
+fn name(uuid: Uuid) -> String {
+    format!("cache-{uuid}.distrusted")
+}
+
 fn place(uuid: Uuid) -> PathBuf {
-    state_folder().join(format!("cache-{uuid}.distrusted"))
+    state_folder().join(name(uuid))
 }
 
 /// Whether the cache has failed and its volumes continued without it.
 pub(super) fn is_noted(uuid: Uuid) -> bool {
-    fs::exists(place(uuid)).unwrap_or(true)
+    state_folders().into_iter().any(|folder| fs::exists(folder.join(name(uuid))).unwrap_or(true))
 }
 
 /// Makes a failure of the cache's journal write the note, and the loss of one of several devices another one.
@@ -51,15 +55,20 @@ pub(super) fn install(cache: &ServedCache, uuid: Uuid) {
     });
 }
 
+fn lost_name(uuid: Uuid) -> String {
+    format!("cache-{uuid}.lost")
+}
+
 fn lost_place(uuid: Uuid) -> PathBuf {
-    state_folder().join(format!("cache-{uuid}.lost"))
+    state_folder().join(lost_name(uuid))
 }
 
 /// The devices of a cache that were lost, according to the note on this machine: one bit each.
 pub(super) fn lost(uuid: Uuid) -> u32 {
     // Without a note, or with one that cannot be read, the devices' own record counts.
-    let text = files::read_text(&lost_place(uuid), Links::Followed, LOST_BYTES_MAX).ok().flatten();
-    text.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    let places = state_folders().into_iter().map(|folder| folder.join(lost_name(uuid)));
+    let texts = places.filter_map(|place| files::read_text(&place, Links::Followed, LOST_BYTES_MAX).ok().flatten());
+    texts.filter_map(|text| text.trim().parse::<u32>().ok()).fold(0, |all, lost| all | lost)
 }
 
 /// Writes a note durably.
@@ -80,15 +89,16 @@ pub(super) async fn take_back(entry: &CacheEntry) {
     if entry.cache.sync().await.is_err() {
         return;
     }
-    let place = place(entry.uuid);
-    match files::remove_durably(&place, Links::Followed) {
+    let places: Vec<_> = state_folders().into_iter().map(|folder| folder.join(name(entry.uuid))).collect();
+    let removed = places.iter().try_for_each(|place| {
+        files::remove_durably(place, Links::Followed).map_err(|error| format!("{}: {error}", place.display()))
+    });
+    match removed {
         Ok(()) => tracing::info!("cache {}: its clean contents were dropped; it is trusted again", entry.name),
-        Err(error) => {
-            tracing::warn!("{}: {error}: the next start will drop clean contents again", place.display())
-        }
+        Err(error) => tracing::warn!("{error}: the next start will drop clean contents again"),
     }
     // It may have failed since: that note must not be lost.
     if let Some(reason) = entry.cache.status().failed {
-        let _ = note(&place, &reason);
+        let _ = note(&place(entry.uuid), &reason);
     }
 }

@@ -61,7 +61,8 @@
 //! | 1 | 2 | object |
 //! | 3 | 8 | region |
 //!
-//! Volume (29 bytes, then its name in UTF-8, then, if the mode says so, 16 bytes that name its domain of deduplication):
+//! Volume (29 bytes, then its name in UTF-8, then, if the mode says so, 16 bytes that name its domain of deduplication, then, if the
+//! mode says so, one byte with the length of its origin's identity, and the identity):
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -69,7 +70,7 @@
 //! | 1 | 2 | object |
 //! | 3 | 8 | size of the origin in bytes |
 //! | 11 | 16 | UUID |
-//! | 27 | 1 | mode; 128 more: a domain follows the name |
+//! | 27 | 1 | mode; 128 more: a domain follows the name; 64 more: an identity follows |
 //! | 28 | 1 | bytes of the name |
 //!
 //! VolumeRemoved:
@@ -128,6 +129,8 @@ const DIRTY_BASE_BYTES: usize = 43;
 const VOLUME_BYTES: usize = 29;
 /// Added to the mode of a volume that has a domain of its own.
 const DOMAINED: u8 = 128;
+/// Added to the mode of a volume that has an identity.
+const IDENTIFIED: u8 = 64;
 const VOLUME_REMOVED_BYTES: usize = 3;
 
 /// Bytes of a [`Record::DirtyDup`].
@@ -152,8 +155,11 @@ pub const DEAD_BYTES_MAX: usize = ENTRIES_MAX as usize / 8;
 pub const DIRTY_BASE_BYTES_MAX: usize = DIRTY_BASE_BYTES + 20;
 /// Bytes of a [`Record::RegionOpened`] or [`Record::RegionClosed`].
 pub const REGION_BYTES: usize = 11;
+/// Bytes of the longest identity of a volume's origin.
+pub const VOLUME_IDENTITY_BYTES_MAX: usize = 127;
 /// Bytes of the longest [`Record::Volume`].
-pub const VOLUME_BYTES_MAX: usize = VOLUME_BYTES + VOLUME_NAME_BYTES_MAX + DedupDomain::BYTES;
+pub const VOLUME_BYTES_MAX: usize =
+    VOLUME_BYTES + VOLUME_NAME_BYTES_MAX + DedupDomain::BYTES + 1 + VOLUME_IDENTITY_BYTES_MAX;
 /// Bytes of a [`Record::Pins`] without its ranges.
 const PINS_BYTES: usize = 4;
 /// Bytes of each of them.
@@ -268,6 +274,9 @@ pub enum Record {
         mode: u8,
         /// The domain within which it shares contents.
         domain: DedupDomain,
+        /// What its origin is recognised by, in the host's own form; empty: not known. At most
+        /// [`VOLUME_IDENTITY_BYTES_MAX`].
+        identity: Vec<u8>,
     },
     /// A volume that the cache does not know any more.
     VolumeRemoved {
@@ -341,7 +350,9 @@ impl Record {
             Self::Forget { .. } => FORGET_BYTES,
             Self::Evicted { .. } => EVICTED_BYTES,
             Self::RegionOpened { .. } | Self::RegionClosed { .. } => REGION_BYTES,
-            Self::Volume { name, domain, .. } => VOLUME_BYTES + name.len() + domain_bytes(domain).len(),
+            Self::Volume { name, domain, identity, .. } => {
+                VOLUME_BYTES + name.len() + domain_bytes(domain).len() + identity_bytes(identity)
+            }
             Self::VolumeRemoved { .. } => VOLUME_REMOVED_BYTES,
             Self::Slot { dead, .. } => SLOT_BYTES + dead.len(),
             Self::NextVersion { .. } => NEXT_VERSION_BYTES,
@@ -390,13 +401,19 @@ impl Record {
             Self::RegionOpened { object, region } | Self::RegionClosed { object, region } => {
                 writer.put(&object.0.to_le_bytes()).u64(*region)
             }
-            Self::Volume { object, name, origin_bytes, uuid, mode, domain } => {
+            Self::Volume { object, name, origin_bytes, uuid, mode, domain, identity } => {
                 assert!(name.len() <= VOLUME_NAME_BYTES_MAX, "a volume name of {} bytes", name.len());
-                assert!(mode & DOMAINED == 0, "mode {mode}");
+                assert!(mode & (DOMAINED | IDENTIFIED) == 0, "mode {mode}");
+                assert!(identity.len() <= VOLUME_IDENTITY_BYTES_MAX, "an identity of {} bytes", identity.len());
                 let domain = domain_bytes(domain);
-                let flag = if domain.is_empty() { 0 } else { DOMAINED };
-                writer.put(&object.0.to_le_bytes()).u64(*origin_bytes).put(uuid).u8(mode | flag);
-                writer.u8(name.len() as u8).put(name.as_bytes()).put(domain)
+                let domained = if domain.is_empty() { 0 } else { DOMAINED };
+                let identified = if identity.is_empty() { 0 } else { IDENTIFIED };
+                writer.put(&object.0.to_le_bytes()).u64(*origin_bytes).put(uuid).u8(mode | domained | identified);
+                writer.u8(name.len() as u8).put(name.as_bytes()).put(domain);
+                match identity.len() {
+                    0 => &mut writer,
+                    len => writer.u8(len as u8).put(identity),
+                }
             }
             Self::VolumeRemoved { object } => writer.put(&object.0.to_le_bytes()),
             Self::Pins { object, ranges } => {
@@ -498,6 +515,11 @@ const fn domain_bytes(domain: &DedupDomain) -> &[u8] {
     if domain.is_shared() { &[] } else { domain.bytes() }
 }
 
+/// Bytes written for an identity, with its length: none for an empty one.
+const fn identity_bytes(identity: &[u8]) -> usize {
+    if identity.is_empty() { 0 } else { 1 + identity.len() }
+}
+
 fn volume(reader: &mut Reader<'_>, bytes: &[u8]) -> Result<Record, FormatError> {
     let (object, origin_bytes) = (object(reader)?, reader.u64()?);
     let (uuid, mode, len) = (reader.array()?, reader.u8()?, reader.u8()?);
@@ -515,7 +537,19 @@ fn volume(reader: &mut Reader<'_>, bytes: &[u8]) -> Result<Record, FormatError> 
             domain
         }
     };
-    Ok(Record::Volume { object, name: name.to_owned(), origin_bytes, uuid, mode: mode & !DOMAINED, domain })
+    let identity = match mode & IDENTIFIED {
+        0 => Vec::new(),
+        _ => {
+            let at = VOLUME_BYTES + name.len() + domain_bytes(&domain).len();
+            let len = usize::from(variable(bytes, at, 1)?[0]);
+            if !(1..=VOLUME_IDENTITY_BYTES_MAX).contains(&len) {
+                return Err(reader.refuse("length of the identity", len as u64));
+            }
+            variable(bytes, at + 1, len)?.to_vec()
+        }
+    };
+    let (name, mode) = (name.to_owned(), mode & !(DOMAINED | IDENTIFIED));
+    Ok(Record::Volume { object, name, origin_bytes, uuid, mode, domain, identity })
 }
 
 fn slot(reader: &mut Reader<'_>, bytes: &[u8]) -> Result<Record, FormatError> {

@@ -184,6 +184,9 @@ pub struct AddVolume {
     pub detect_scan: Option<Size>,
     /// Discard dirty data that prevent the operation.
     pub force_discard_dirty: bool,
+    /// Accept the origin although the cache does not recognise it.
+    #[serde(default)]
+    pub accept_origin: bool,
 }
 
 /// The result of a command.

@@ -39,10 +39,11 @@ fn dirty_bases() -> impl Strategy<Value = Record> {
 
 fn volumes() -> impl Strategy<Value = Record> {
     let name = prop_oneof!["\\PC{0,63}", Just("n".repeat(VOLUME_NAME_BYTES_MAX))];
-    let rest = (any::<(u64, [u8; 16])>(), 0..DOMAINED, prop_oneof![Just([0; 16]), any::<[u8; 16]>()]);
-    (any::<u16>(), name, rest).prop_map(|(object, name, ((origin_bytes, uuid), mode, domain))| {
+    let identity = prop_oneof![Just(Vec::new()), vec(any::<u8>(), 1..=VOLUME_IDENTITY_BYTES_MAX)];
+    let rest = (any::<(u64, [u8; 16])>(), 0..IDENTIFIED, prop_oneof![Just([0; 16]), any::<[u8; 16]>()]);
+    (any::<u16>(), name, rest, identity).prop_map(|(object, name, ((origin_bytes, uuid), mode, domain), identity)| {
         let domain = DedupDomain::from_bytes(domain);
-        Record::Volume { object: ObjectId(object), name, origin_bytes, uuid, mode, domain }
+        Record::Volume { object: ObjectId(object), name, origin_bytes, uuid, mode, domain, identity }
     })
 }
 
@@ -127,7 +128,7 @@ fn records_have_the_sizes_of_the_document() {
     let slot = Record::Slot { weu: WeuId(1), evicted: Generation(2), generation: Generation(3), dead: vec![0; 9] };
     let forget = Record::Forget { first: key, count: 4, version: 5 };
     assert_eq!((slot.encoded_bytes(), forget.encoded_bytes()), (24, 24));
-    assert_eq!((DIRTY_BASE_BYTES_MAX, VOLUME_BYTES_MAX, DEAD_BYTES_MAX), (63, 300, 1024));
+    assert_eq!((DIRTY_BASE_BYTES_MAX, VOLUME_BYTES_MAX, DEAD_BYTES_MAX), (63, 428, 1024));
     let mut bytes = vec![0; 63];
     bytes[0] = 1;
     bytes[42] = 0x80;

@@ -1,0 +1,154 @@
+//! The mark that stays on an origin: which cache served it last, and how often. It is renewed at each start that may change the
+//! origin, in both modes, and stays after an orderly end; [`Mark`](super::Mark) is the one of unwritten data.
+//!
+//! A file has it as an extended attribute, which is found by all its names. Other origins, and files without extended
+//! attributes, have it in a file of the state folder, named by what the origin is recognised by.
+
+use super::fence::{block_names, state_folder, state_folders};
+use super::mark::Uuid;
+use crate::files::{self, Links};
+use nitro_port::{Sameness, StorageId};
+use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The extended attribute.
+const ATTRIBUTE: &str = "user.nitro.volume";
+/// Longer ones are not marks.
+const BYTES_MAX: usize = 4096;
+
+/// The content of a mark.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct VolumeMark {
+    /// The cache that served the origin last.
+    pub(crate) cache: String,
+    /// The volume's UUID.
+    pub(crate) unit: String,
+    /// How often the origin was served for writing, by any cache.
+    pub(crate) count: u64,
+    /// What the origin was recognised by, which tells it from its copies.
+    origin: String,
+}
+
+impl VolumeMark {
+    pub(crate) fn new(cache: Uuid, unit: Uuid, count: u64, id: &StorageId) -> Self {
+        Self { cache: cache.to_string(), unit: unit.to_string(), count, origin: id.to_string() }
+    }
+
+    /// Whether the mark was made on this storage, and did not come with a copy.
+    fn is_of(&self, id: &StorageId) -> bool {
+        StorageId::parse(&self.origin).is_some_and(|made_on| made_on.compare(id) != Sameness::Other)
+    }
+}
+
+/// Where an origin's mark is made, and where it is found.
+#[derive(Debug, Clone, Default)]
+pub struct VolumeMarks {
+    id: StorageId,
+    /// A file that can have an extended attribute.
+    file: Option<Arc<File>>,
+    /// Names of the files that hold the mark otherwise; it is made under the first one.
+    names: Vec<String>,
+}
+
+impl VolumeMarks {
+    /// The marks of an origin with this identity.
+    #[must_use]
+    pub fn of(id: &StorageId) -> Self {
+        Self { id: id.clone(), file: None, names: id.names().collect() }
+    }
+
+    /// The marks of an open file or block device, which was opened at a path. May block.
+    ///
+    /// # Errors
+    /// It cannot be examined.
+    pub fn of_file(path: &Path, file: &File, id: &StorageId) -> io::Result<Self> {
+        if file.metadata()?.is_file() {
+            return Ok(Self { file: Some(Arc::new(file.try_clone()?)), ..Self::of(id) });
+        }
+        // A device that nothing else recognises after the next boot has its name.
+        let by_path = if id.is_lasting() { Vec::new() } else { block_names(&fs::canonicalize(path)?) };
+        Ok(Self { names: by_path.into_iter().chain(id.names()).collect(), ..Self::of(id) })
+    }
+
+    /// The mark; of several, the newest. A mark that cannot be read, and one that came with a copy, counts as none. May block.
+    pub(crate) fn find(&self) -> Option<VolumeMark> {
+        let attribute = self.file.as_ref().and_then(|file| read_attribute(file).ok().flatten());
+        let places = state_folders().into_iter().flat_map(|folder| self.names.iter().map(move |name| place(&folder, name)));
+        let texts = places.filter_map(|place| files::read_text(&place, Links::Followed, BYTES_MAX as u64).ok().flatten());
+        let marks = attribute.into_iter().chain(texts).filter_map(|text| toml::from_str::<VolumeMark>(&text).ok());
+        marks.filter(|mark| mark.is_of(&self.id)).max_by_key(|mark| mark.count)
+    }
+
+    /// Makes the mark, durably. Returns whether the origin can have one. May block.
+    ///
+    /// # Errors
+    /// It cannot be made although the origin can have one.
+    pub(crate) fn set(&self, mark: &VolumeMark) -> io::Result<bool> {
+        let text = toml::to_string(mark).map_err(io::Error::other)?;
+        if let Some(file) = &self.file {
+            match fsetxattr(file, ATTRIBUTE, text.as_bytes(), XattrFlags::empty()) {
+                Ok(()) => return file.sync_all().map(|()| true),
+                // The file system has no attributes, or no room for them.
+                Err(Errno::NOTSUP | Errno::NOSYS | Errno::NOSPC | Errno::DQUOT | Errno::TOOBIG) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let Some(name) = self.names.first() else { return Ok(false) };
+        files::own_folder(&state_folder())?;
+        files::write_durably(&place(&state_folder(), name), Links::Followed, text.as_bytes()).map(|()| true)
+    }
+}
+
+fn place(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("origin-{name}.nitro-volume"))
+}
+
+fn read_attribute(file: &File) -> io::Result<Option<String>> {
+    let mut value = vec![0; BYTES_MAX];
+    match fgetxattr(file, ATTRIBUTE, &mut value[..]) {
+        Ok(len) => {
+            value.truncate(len);
+            String::from_utf8(value).map(Some).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+        }
+        Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marks(path: &Path) -> VolumeMarks {
+        let file = File::open(path).unwrap();
+        let id = nitro_device::identify(&file).unwrap();
+        VolumeMarks::of_file(path, &file, &id).unwrap()
+    }
+
+    #[test]
+    fn a_mark_is_found_under_all_names_and_not_on_a_copy() {
+        // Not in /tmp, whose file system may have no attributes.
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let [a, b, link] = ["a", "b", "link"].map(|name| folder.path().join(name));
+        fs::write(&a, "x").unwrap();
+        let file = File::open(&a).unwrap();
+        if fsetxattr(&file, "user.nitro.test", b"x", XattrFlags::empty()).is_err() {
+            return;
+        }
+        assert_eq!(marks(&a).find(), None);
+        let mark = |count| VolumeMark::new(Uuid([1; 16]), Uuid([2; 16]), count, &marks(&a).id);
+        assert!(marks(&a).set(&mark(7)).unwrap());
+        assert!(marks(&a).set(&mark(8)).unwrap());
+        fs::hard_link(&a, &link).unwrap();
+        assert_eq!(marks(&link).find(), Some(mark(8)));
+        fs::write(&b, "x").unwrap();
+        let text = read_attribute(&file).unwrap().unwrap();
+        fsetxattr(File::open(&b).unwrap(), ATTRIBUTE, text.as_bytes(), XattrFlags::empty()).unwrap();
+        assert_eq!(marks(&b).find(), None);
+    }
+}
