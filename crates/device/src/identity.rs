@@ -8,8 +8,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Magic numbers of file systems without a block device whose number in statfs(2) stays the same (statfs(2)).
-const LASTING_FSID: [u64; 3] = [0x9123_683e /* btrfs */, 0x2fc1_2fc1 /* ZFS */, 0x0102_1994 /* tmpfs */];
+/// Magic numbers of file systems whose number in statfs(2) is made of their UUID, or lasts as long as they do.
+const LASTING_FSID: [u64; 4] =
+    [0xef53 /* ext2 to ext4 */, 0x9123_683e /* btrfs */, 0x2fc1_2fc1 /* ZFS */, 0x0102_1994 /* tmpfs */];
 /// Magic numbers of network file systems whose inode numbers come from the server.
 const NETWORK: [u64; 2] = [0x6969 /* NFS */, 0x00c3_6400 /* Ceph */];
 /// Serial numbers that devices without one return.
@@ -53,15 +54,16 @@ fn identify_file(fd: rustix::fd::BorrowedFd<'_>, id: &mut StorageId) -> io::Resu
 
 /// What a file system is recognised by; `None`: by nothing that outlasts a boot.
 fn filesystem(fd: rustix::fd::BorrowedFd<'_>, device: u64) -> Option<Vec<u8>> {
+    let found = fstatfs(fd).ok()?;
+    let magic = found.f_type as u64 & 0xffff_ffff;
+    let number = fstatvfs(fd).ok()?.f_fsid;
+    // Always by the same means: what one kernel or boot knows, another may not.
+    if LASTING_FSID.contains(&magic) {
+        return (number != 0).then(|| [magic.to_le_bytes(), number.to_le_bytes()].concat());
+    }
     if major(device) != 0 {
         let uuid = ioctl::filesystem_uuid(fd).ok().flatten().map(|uuid| hex(&uuid));
         return uuid.or_else(|| filesystem_uuid_by_link(device)).map(String::into_bytes);
-    }
-    let found = fstatfs(fd).ok()?;
-    let magic = found.f_type as u64 & 0xffff_ffff;
-    if LASTING_FSID.contains(&magic) {
-        let number = fstatvfs(fd).ok()?.f_fsid;
-        return Some([magic.to_le_bytes(), number.to_le_bytes()].concat());
     }
     if NETWORK.contains(&magic) {
         return mount_source(device).map(String::into_bytes);

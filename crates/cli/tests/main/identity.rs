@@ -211,11 +211,11 @@ fn a_cache_is_not_resized_in_another_file() {
     fs::rename(place.path("cache.img"), place.path("moved.img")).unwrap();
     let other = noise(9, MIB);
     place.write("cache.img", &other);
-    let said = place.failure("cache resize cache --size 64M", 1);
+    let said = place.failure("cache resize cache --size 40M", 1);
     assert!(said.contains("cache.img leads to another file"), "{said}");
     assert!(fs::read(place.path("cache.img")).unwrap() == other, "it was written to");
     fs::rename(place.path("moved.img"), place.path("cache.img")).unwrap();
-    place.stdout("cache resize cache --size 64M");
+    place.stdout("cache resize cache --size 40M");
     assert!(place.client().read(0, MIB) == noise(2, MIB));
     assert!(server.stop().0.success());
 }

@@ -19,6 +19,8 @@ use nitro_port::{Sameness, StorageId};
 
 const FORM: u8 = 1;
 const HEAD_BYTES: usize = 34;
+/// The cache in the mark of an origin that was served without one.
+const WITHOUT_CACHE: [u8; 8] = [0; 8];
 const HAS_MARK: u8 = 1;
 const IS_NEW: u8 = 2;
 const IS_NAMED: u8 = 4;
@@ -110,7 +112,10 @@ impl KnownOrigin {
                 let by = mark.cache.parse::<Uuid>().ok().map_or([0; 8], start_of);
                 let is_known = mark.count == self.count || self.is_new && mark.count + 1 == self.count;
                 if !self.has_mark || by != self.cache && !(self.is_new && mark.count + 1 == self.count) {
-                    return Finding::Changed(format!("another cache ({}) has served it since", mark.cache));
+                    return Finding::Changed(match by {
+                        WITHOUT_CACHE => "it was served without a cache since".to_owned(),
+                        _ => format!("another cache ({}) has served it since", mark.cache),
+                    });
                 }
                 if mark.count > self.count && by == start_of(cache) {
                     let times = mark.count - self.count;

@@ -131,8 +131,14 @@ impl OriginLease {
             return Ok(());
         }
         let (origin, size_bytes) = (Arc::clone(&self.origin), self.entry.lock().origin_bytes);
-        let look = aside(move || origin.look_durably(size_bytes)).await?;
-        let look = look.map_err(|e| Error::new("the origin's file", e).or("check its file system"))?;
+        let looked = aside(move || (origin.look_durably(size_bytes), origin.is_at_its_name())).await?;
+        let look = looked.0.map_err(|e| Error::new("the origin's file", e).or("check its file system"))?;
+        if !looked.1 {
+            let name = self.entry.lock().name.clone();
+            tracing::warn!(
+                "volume {name}: another file or device has the path of its origin by now: what was written is in the one that was served"
+            );
+        }
         self.remember(|entry| entry.stamp = Stamp::at_rest(look).encode());
         Ok(())
     }

@@ -224,6 +224,7 @@ impl Served {
         if export.volume.is_attached() {
             return Ok(outcome(&export, format_args!("volume {volume}: it is attached already")));
         }
+        export.check_name().await?;
         export.volume.attach();
         tracing::info!("volume {volume}: attached to cache {cache}");
         drop(turn);

@@ -91,6 +91,11 @@ impl Served {
         for path in keys {
             changes.push(self.take_over_key(&path, table, config).await);
         }
+        for export in self.all() {
+            if let Err(error) = export.check_name().await {
+                changes.push(needs_restart(format_args!("volume.{}.origin", export.name), &error.to_string()));
+            }
+        }
         changes
     }
 
