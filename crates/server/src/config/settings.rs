@@ -281,8 +281,9 @@ pub const SETTINGS: &[Setting] = &[
     told(
         of(Volume, "serial", Text, FREE, Restart),
         "Serial number of the volume for iSCSI initiators and virtual machines: 1 to 36 letters, digits, '-', '.' and '_'. \
-         Units with the same one are the same disk for initiators [default: for initiators by the machine and the volume's \
-         name; for virtual machines the name, or a hash of it if it is longer than 20 bytes]",
+         Units with the same one are the same disk for initiators [default: for initiators by the volume's UUID, or, if \
+         an earlier program served it, by the machine and its name; for virtual machines the name, or a hash of it if it is \
+         longer than 20 bytes]",
     ),
     told(
         of(Volume, "nbd_clients", List, FREE, Live),

@@ -71,7 +71,7 @@ pub struct VolumeConfig {
     pub iscsi_accounts: Vec<String>,
     /// The name of its iSCSI target; default: `iqn.2026-11.nitro:` and the volume's name in lower case.
     pub iscsi_name: Option<String>,
-    /// The serial number for initiators and virtual machines; default: by the machine and the volume's name.
+    /// The serial number for initiators and virtual machines; default: by the volume's UUID and name.
     pub serial: Option<String>,
     /// Certificates with which NBD clients may use the volume. Empty: all clients.
     #[serde(default)]
