@@ -96,7 +96,8 @@ fn identify_block(device: u64, id: &mut StorageId) {
     let start = if partition { word(&node.join("start")).unwrap_or_default() } else { String::new() };
     let disk = if partition { node.parent().unwrap_or(&node).to_owned() } else { node.clone() };
     let udev = udev_properties(device);
-    let property = |name: &str| udev.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned);
+    let property =
+        |name: &str| udev.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned);
     if let Some(file) = loop_file_of(&disk).filter(|_| !partition) {
         identify_loop(&disk, &file, id);
     }

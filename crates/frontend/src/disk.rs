@@ -1,6 +1,6 @@
 //! The interface between a front end and a disk.
 
-use crate::{DiskError, Requester, Run, Scatter, StatusOf};
+use crate::{DiskError, Requester, Run, Scatter, StatusOf, UnitIdentity};
 use bytes::Bytes;
 pub use nitro_port::buf::Pieces;
 use std::future::Future;
@@ -161,13 +161,23 @@ pub struct Opened<D> {
     pub requester: Requester,
 }
 
-/// A client that identifies itself by a name.
+/// A client, as far as its protocol identifies it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Caller<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// Its address, if it has one.
-    pub address: Option<IpAddr>,
+pub enum Caller<'a> {
+    /// An iSCSI initiator.
+    Initiator {
+        /// Its name, which it may have chosen freely.
+        name: &'a str,
+        /// The account as which it has authenticated; `None`: it has not.
+        account: Option<&'a str>,
+        /// Its address, if it has one.
+        address: Option<IpAddr>,
+    },
+    /// A client that has identified itself by a certificate, or by none.
+    Certified {
+        /// What an authority has certified of it: names, and the certificate's fingerprint.
+        identities: &'a [String],
+    },
 }
 
 /// The disks of a server.
@@ -182,10 +192,27 @@ pub trait Disks {
     /// use that one.
     fn open(&self, name: &str) -> Option<Opened<Self::Disk>>;
 
-    /// Whether a client may list and open the disk of that name. Only protocols whose clients have names ask.
+    /// How all disks that may be listed identify themselves, for protocols in which they have names of their own.
+    fn units(&self) -> Vec<Arc<UnitIdentity>> {
+        self.list().iter().map(|disk| Arc::new(UnitIdentity::of(&[], &disk.name))).collect()
+    }
+
+    /// Whether a client may list and open the disk of that name. Only protocols that identify clients ask.
     fn admits(&self, name: &str, caller: Caller<'_>) -> bool {
         let _ = (name, caller);
         true
+    }
+
+    /// Waits until a secret of the client may be checked, so that secrets cannot be guessed fast. `claim`: what the secret
+    /// has to prove. Followed by [`note_secret`](Self::note_secret), unless the client leaves.
+    fn before_secret(&self, claim: &str) -> impl Future<Output = ()> {
+        let _ = claim;
+        std::future::ready(())
+    }
+
+    /// Notes whether the secret was right.
+    fn note_secret(&self, is_right: bool) {
+        let _ = is_right;
     }
 
     /// Notes that the client has chosen `disk` permanently: once it has the reply, the handshake is over.

@@ -8,6 +8,7 @@
 mod connection;
 mod disk;
 mod error;
+mod identity;
 mod memory;
 mod pace;
 mod receiver;
@@ -21,6 +22,7 @@ pub mod transport;
 pub use connection::{Connection, Count, Counts, Protocol, Work, drive};
 pub use disk::{Caller, Disk, DiskInfo, DiskName, Disks, Opened, Pieces, ZeroFlags};
 pub use error::DiskError;
+pub use identity::{SHORT_SERIAL_BYTES, TARGET_PREFIX, UnitIdentity};
 pub use memory::{RequestMemory, Share, Turn, TurnUnderWay};
 pub use pace::Pace;
 pub use receiver::{RECEIVE_BYTES, Receiver};

@@ -1,5 +1,6 @@
 //! Access control of logins.
 
+use crate::name::NamePattern;
 use nitro_frontend::Caller;
 use std::fmt;
 use std::net::IpAddr;
@@ -12,6 +13,16 @@ pub struct Account {
     pub name: String,
     /// The secret that both sides share.
     pub secret: Vec<u8>,
+    /// The initiator names that the account may claim. Empty: any name.
+    pub initiators: Vec<NamePattern>,
+}
+
+impl Account {
+    /// Whether the account may claim an initiator's name.
+    #[must_use]
+    pub fn may_claim(&self, name: &str) -> bool {
+        self.initiators.is_empty() || self.initiators.iter().any(|pattern| pattern.matches(name))
+    }
 }
 
 impl fmt::Debug for Account {
@@ -59,30 +70,41 @@ impl fmt::Display for Network {
     }
 }
 
-/// Names and addresses of initiators that are allowed.
+/// Names, accounts and addresses of initiators that are allowed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllowList {
-    /// Allowed names; a `*` at the end matches any rest. Empty: any name.
-    pub initiators: Vec<String>,
+    /// Allowed names. Empty: any name.
+    pub initiators: Vec<NamePattern>,
+    /// Names of allowed accounts. Empty: any account, and initiators without one.
+    pub accounts: Vec<String>,
     /// Allowed networks. Empty: any address.
     pub networks: Vec<Network>,
 }
 
 impl AllowList {
-    /// Whether the list contains an initiator, by name and address.
+    /// Whether the list contains an initiator, by name, account and address. It contains no other clients.
     #[must_use]
     pub fn allows(&self, caller: Caller<'_>) -> bool {
-        self.allows_name(caller.name) && self.allows_address(caller.address)
+        let Caller::Initiator { name, account, address } = caller else { return false };
+        self.allows_name(name) && self.allows_account(account) && self.allows_address(address)
     }
 
     /// Whether the list contains an initiator's name.
     #[must_use]
     pub fn allows_name(&self, name: &str) -> bool {
-        let matches = |pattern: &String| match pattern.strip_suffix('*') {
-            Some(start) => name.starts_with(start),
-            None => pattern == name,
-        };
-        self.initiators.is_empty() || self.initiators.iter().any(matches)
+        self.initiators.is_empty() || self.initiators.iter().any(|pattern| pattern.matches(name))
+    }
+
+    /// Whether the list contains a name that `pattern` matches.
+    #[must_use]
+    pub fn may_meet(&self, pattern: &NamePattern) -> bool {
+        self.initiators.is_empty() || self.initiators.iter().any(|one| one.overlaps(pattern))
+    }
+
+    /// Whether the list contains the account as which an initiator has authenticated.
+    #[must_use]
+    pub fn allows_account(&self, account: Option<&str>) -> bool {
+        self.accounts.is_empty() || account.is_some_and(|account| self.accounts.iter().any(|one| one == account))
     }
 
     /// Whether the list contains an initiator's address; `None`: it has no address.
@@ -123,17 +145,45 @@ mod tests {
         }
     }
 
+    fn patterns(list: &[&str]) -> Vec<NamePattern> {
+        list.iter().map(|pattern| pattern.parse().unwrap()).collect()
+    }
+
     #[test]
     fn names_match_whole_or_by_their_beginning() {
-        let list = AllowList { initiators: vec!["iqn.a:one".into(), "iqn.b:*".into()], ..AllowList::default() };
+        let list = AllowList { initiators: patterns(&["iqn.a:one", "iqn.b:*"]), ..AllowList::default() };
         assert!(list.allows_name("iqn.a:one") && list.allows_name("iqn.b:") && list.allows_name("iqn.b:x"));
         assert!(!list.allows_name("iqn.a:one2") && !list.allows_name("iqn.b") && !list.allows_name(""));
         assert!(AllowList::default().allows_name("any") && AllowList::default().allows_address(None));
     }
 
     #[test]
+    fn names_accounts_and_addresses_must_all_be_allowed() {
+        let all = AllowList {
+            initiators: patterns(&["iqn.a:one"]),
+            accounts: vec!["alice".into()],
+            networks: vec!["10.0.0.0/8".parse().unwrap()],
+        };
+        let address = "10.0.0.1".parse().ok();
+        let caller = |name, account, address| Caller::Initiator { name, account, address };
+        assert!(all.allows(caller("iqn.a:one", Some("alice"), address)));
+        for (name, account, address) in [
+            ("iqn.a:two", Some("alice"), address),
+            ("iqn.a:one", Some("bob"), address),
+            ("iqn.a:one", Some("Alice"), address),
+            ("iqn.a:one", None, address),
+            ("iqn.a:one", Some("alice"), None),
+        ] {
+            assert!(!all.allows(caller(name, account, address)), "{name} {account:?} {address:?}");
+        }
+        assert!(!AllowList::default().allows(Caller::Certified { identities: &[] }));
+        let bound = Account { name: "a".into(), secret: Vec::new(), initiators: patterns(&["iqn.a:*"]) };
+        assert!(bound.may_claim("iqn.a:x") && !bound.may_claim("iqn.b:x"));
+    }
+
+    #[test]
     fn secrets_are_not_shown() {
-        let account = Account { name: "n".into(), secret: b"hidden".to_vec() };
+        let account = Account { name: "n".into(), secret: b"hidden".to_vec(), initiators: Vec::new() };
         assert!(!format!("{account:?}").contains("hidden") && !format!("{account:?}").contains("104"));
     }
 }

@@ -17,9 +17,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 
-/// The start of each target's name; the disk's name follows it.
-pub const TARGET_PREFIX: &str = "iqn.2026-11.nitro:";
-
 /// The options of a server's connections.
 #[derive(Debug, Clone, Default)]
 pub struct ServerOptions {
@@ -33,8 +30,6 @@ pub struct ServerOptions {
     pub targets: Arc<Targets>,
     /// The classes of group numbers.
     pub groups: Arc<Groups>,
-    /// An identifier of this server, which is part of the identity of its units.
-    pub machine: Vec<u8>,
 }
 
 /// How a connection ended without an error.
@@ -117,12 +112,12 @@ pub async fn serve<X: Disks, R: ReadHalf, W: WriteHalf>(
     };
     tracing::debug!(
         initiator = scene.initiator,
-        target = unit.as_ref().map(|unit| &unit.facts.target),
+        target = unit.as_ref().map(|unit| &unit.facts.identity.target),
         "a session begins"
     );
     let (end, work) = session::run(link, &scene, unit.as_ref(), disks, options, (stat_sn, cmd_sn), stop).await;
     let Work { requests: commands, bytes_read, bytes_written } = work;
-    let target = unit.as_ref().map(|unit| unit.facts.target.clone());
+    let target = unit.as_ref().map(|unit| unit.facts.identity.target.clone());
     Ok(ConnectionSummary { end: end?, initiator: scene.initiator, target, commands, bytes_read, bytes_written })
 }
 
@@ -156,7 +151,14 @@ async fn log_in<X: Disks, R: ReadHalf, W: WriteHalf>(
             }
             _ => Ok(()),
         };
+        let claim = login.claim(&request, &text);
+        if let Some(claim) = &claim {
+            disks.before_secret(claim).await;
+        }
         let Answer { header, text, step } = login.answer(&request, &text, find);
+        if claim.is_some() {
+            disks.note_secret(login.is_authenticated());
+        }
         let is_refused = matches!(step, Step::Refused(_));
         let handle = if step == Step::Done { options.targets.session_handle() } else { 0 };
         let window = if is_refused { 0 } else { limits.tasks_max };
@@ -175,7 +177,8 @@ async fn log_in<X: Disks, R: ReadHalf, W: WriteHalf>(
             Step::More | Step::Entered => {}
             Step::Refused(reason) => return Err(IscsiError::Refused { initiator: login.initiator, reason }),
             Step::Done => {
-                let scene = Scene { initiator: login.initiator, params: login.params, ends };
+                let account = login.account().map(str::to_owned);
+                let scene = Scene { initiator: login.initiator, account, params: login.params, ends };
                 return Ok(Some(LoggedIn { scene, unit, stat_sn: number.wrapping_add(1), cmd_sn: last }));
             }
         }
@@ -205,12 +208,11 @@ fn find<X: Disks>(
     options: &ServerOptions,
 ) -> Result<Found<X::Disk>, Refusal> {
     const UNKNOWN: Refusal = (Status::NOT_FOUND, "the target does not exist");
-    let disk = name.strip_prefix(TARGET_PREFIX).filter(|name| disks.list().iter().any(|one| one.name == **name));
-    let disk = disk.ok_or(UNKNOWN)?;
-    if !disks.admits(disk, caller) {
-        return Err((Status::NOT_AUTHORIZED, "its name or address may not log in to this target"));
+    let identity = disks.units().into_iter().find(|unit| unit.target == name).ok_or(UNKNOWN)?;
+    if !disks.admits(&identity.disk, caller) {
+        return Err((Status::NOT_AUTHORIZED, "its name, account or address may not log in to this target"));
     }
-    let opened = disks.open(disk).ok_or(UNKNOWN)?;
+    let opened = disks.open(&identity.disk).ok_or(UNKNOWN)?;
     let target = options.targets.open(name).map_err(|error| {
         tracing::error!("target {name}: {error}");
         (Status::NO_RESOURCES, "the stored reservations of the target cannot be loaded")
@@ -218,7 +220,7 @@ fn find<X: Disks>(
     let info = opened.disk.info();
     let physical = info.block_preferred_bytes.clamp(BLOCK_BYTES, 1 << 20);
     let facts = Facts {
-        target: name.to_owned(),
+        identity,
         blocks: info.size_bytes / u64::from(BLOCK_BYTES),
         read_only: info.read_only,
         rotational: info.rotational,
@@ -226,7 +228,6 @@ fn find<X: Disks>(
         physical_bytes: if physical.is_power_of_two() { physical } else { 4096 },
         transfer_blocks_max: options.limits.transfer_bytes_max.min(info.block_max_bytes) / BLOCK_BYTES,
         keeps_reservations: options.targets.keeps(),
-        identity: Facts::identity_of(&options.machine, name),
     };
     Ok(Found { opened, target, facts })
 }

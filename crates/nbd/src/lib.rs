@@ -29,4 +29,4 @@ pub use limits::Limits;
 pub use nitro_frontend::{RECEIVE_BYTES, RequestMemory, transport};
 pub use server::{ConnectionSummary, ServerOptions, serve};
 pub use session::End;
-pub use tls::{TlsFiles, TlsPolicy};
+pub use tls::{FINGERPRINT_PREFIX, TlsFiles, TlsPolicy};

@@ -77,10 +77,11 @@ pub async fn serve<X: Disks, R: ReadHalf, W: WriteHalf>(
         Conversation::Over(summary) => return Ok(summary),
         Conversation::StartTls(config, plain) => (config, plain),
     };
-    let Some(link) = until(stop.as_mut(), tls::accept(config, plain)).await else {
+    let Some(secured) = until(stop.as_mut(), tls::accept(config, plain)).await else {
         return Ok(ConnectionSummary::new(End::Stopped, true));
     };
-    match converse(link?, exports, options, &Security::Tls, client, stop).await? {
+    let (link, identities) = secured?;
+    match converse(link, exports, options, &Security::Tls { identities }, client, stop).await? {
         Conversation::Over(summary) => Ok(summary),
         // Not reached: the negotiation refuses TLS within TLS.
         Conversation::StartTls(..) => Ok(ConnectionSummary::new(End::Aborted, true)),
@@ -102,7 +103,7 @@ async fn converse<X: Disks, R: ReadHalf, W: WriteHalf>(
     client: ClientFlags,
     mut stop: Pin<&mut impl FusedFuture<Output = ()>>,
 ) -> Result<Conversation<R, W>, NbdError> {
-    let tls = matches!(security, Security::Tls);
+    let tls = matches!(security, Security::Tls { .. });
     let negotiation = handshake::negotiate(&mut link, exports, &options.limits, security, client);
     let negotiated = match until(stop.as_mut(), negotiation).await {
         Some(Ok(Outcome::Transmit(negotiated))) => negotiated,

@@ -1,30 +1,29 @@
 //! The engine's volumes as NBD exports.
 
-use crate::config::{Emulation, VolumeConfig};
+mod list;
+
+pub use list::ExportList;
+
+use crate::config::{Address, Certified, Emulation, VolumeConfig};
 use crate::origins::{Guard, Identity, Uuid, aside};
 use crate::record::{Arrival, VolumeRecorder};
-use crate::serve::{CacheDevice, CacheEntry, Count, OriginDevice, Served, VolumeDetector};
+use crate::serve::{CacheDevice, CacheEntry, Count, OriginDevice, VolumeDetector};
 use crate::spans::{Asked as SpanAsked, OpenSpan, Outcome, VolumeSpans};
 use bytes::Bytes;
 use event_listener::Event;
-use futures_util::FutureExt;
-use futures_util::future::select;
 use nitro_cache::admission::Source;
 use nitro_cache::class::Asked;
 use nitro_console::logging::Repeats;
 use nitro_console::size::Size;
 use nitro_device::CompioClock;
 use nitro_engine::{CachedRun, Change, Classifier, ErrorKind, Rest, Volume, WriteMode};
-use nitro_frontend::{
-    Caller, Disk, DiskError, DiskInfo, DiskName, Disks, Opened, Pieces, Requester, Run, StatusOf, ZeroFlags,
-};
+use nitro_frontend::{Caller, Disk, DiskError, DiskInfo, Pieces, Requester, Run, StatusOf, UnitIdentity, ZeroFlags};
 use nitro_iscsi::AllowList;
 use nitro_port::latch::Latch;
 use nitro_port::{Allocation, Device};
 use nitro_trace::Op;
 use nitro_units::ClassId;
 use parking_lot::RwLock;
-use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -73,8 +72,14 @@ pub struct VolumeExport {
     pub origin: PathBuf,
     /// The hard disk that is emulated for its origin.
     pub emulate_disk: Option<Emulation>,
+    /// Its names and numbers for initiators and virtual machines.
+    pub names: Arc<UnitIdentity>,
     /// The iSCSI initiators that may log in.
     pub iscsi_allowed: RwLock<AllowList>,
+    /// Certificates of the NBD clients that may use it. Empty: all clients.
+    pub nbd_clients: RwLock<Vec<Certified>>,
+    /// The addresses on which it is offered. Empty: all.
+    pub sockets: RwLock<Vec<Address>>,
     /// Its origin's mark; `None`: there is no cache that could hold its newest data.
     pub guard: Option<Arc<Guard>>,
     /// Its open origin.
@@ -125,6 +130,8 @@ impl VolumeExport {
         own: Own,
     ) -> Result<Self, nitro_console::error::Error> {
         let iscsi_allowed = RwLock::new(config.iscsi_allowed()?);
+        let names =
+            Arc::new(config.identity(name, Some(own.unit).filter(|unit| !unit.is_named).map(|unit| unit.uuid))?);
         let detector = entry.detector(volume.size_bytes(), config.detect_scan);
         volume.classify_by(detector.clone().map(|detector| detector as Arc<dyn Classifier>));
         Ok(Self {
@@ -135,7 +142,10 @@ impl VolumeExport {
             entry: Arc::clone(entry),
             origin: config.origin.clone(),
             emulate_disk: config.emulate_disk,
+            names,
             iscsi_allowed,
+            nbd_clients: RwLock::new(config.nbd_clients.clone()),
+            sockets: RwLock::new(config.sockets.clone()),
             guard: own.guard,
             identity: own.identity,
             unit: own.unit,
@@ -167,6 +177,23 @@ impl VolumeExport {
         let why = format!("{} leads to another file or device than the one that is served", self.origin.display());
         Err(nitro_console::error::Error::new(what, why)
             .or("put the served one back, or remove the volume and add it again to serve the other one"))
+    }
+
+    /// Whether it is offered on a listening socket.
+    pub fn is_offered_on(&self, socket: &Address) -> bool {
+        let sockets = self.sockets.read();
+        sockets.is_empty() || sockets.contains(socket)
+    }
+
+    /// Whether a client may use it.
+    pub fn admits(&self, caller: Caller<'_>) -> bool {
+        match caller {
+            Caller::Initiator { .. } => self.iscsi_allowed.read().allows(caller),
+            Caller::Certified { identities } => {
+                let clients = self.nbd_clients.read();
+                clients.is_empty() || clients.iter().any(|client| client.is_one_of(identities))
+            }
+        }
     }
 
     /// Bytes of dirty data.
@@ -262,106 +289,6 @@ impl VolumeExport {
             self.volume.destage_all().await.map_err(|e| self.left_behind(&e))?;
         }
         self.unmark().await
-    }
-}
-
-/// All exports from the view of one connection.
-pub struct ExportList<'a> {
-    served: &'a Served,
-    /// The export that the client has opened.
-    opened: RefCell<Option<ClientGuard>>,
-    found: Event,
-    has_begun: Cell<bool>,
-    on_begin: Box<dyn Fn() + 'a>,
-}
-
-/// A client of an export; it is counted while this exists.
-struct ClientGuard(Arc<VolumeExport>);
-
-impl ClientGuard {
-    fn new(export: Arc<VolumeExport>) -> Self {
-        export.clients.enter();
-        Self(export)
-    }
-}
-
-impl Drop for ClientGuard {
-    fn drop(&mut self) {
-        self.0.clients.leave();
-    }
-}
-
-impl<'a> ExportList<'a> {
-    /// `on_begin` is called when the client has chosen an export permanently.
-    pub fn new(served: &'a Served, on_begin: impl Fn() + 'a) -> Self {
-        Self {
-            served,
-            opened: RefCell::default(),
-            found: Event::new(),
-            has_begun: Cell::new(false),
-            on_begin: Box::new(on_begin),
-        }
-    }
-
-    /// Whether the client has chosen an export permanently: the handshake is over.
-    pub fn has_begun(&self) -> bool {
-        self.has_begun.get()
-    }
-
-    /// Waits until `latch` of the client's export is set.
-    pub async fn wait(&self, latch: impl Fn(&VolumeExport) -> &Latch) {
-        loop {
-            let found = self.found.listen();
-            let export = self.opened.borrow().as_ref().map(|opened| Arc::clone(&opened.0));
-            match export {
-                // It may yet open another one.
-                Some(export) => drop(select(latch(&export).wait().boxed_local(), found).await),
-                None => found.await,
-            }
-            let set = self.opened.borrow().as_ref().is_some_and(|opened| latch(&opened.0).is_set());
-            if set {
-                return;
-            }
-        }
-    }
-}
-
-/// The separator between a volume's name and a class in the name of an export.
-const CLASS_SEPARATOR: &str = "?class=";
-
-/// The number of the next client.
-static CLIENTS: AtomicU64 = AtomicU64::new(0);
-
-impl Disks for ExportList<'_> {
-    type Disk = VolumeExport;
-
-    fn list(&self) -> Vec<DiskName> {
-        let entry = |e: &Arc<VolumeExport>| DiskName { name: e.name.clone(), description: e.description.clone() };
-        self.served.volumes.read().iter().map(entry).collect()
-    }
-
-    fn open(&self, name: &str) -> Option<Opened<VolumeExport>> {
-        let plain = || self.served.volume(name).map(|export| (export, None));
-        let classed = || {
-            let (name, class) = name.rsplit_once(CLASS_SEPARATOR)?;
-            let export = self.served.volume(name)?;
-            let class = export.entry.classes.table().named(class).ok()?;
-            Some((export, Some(class)))
-        };
-        let (disk, class) = plain().or_else(classed)?;
-        *self.opened.borrow_mut() = Some(ClientGuard::new(Arc::clone(&disk)));
-        self.found.notify(usize::MAX);
-        let client = CLIENTS.fetch_add(1, Ordering::Relaxed);
-        Some(Opened { disk, requester: Requester { client, class } })
-    }
-
-    fn admits(&self, name: &str, caller: Caller<'_>) -> bool {
-        self.served.volume(name).is_some_and(|export| export.iscsi_allowed.read().allows(caller))
-    }
-
-    fn begin(&self, _: &Arc<VolumeExport>) {
-        self.has_begun.set(true);
-        (self.on_begin)();
     }
 }
 

@@ -14,6 +14,7 @@ pub mod files;
 mod http;
 pub mod metrics;
 pub mod origins;
+mod peers;
 mod record;
 pub mod serve;
 pub mod signals;

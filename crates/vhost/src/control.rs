@@ -32,8 +32,8 @@ const VERSION: u32 = 1;
 /// The options of serving a device.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The identifier of the device: `VIRTIO_BLK_T_GET_ID` returns its first 20 bytes.
-    pub name: String,
+    /// The serial number of the device, which `VIRTIO_BLK_T_GET_ID` returns: at most 20 bytes, the rest is left out.
+    pub serial: String,
     /// The memory that the requests of all connections share.
     pub memory: Arc<RequestMemory>,
     /// Identifies the server's process in in-flight regions.
@@ -185,7 +185,7 @@ pub fn converse<D: Disk + Send + Sync + 'static, H: Host>(
 ) -> Result<(), VhostError> {
     control.size_bytes.store(disk.info().size_bytes, Ordering::SeqCst);
     let mut id = [0; ID_BYTES];
-    id.iter_mut().zip(options.name.bytes()).for_each(|(place, byte)| *place = byte);
+    id.iter_mut().zip(options.serial.bytes()).for_each(|(place, byte)| *place = byte);
     let shared = Arc::new(Shared {
         disk,
         requester,

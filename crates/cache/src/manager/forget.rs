@@ -40,7 +40,11 @@ impl CacheManager {
         let entries = 0..self.weus.entry_count(weu).min(usize::from(u16::MAX)) as u16;
         let keys = entries.filter_map(|entry| Some((entry, self.weus.key(weu, entry)?)));
         let of_it = keys.filter(|(_, key)| key.object() == object && !self.is_dirty(*key));
-        of_it.filter(|(entry, key)| self.find(*key) == Some(Reference::Base(weu, *entry))).map(|(_, key)| key).take(max).collect()
+        of_it
+            .filter(|(entry, key)| self.find(*key) == Some(Reference::Base(weu, *entry)))
+            .map(|(_, key)| key)
+            .take(max)
+            .collect()
     }
 
     /// As [`forget_in_weu`](Self::forget_in_weu), among `count` dup entries from number `from` on.

@@ -385,7 +385,9 @@ impl ServeArgs {
         config.accept_origins.clone_from(&self.server.accept_origin);
         config.check()?;
         if let Some(name) = config.accept_origins.iter().find(|name| !config.volumes.contains_key(*name)) {
-            return Err(Error::new("--accept-origin", format_args!("there is no volume {name:?}")).or("give a volume's name"));
+            return Err(
+                Error::new("--accept-origin", format_args!("there is no volume {name:?}")).or("give a volume's name")
+            );
         }
         Ok(config)
     }
@@ -417,6 +419,11 @@ impl ServeArgs {
             detect_scan: self.volume.detect_scan,
             iscsi_initiators: Vec::new(),
             iscsi_addresses: Vec::new(),
+            iscsi_accounts: Vec::new(),
+            iscsi_name: None,
+            serial: None,
+            nbd_clients: Vec::new(),
+            sockets: Vec::new(),
         };
         Ok(Config {
             server: ServerConfig::default(),

@@ -47,7 +47,9 @@ fn a_cache_of_version_1_opens_with_what_it_holds() {
 fn a_cache_of_version_2_opens_with_what_its_write_log_has() {
     let place = unpack("cache-v2.tar.gz");
     assert!(fs::read(place.path("vm.img")).unwrap() != content(), "some of it is in the write log alone");
-    assert!(place.stdout("cache upgrade cache.img").contains("has format version 2, and its next start makes it version 4"));
+    assert!(
+        place.stdout("cache upgrade cache.img").contains("has format version 2, and its next start makes it version 4")
+    );
     let serve = "--origin vm.img --cache cache.img --mode write-back";
     let said = place.failure(&format!("serve {serve}"), 1);
     assert!(said.contains("--force-discard-dirty starts without it"), "{said}");
@@ -140,7 +142,9 @@ fn a_damaged_version_in_one_superblock_does_not_make_a_cache_a_later_one() {
         let place = unpack("cache-v1.tar.gz");
         let at = copies(&fs::read(place.path("cache.img")).unwrap());
         raise(&place, &[at[copy]], false);
-        assert!(place.stdout("cache upgrade cache.img").contains("format version 1, and its next start makes it version 4"));
+        assert!(
+            place.stdout("cache upgrade cache.img").contains("format version 1, and its next start makes it version 4")
+        );
         let server = place.serve("--origin vm.img --cache cache.img --mode write-back");
         assert!(place.client().read(0, 1 << 20) == content());
         assert!(server.stop().0.success());

@@ -1,8 +1,11 @@
 //! Clients that take what is meant for others: memory, places, time.
 
 use crate::support::{Nbd, PATIENCE, Place, Server, noise};
+use rustix::net::{AddressFamily, SocketType, sockopt};
 use std::fs;
 use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 const LARGE: usize = 32 << 20;
@@ -79,6 +82,52 @@ fn a_handshake_has_its_time_whatever_was_sent_of_it() {
     assert!(is_closed(greet(&place, &info[..5])));
     // Once an export is chosen, a client may be silent.
     assert_eq!(served.write(0, b"x"), 0);
+}
+
+/// An idle client of an address of this machine that has chosen the export; `None`: it is turned away.
+fn idle_client(server: SocketAddr, from: [u8; 4]) -> Option<OwnedFd> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddr::from((from, 0))).unwrap();
+    rustix::net::connect(&socket, &server).unwrap();
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE)).unwrap();
+    let mut stream = TcpStream::from(socket);
+    stream.read_exact(&mut [0; 18]).ok()?;
+    // Fixed newstyle without zeroes, then NBD_OPT_EXPORT_NAME.
+    stream.write_all(&[&3u32.to_be_bytes()[..], b"IHAVEOPT\0\0\0\x01\0\0\0\x02vm"].concat()).ok()?;
+    stream.read_exact(&mut [0; 10]).ok()?;
+    Some(stream.into())
+}
+
+#[test]
+fn idle_clients_of_some_hosts_leave_places_for_other_hosts() {
+    let place = place();
+    let server = place.serve(&format!("{SERVE} --max-connections 32 --listen tcp:127.0.0.1:0"));
+    let address = server.ready.split("nbd://").nth(1).and_then(|uri| uri.split('/').next()).unwrap().parse().unwrap();
+    let mut kept = Vec::new();
+    for host in 2..5 {
+        kept.extend((0..32).map_while(|_| idle_client(address, [127, 0, 0, host])));
+    }
+    assert!(kept.len() < 32, "they have all places");
+    assert!(idle_client(address, [127, 0, 0, 9]).is_some(), "{} places are taken", kept.len());
+    assert!(idle_client(address, [127, 0, 0, 2]).is_none());
+}
+
+#[test]
+fn idle_clients_do_not_keep_commands_out() {
+    let place = place();
+    let _server = place.serve(SERVE);
+    let control = || UnixStream::connect(place.path("run/nitro/vm.control")).unwrap();
+    let _silent: Vec<_> = (0..40).map(|_| control()).collect();
+    assert_eq!(place.status()["volumes"][0]["name"], "vm");
+    let asked: Vec<_> = (0..40)
+        .map(|_| {
+            let mut stream = control();
+            stream.write_all(b"{\"version\":1,\"command\":\"status\"}\n").unwrap();
+            stream
+        })
+        .collect();
+    assert_eq!(place.status()["volumes"][0]["name"], "vm");
+    drop(asked);
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod generated;
 mod hostile;
 mod http;
 mod identity;
+mod initiators;
 mod operating;
 mod options;
 mod pins;

@@ -206,3 +206,28 @@ fn each_volume_has_a_socket_in_a_folder() {
     place.write("nitro.toml", config.replace("blk/", "vm.blk"));
     assert!(place.failure("serve --config nitro.toml", 1).contains("vhost:FOLDER/"));
 }
+
+/// Names of at most 20 bytes are the serial numbers that guests know; longer ones with the same beginning differ.
+#[test]
+fn the_disks_of_a_guest_have_different_serial_numbers() {
+    let place = Place::new();
+    let names = ["twenty-bytes-of-name", "twenty-bytes-of-name-1", "twenty-bytes-of-name-2", "own"];
+    let mut config = "[server]\nlisten = [\"vhost:vm/\"]\n[cache.c]\npath = \"none\"\n".to_owned();
+    for name in names {
+        place.file(&format!("{name}.img"), 1 << 20);
+        let serial = if name == "own" { "serial = \"S-1\"\n" } else { "" };
+        config += &format!("[volume.{name}]\norigin = \"{name}.img\"\n{serial}");
+    }
+    std::fs::create_dir(place.path("vm")).unwrap();
+    place.write("n.toml", config);
+    let _server = place.serve("--config n.toml");
+    let serial = |name: &str| {
+        let mut client = Client::connect(&place.path(&format!("vm/{name}.sock")), Setup::default()).unwrap();
+        let (status, id) = client.queues[0].run(Kind::Identify, 0, &[], 20).unwrap();
+        assert_eq!(status, 0);
+        String::from_utf8(id).unwrap().trim_end_matches('\0').to_owned()
+    };
+    let [short, one, other, own] = names.map(serial);
+    assert_eq!((short.as_str(), own.as_str()), (names[0], "S-1"));
+    assert!(one != other && one != short && one.len() == 20, "{one} {other}");
+}

@@ -113,7 +113,9 @@ fn work(sim: &Rc<Simulation>, cache: &TestCache, on_flash: bool) {
 fn open(sim: &Rc<Simulation>, cache: &TestCache, number: u64, mode: WriteMode, domain: DedupDomain) -> TestVolume {
     let origin_bytes = EXTENTS * EXTENT as u64;
     let name = format!("v{number}");
-    let object = cache.remember_volume(VolumeEntry { name, origin_bytes, stamp: [0; 16], mode: 0, domain, identity: Vec::new() }).unwrap();
+    let object = cache
+        .remember_volume(VolumeEntry { name, origin_bytes, stamp: [0; 16], mode: 0, domain, identity: Vec::new() })
+        .unwrap();
     let origin = Jittery::new(RamDevice::new(origin_bytes, 512), &sim.clock, number + 7, 1000);
     let volume = Volume::new(cache.clone(), origin, VolumeOptions { object, read_only: false, mode });
     let destaging = volume.clone();

@@ -33,8 +33,8 @@ fn known() -> VolumeEntry {
         stamp: [0; 16],
         mode: 1,
         domain: DedupDomain::SHARED,
-identity: Vec::new(),
-}
+        identity: Vec::new(),
+    }
 }
 
 #[test]

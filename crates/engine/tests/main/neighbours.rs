@@ -61,8 +61,8 @@ fn add_volume(cache: &Arc<TestCache>, clock: &VirtualTime, number: u16) -> Arc<T
         stamp: [0; 16],
         mode: 1,
         domain: DedupDomain::SHARED,
-identity: Vec::new(),
-};
+        identity: Vec::new(),
+    };
     let object = cache.remember_volume(entry).unwrap();
     assert_eq!(object, ObjectId(number));
     let options = VolumeOptions { object, read_only: false, mode: WriteMode::WriteBack };

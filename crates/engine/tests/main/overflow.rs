@@ -384,8 +384,8 @@ fn volumes_that_the_journal_has_no_room_for_are_refused() {
         stamp: [stamp; 16],
         mode: 1,
         domain: nitro_engine::DedupDomain::SHARED,
-identity: Vec::new(),
-};
+        identity: Vec::new(),
+    };
     let cache = run.cache.clone();
     let count = run.serve(async move {
         let mut count = 0;

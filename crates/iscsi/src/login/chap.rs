@@ -15,9 +15,10 @@ const BINARY_BYTES_MAX: usize = 1024;
 
 /// The state of the authentication after a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum Outcome<'a> {
     More,
-    Done,
+    /// The initiator has authenticated as this account.
+    Done(&'a Account),
     Failed,
 }
 
@@ -75,14 +76,19 @@ struct Asked {
 pub(super) struct Chap(Option<Asked>);
 
 impl Chap {
-    pub(super) fn answer(&mut self, access: &Access, pairs: &Pairs<'_>, out: &mut BytesMut) -> Outcome {
+    /// Whether the initiator was sent a challenge: the next answer checks its secret.
+    pub(super) fn has_asked(&self) -> bool {
+        self.0.is_some()
+    }
+
+    pub(super) fn answer<'a>(&mut self, access: &'a Access, pairs: &Pairs<'_>, out: &mut BytesMut) -> Outcome<'a> {
         match &self.0 {
             None => self.ask(pairs, out),
             Some(asked) => asked.check(access, pairs, out).unwrap_or(Outcome::Failed),
         }
     }
 
-    fn ask(&mut self, pairs: &Pairs<'_>, out: &mut BytesMut) -> Outcome {
+    fn ask<'a>(&mut self, pairs: &Pairs<'_>, out: &mut BytesMut) -> Outcome<'a> {
         // The initiator lists the algorithms in the order of its preference.
         let offered = pairs.get("CHAP_A").unwrap_or("");
         let Some(algorithm) = offered.split(',').find_map(Algorithm::of) else { return Outcome::Failed };
@@ -102,7 +108,7 @@ impl Chap {
 }
 
 impl Asked {
-    fn check(&self, access: &Access, pairs: &Pairs<'_>, out: &mut BytesMut) -> Option<Outcome> {
+    fn check<'a>(&self, access: &'a Access, pairs: &Pairs<'_>, out: &mut BytesMut) -> Option<Outcome<'a>> {
         let (name, response) = (pairs.get("CHAP_N")?, binary(pairs.get("CHAP_R")?)?);
         // An unknown name takes as long as a wrong secret, so that the time does not reveal which names exist.
         let account = access.accounts.iter().find(|account| account.name == name);
@@ -111,21 +117,21 @@ impl Asked {
         let is_right = bool::from(wanted.ct_eq(&response));
         let account = account.filter(|_| is_right)?;
         let (Some(identifier), Some(challenge)) = (pairs.get("CHAP_I"), pairs.get("CHAP_C")) else {
-            return Some(Outcome::Done);
+            return Some(Outcome::Done(account));
         };
         let own = access.own.as_ref()?;
         self.respond(own, account, identifier.parse().ok()?, &binary(challenge)?, out)
     }
 
     /// Authenticates the target to the initiator (mutual CHAP).
-    fn respond(
+    fn respond<'a>(
         &self,
         own: &Account,
-        theirs: &Account,
+        theirs: &'a Account,
         identifier: u8,
         challenge: &[u8],
         out: &mut BytesMut,
-    ) -> Option<Outcome> {
+    ) -> Option<Outcome<'a>> {
         // Reflection attack (§9.2.1): an initiator that returns the target's challenge would get the response to it.
         let is_ours = bool::from(challenge.ct_eq(&self.challenge));
         if challenge.is_empty() || is_ours || bool::from(own.secret.ct_eq(&theirs.secret)) {
@@ -133,7 +139,7 @@ impl Asked {
         }
         put_pair(out, "CHAP_N", &own.name);
         put_pair(out, "CHAP_R", &to_hex(&self.algorithm.response(identifier, &own.secret, challenge)));
-        Some(Outcome::Done)
+        Some(Outcome::Done(theirs))
     }
 }
 

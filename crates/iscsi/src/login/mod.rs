@@ -5,8 +5,9 @@ mod keys;
 
 pub(crate) use keys::Params;
 
-use crate::access::Access;
+use crate::access::{Access, Account};
 use crate::limits::Limits;
+use crate::name::Name;
 use crate::protocol::{Header, Pairs, opcode, put_pair};
 use bytes::BytesMut;
 use chap::{Chap, Outcome};
@@ -20,8 +21,6 @@ const FULL_FEATURE: u8 = 3;
 
 /// The tag of the only portal group.
 pub(crate) const PORTAL_GROUP: &str = "1";
-/// The longest name of an initiator or target in bytes (§4.2.7.1).
-const NAME_BYTES_MAX: usize = 223;
 
 /// Status class and detail of a response (§11.13.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,9 +68,9 @@ pub(crate) struct Login<'a> {
     access: &'a Access,
     limits: &'a Limits,
     address: Option<IpAddr>,
-    /// The initiator's name (`InitiatorName`).
+    /// The initiator's name (`InitiatorName`), in the form in which names are compared.
     pub(crate) initiator: String,
-    /// The target's name (`TargetName`), of a session that is not for discovery.
+    /// The target's name (`TargetName`) in the same form, of a session that is not for discovery.
     pub(crate) target: Option<String>,
     /// The initiator's part of the session's ID.
     pub(crate) isid: [u8; 6],
@@ -80,6 +79,8 @@ pub(crate) struct Login<'a> {
     chap: Option<Chap>,
     is_begun: bool,
     is_authenticated: bool,
+    /// The account as which the initiator has authenticated.
+    account: Option<&'a Account>,
     /// The text of requests so far whose continuation follows.
     text: Vec<u8>,
 }
@@ -97,13 +98,35 @@ impl<'a> Login<'a> {
             chap: None,
             is_begun: false,
             is_authenticated: false,
+            account: None,
             text: Vec::new(),
         }
     }
 
     /// The initiator, as far as it has identified itself.
     pub(crate) fn caller(&self) -> Caller<'_> {
-        Caller { name: &self.initiator, address: self.address }
+        Caller::Initiator { name: &self.initiator, account: self.account(), address: self.address }
+    }
+
+    /// The name of the account as which the initiator has authenticated.
+    pub(crate) fn account(&self) -> Option<&'a str> {
+        self.account.map(|account| account.name.as_str())
+    }
+
+    pub(crate) fn is_authenticated(&self) -> bool {
+        self.is_authenticated
+    }
+
+    /// What a request whose answer means checking a secret claims: the names of account and initiator. `None`: no secret
+    /// is checked.
+    pub(crate) fn claim(&self, request: &Header, text: &[u8]) -> Option<String> {
+        let is_checked = !self.is_authenticated && self.chap.as_ref().is_some_and(Chap::has_asked);
+        if !is_checked || request.flags() & 0x40 != 0 {
+            return None;
+        }
+        let pairs = Pairs::parse(text).ok();
+        let account = pairs.as_ref().and_then(|pairs| pairs.get("CHAP_N")).unwrap_or_default();
+        Some(format!("{} {account}", self.initiator))
     }
 
     /// Answers a request. `find` finds the target or refuses the login; it is called once the initiator is
@@ -196,14 +219,13 @@ impl<'a> Login<'a> {
             return Err((Status::NO_SESSION, "a session can have only one connection"));
         }
         self.isid.copy_from_slice(&request.0[8..14]);
-        let is_name = |name: &str| !name.is_empty() && name.len() <= NAME_BYTES_MAX;
-        let name = pairs.get("InitiatorName").filter(|name| is_name(name));
-        self.initiator = name.ok_or((Status::MISSING_PARAMETER, "it sent no valid initiator name"))?.to_owned();
+        let name = |key| pairs.get(key).and_then(|name| name.parse::<Name>().ok()).map(String::from);
+        self.initiator = name("InitiatorName").ok_or((Status::MISSING_PARAMETER, "it sent no valid initiator name"))?;
         match pairs.get("SessionType").unwrap_or("Normal") {
             "Discovery" => {}
             "Normal" => {
-                let name = pairs.get("TargetName").filter(|name| is_name(name));
-                self.target = Some(name.ok_or((Status::MISSING_PARAMETER, "it sent no valid target name"))?.to_owned());
+                let target = name("TargetName").ok_or((Status::MISSING_PARAMETER, "it sent no valid target name"))?;
+                self.target = Some(target);
             }
             _ => return Err((Status::SESSION_TYPE, "the session type is unknown")),
         }
@@ -226,7 +248,11 @@ impl<'a> Login<'a> {
             return match chap.answer(self.access, pairs, out) {
                 Outcome::More => Ok(false),
                 Outcome::Failed => Err(FAILED),
-                Outcome::Done => {
+                Outcome::Done(account) if !account.may_claim(&self.initiator) => {
+                    Err((Status::NOT_AUTHORIZED, "its account is bound to other initiator names"))
+                }
+                Outcome::Done(account) => {
+                    self.account = Some(account);
                     self.is_authenticated = true;
                     Ok(true)
                 }

@@ -88,7 +88,8 @@ fn a_text_that_never_ends_is_refused() {
 }
 
 fn chap_access() -> Access {
-    let account = |name: &str, secret: &str| Account { name: name.into(), secret: secret.into() };
+    let account =
+        |name: &str, secret: &str| Account { name: name.into(), secret: secret.into(), initiators: Vec::new() };
     Access {
         accounts: vec![account("me", "the secret of mine")],
         own: Some(account("it", "another secret")),
@@ -160,5 +161,55 @@ fn chap_keeps_out_who_does_not() {
         let mut login = Login::new(&access, &limits, None);
         let flags = if pairs.len() == 2 { 0x87 } else { 0x83 };
         assert!(matches!(ask(&mut login, flags, pairs).0, Step::Refused(_)));
+    }
+}
+
+/// Logs in with CHAP as `account`; returns the last step, and the account as which the initiator has authenticated.
+fn chap_as(access: &Access, account: &str, secret: &str) -> (Step, Option<String>) {
+    let limits = Limits::default();
+    let mut login = Login::new(access, &limits, None);
+    let (identifier, challenge) = challenged(&mut login);
+    let right = response(identifier, secret, &challenge);
+    let (step, ..) = ask(&mut login, 0x81, &[("CHAP_N", account), ("CHAP_R", &right)]);
+    (step, login.account().map(str::to_owned))
+}
+
+#[test]
+fn an_account_claims_only_the_names_that_it_is_bound_to() {
+    let mut access = chap_access();
+    access.accounts[0].initiators = vec!["iqn.other:*".parse().unwrap()];
+    access.accounts.push(Account { name: "you".into(), secret: b"a third secret".to_vec(), initiators: Vec::new() });
+    let (step, account) = chap_as(&access, "me", "the secret of mine");
+    assert!(matches!(step, Step::Refused(reason) if reason.contains("bound to other")) && account.is_none());
+    assert_eq!(chap_as(&access, "you", "a third secret"), (Step::Entered, Some("you".into())));
+    access.accounts[0].initiators = vec!["IQN.A:I".parse().unwrap()];
+    assert_eq!(chap_as(&access, "me", "the secret of mine"), (Step::Entered, Some("me".into())));
+    assert!(matches!(chap_as(&access, "me", "a third secret"), (Step::Refused(_), None)));
+}
+
+#[test]
+fn only_the_answer_to_a_challenge_is_a_claim() {
+    let (access, limits) = (chap_access(), Limits::default());
+    let mut login = Login::new(&access, &limits, None);
+    let proof = text(&[("CHAP_N", "me"), ("CHAP_R", "0x00")]);
+    assert_eq!(login.claim(&request(0x81), &proof), None);
+    challenged(&mut login);
+    assert_eq!(login.claim(&request(0x40), &proof), None, "it goes on");
+    assert_eq!(login.claim(&request(0x81), &proof), Some("iqn.a:i me".into()));
+    assert_eq!(login.claim(&request(0x81), b"nonsense"), Some("iqn.a:i ".into()), "it is checked, and wrong");
+}
+
+#[test]
+fn names_are_taken_in_lower_case_and_invalid_ones_refused() {
+    let (access, limits) = (Access::default(), Limits::default());
+    let mut login = Login::new(&access, &limits, None);
+    let pairs = [("InitiatorName", "IQN.A:Host"), ("TargetName", "IQN.b:T")];
+    assert_eq!(ask(&mut login, 0x87, &pairs).0, Step::Done);
+    assert_eq!((login.initiator.as_str(), login.target.as_deref()), ("iqn.a:host", Some("iqn.b:t")));
+    for wrong in ["host", "iqn.a:a_b", "iqn.a:i\nreserved 1 iqn.a:j", "eui.1"] {
+        for pairs in [[("InitiatorName", wrong), NORMAL[1]], [NORMAL[0], ("TargetName", wrong)]] {
+            let mut login = Login::new(&access, &limits, None);
+            assert!(matches!(ask(&mut login, 0x87, &pairs).0, Step::Refused(_)), "{wrong:?}");
+        }
     }
 }

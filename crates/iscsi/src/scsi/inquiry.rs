@@ -23,7 +23,7 @@ pub(crate) fn inquiry(facts: &Facts, has_unit: bool, page: Option<u8>) -> Result
     let Some(page) = page else { return Ok(standard(facts, peripheral)) };
     let body = match page {
         0x00 => PAGES.to_vec(),
-        0x80 => facts.serial().into_bytes(),
+        0x80 => facts.identity.serial.as_bytes().to_vec(),
         0x83 => identification(facts),
         0x86 => extended(),
         0xb0 => block_limits(facts),
@@ -46,7 +46,7 @@ fn standard(facts: &Facts, peripheral: u8) -> Vec<u8> {
     bytes[8..16].copy_from_slice(VENDOR);
     bytes[16..32].copy_from_slice(PRODUCT);
     bytes[32..36].copy_from_slice(b"0.1 ");
-    bytes[36..52].copy_from_slice(facts.serial().as_bytes());
+    bytes[36..56].iter_mut().zip(facts.identity.serial.bytes()).for_each(|(place, byte)| *place = byte);
     for (at, version) in VERSIONS.iter().enumerate() {
         bytes[58 + 2 * at..60 + 2 * at].copy_from_slice(&version.to_be_bytes());
     }
@@ -61,13 +61,13 @@ fn identification(facts: &Facts) -> Vec<u8> {
         bytes.extend(value);
     };
     // The unit: locally assigned NAA, and vendor ID.
-    designator(0x01, 0x03, &(3 << 60 | facts.identity >> 4).to_be_bytes());
-    designator(0x02, 0x01, &[&VENDOR[..], facts.serial().as_bytes()].concat());
+    designator(0x01, 0x03, &(3 << 60 | facts.identity.number >> 4).to_be_bytes());
+    designator(0x02, 0x01, &[&VENDOR[..], facts.identity.serial.as_bytes()].concat());
     // The target port: relative port number, portal group, name. The target device: name.
     designator(0x51, 0x94, &[0, 0, 0, 1]);
     designator(0x51, 0x95, &[0, 0, 0, 1]);
-    designator(0x53, 0x98, &name(&format!("{},t,0x0001", facts.target)));
-    designator(0x53, 0xa8, &name(&facts.target));
+    designator(0x53, 0x98, &name(&format!("{},t,0x0001", facts.identity.target)));
+    designator(0x53, 0xa8, &name(&facts.identity.target));
     bytes
 }
 

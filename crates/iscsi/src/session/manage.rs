@@ -3,10 +3,10 @@
 use super::command::Complete;
 use super::state::Session;
 use crate::login::PORTAL_GROUP;
+use crate::name::Name;
 use crate::protocol::{Header, NO_TAG, Pairs, opcode, put_pair};
-use crate::server::TARGET_PREFIX;
 use bytes::{Bytes, BytesMut};
-use nitro_frontend::{Caller, Disk, Disks};
+use nitro_frontend::{Disk, Disks};
 
 /// Responses of task management (§11.6.1).
 const COMPLETE: u8 = 0;
@@ -140,17 +140,18 @@ impl<D: Disk> Session<'_, D> {
                 put_pair(&mut out, key, "NotUnderstood");
                 continue;
             }
-            let own = self.unit.map(|unit| unit.facts.target.as_str());
-            let caller = Caller { name: &self.scene.initiator, address: self.scene.ends.peer };
-            for disk in disks.list().into_iter().filter(|disk| disks.admits(&disk.name, caller)) {
-                let name = format!("{TARGET_PREFIX}{}", disk.name);
+            let own = self.unit.map(|unit| unit.facts.identity.target.as_str());
+            let wanted = value.parse::<Name>().ok();
+            let caller = self.scene.caller();
+            for unit in disks.units().into_iter().filter(|unit| disks.admits(&unit.disk, caller)) {
+                let name = &unit.target;
                 let is_meant = match value {
                     "All" => own.is_none_or(|own| own == name),
-                    "" => own == Some(&name),
-                    wanted => wanted == name,
+                    "" => own == Some(name),
+                    _ => wanted.as_ref().is_some_and(|wanted| wanted.as_str() == name),
                 };
                 if is_meant {
-                    put_pair(&mut out, "TargetName", &name);
+                    put_pair(&mut out, "TargetName", name);
                     if let Some(portal) = self.scene.ends.portal {
                         put_pair(&mut out, "TargetAddress", &format!("{portal},{PORTAL_GROUP}"));
                     }

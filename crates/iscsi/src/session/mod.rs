@@ -18,7 +18,7 @@ use crate::target::{Nexus, Target};
 use execute::execute;
 use futures_util::future::FusedFuture;
 use nitro_frontend::transport::{ReadHalf, WriteHalf};
-use nitro_frontend::{Disks, Requester, Tasks, Work, drive};
+use nitro_frontend::{Caller, Disks, Requester, Tasks, Work, drive};
 use reader::read_pdus;
 use state::Session;
 use std::future::poll_fn;
@@ -28,8 +28,17 @@ use std::sync::Arc;
 /// The result of the login.
 pub(crate) struct Scene {
     pub(crate) initiator: String,
+    /// The account as which the initiator has authenticated.
+    pub(crate) account: Option<String>,
     pub(crate) params: Params,
     pub(crate) ends: Ends,
+}
+
+impl Scene {
+    /// The initiator, for access control.
+    pub(crate) fn caller(&self) -> Caller<'_> {
+        Caller::Initiator { name: &self.initiator, account: self.account.as_deref(), address: self.ends.peer }
+    }
 }
 
 /// The logical unit of a session that is not for discovery. The target forgets the session when this is dropped.

@@ -38,11 +38,14 @@ pub(super) fn parse(bytes: &[u8]) -> io::Result<Reservations> {
     for line in lines {
         let (what, rest) = line.split_once(' ').ok_or_else(refuse)?;
         let (number, port) = rest.split_once(' ').ok_or_else(refuse)?;
-        let port = Port(port.to_owned());
+        // Earlier versions compared names with regard to case.
+        let port = Port(port.to_ascii_lowercase());
         match what {
             "registered" => {
                 let key = u64::from_str_radix(number, 16).map_err(|_| refuse())?;
-                registrations.push(Registration { port, key });
+                if !registrations.iter().any(|one: &Registration| one.port == port) {
+                    registrations.push(Registration { port, key });
+                }
             }
             "reserved" => {
                 let kind = number.parse().ok().and_then(Kind::of).ok_or_else(refuse)?;

@@ -1,7 +1,8 @@
 use crate::support::*;
+use md5::{Digest as _, Md5};
 use nitro_frontend::RequestMemory;
 use nitro_iscsi::protocol::{Header, opcode};
-use nitro_iscsi::{Access, AllowList, IscsiError};
+use nitro_iscsi::{Access, Account, AllowList, IscsiError};
 use std::sync::Arc;
 
 #[test]
@@ -159,7 +160,7 @@ fn who_may_not_log_in_does_not() {
         assert!(matches!(served, Err(IscsiError::Refused { .. })), "{served:?}");
     };
     let only = |allowed| Access { allowed, ..Access::default() };
-    let (names, networks) = (vec!["iqn.b:*".into()], vec!["10.0.0.0/8".parse().unwrap()]);
+    let (names, networks) = (vec!["iqn.b:*".parse().unwrap()], vec!["10.0.0.0/8".parse().unwrap()]);
     refused(only(AllowList { initiators: names, ..AllowList::default() }), "iqn.a:i", &[]);
     refused(only(AllowList { networks, ..AllowList::default() }), "iqn.a:i", &[]);
     refused(Access::default(), "iqn.a:i", &[("SessionType", "Other")]);
@@ -169,7 +170,7 @@ fn who_may_not_log_in_does_not() {
 #[test]
 fn who_may_not_use_a_target_neither_finds_it_nor_logs_in_to_it() {
     let lists = [
-        AllowList { initiators: vec!["iqn.b:*".into()], ..AllowList::default() },
+        AllowList { initiators: vec!["iqn.b:*".parse().unwrap()], ..AllowList::default() },
         // The initiators of these tests have no address.
         AllowList { networks: vec!["10.0.0.0/8".parse().unwrap()], ..AllowList::default() },
     ];
@@ -192,5 +193,33 @@ fn who_may_not_use_a_target_neither_finds_it_nor_logs_in_to_it() {
             });
             assert_eq!(served.is_ok(), is_allowed, "{served:?}");
         }
+    }
+}
+
+#[test]
+fn each_answer_to_a_challenge_waits_for_its_turn() {
+    for is_right in [false, true] {
+        let mut stage = Stage::new();
+        let account = Account { name: "me".into(), secret: b"the secret of mine".to_vec(), initiators: Vec::new() };
+        stage.options.access = Arc::new(Access { accounts: vec![account], ..Access::default() });
+        let served = alone(&stage, |mut initiator| async move {
+            let names = [("InitiatorName", "iqn.a:i"), ("SessionType", "Discovery"), ("AuthMethod", "CHAP")];
+            initiator.negotiate(0x81, &names).await;
+            let (_, asked) = initiator.negotiate(0, &[("CHAP_A", "5")]).await;
+            let asked = String::from_utf8(asked).unwrap();
+            let value = |key: &str| asked.split('\0').find_map(|pair| pair.strip_prefix(key)).unwrap();
+            let challenge = value("CHAP_C=0x");
+            let digits = |at: usize| u8::from_str_radix(&challenge[at..at + 2], 16).unwrap();
+            let challenge: Vec<u8> = (0..challenge.len()).step_by(2).map(digits).collect();
+            let identifier: u8 = value("CHAP_I=").parse().unwrap();
+            let secret: &[u8] = if is_right { b"the secret of mine" } else { b"guessed" };
+            let hash = Md5::digest([&[identifier], secret, &challenge].concat());
+            let response = hash.iter().fold("0x".to_owned(), |text, byte| format!("{text}{byte:02x}"));
+            let (header, _) = initiator.negotiate(0x81, &[("CHAP_N", "me"), ("CHAP_R", &response)]).await;
+            assert_eq!(header.0[36..38], if is_right { [0, 0] } else { [2, 1] });
+            initiator.leave();
+        });
+        assert_eq!(served.is_ok(), is_right, "{served:?}");
+        assert_eq!(*stage.secrets.borrow(), [("iqn.a:i me".to_owned(), Some(is_right))]);
     }
 }

@@ -160,6 +160,43 @@ fn a_reservation_outlives_the_server_where_its_owner_asks_for_that() {
     .unwrap();
 }
 
+/// What an earlier version, which compared names with regard to case, has stored.
+#[test]
+fn stored_reservations_are_found_whatever_the_case_of_their_names() {
+    let text = "nitro-iscsi-reservations 1\n\
+                registered 0000000000000001 IQN.A:One,i,0x000000000001\n\
+                registered 0000000000000001 iqn.a:one,i,0x000000000001\n\
+                reserved 1 IQN.A:One,i,0x000000000001\nend\n";
+    let kept = Arc::new(Kept(Mutex::new(Some((TARGET.to_owned(), text.into())))));
+    let mut stage = Stage::new();
+    stage.options.targets = Arc::new(Targets::new(Some(kept as Arc<dyn Keeper>)).unwrap());
+    for (name, status) in [("iqn.a:other", 0x18), ("Iqn.a:ONE", 0), ("iqn.a:one", 0)] {
+        alone(&stage, |mut initiator| async move {
+            initiator.log_in(name, &[]).await;
+            assert_eq!(initiator.write(&ten(0x2a, 0, 0, 1), &[2; 512]).await.0, status, "{name}");
+            initiator.leave();
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn names_of_initiators_and_targets_are_the_same_in_upper_and_lower_case() {
+    let stage = Stage::new();
+    let target = [("TargetName", "IQN.2026-11.Nitro:VM"), ("SessionType", "Normal")];
+    let (one, other) = two(&stage, |mut one, mut again| async move {
+        assert_eq!(one.log_in("IQN.A:One", &target).await.0.0[36], 0);
+        let request = Header::new(opcode::TEXT, 0x80, 0).with(20, NONE);
+        one.request(request, b"SendTargets=Iqn.2026-11.nitro:Vm\0").await;
+        let (_, data) = one.next().await.unwrap();
+        assert!(String::from_utf8(data).unwrap().contains(&format!("TargetName={TARGET}\0")), "sent in lower case");
+        again.log_in("iqn.a:one", &[]).await;
+        assert!(one.next().await.is_none(), "it is the same initiator");
+        again.log_out().await;
+    });
+    assert_eq!((one.unwrap().end, other.unwrap().end), (End::Replaced, End::LoggedOut));
+}
+
 #[test]
 fn a_session_that_logs_in_again_takes_the_place_of_the_old_one() {
     let stage = Stage::new();

@@ -88,6 +88,8 @@ pub struct Stage {
     pub options: ServerOptions,
     /// The initiators that the disk admits.
     pub allowed: AllowList,
+    /// The claims whose secrets were checked, and whether they were right.
+    pub secrets: RefCell<Vec<(String, Option<bool>)>>,
 }
 
 impl Disks for Stage {
@@ -97,6 +99,15 @@ impl Disks for Stage {
     }
     fn admits(&self, _: &str, caller: Caller<'_>) -> bool {
         self.allowed.allows(caller)
+    }
+    async fn before_secret(&self, claim: &str) {
+        yield_now().await;
+        self.secrets.borrow_mut().push((claim.to_owned(), None));
+    }
+    fn note_secret(&self, is_right: bool) {
+        if let Some((_, outcome)) = self.secrets.borrow_mut().last_mut() {
+            *outcome = Some(is_right);
+        }
     }
     fn open(&self, name: &str) -> Option<Opened<Ram>> {
         (name == "vm").then(|| Opened { disk: Arc::clone(&self.disk), requester: Requester::default() })
@@ -116,7 +127,7 @@ impl Stage {
             durable: Cell::default(),
         });
         let options = ServerOptions { limits: Limits::default(), ..ServerOptions::default() };
-        Self { disk, options, allowed: AllowList::default() }
+        Self { disk, options, allowed: AllowList::default(), secrets: RefCell::default() }
     }
 
     /// A connection: its server's end, to be polled, and its initiator.
@@ -206,6 +217,15 @@ impl Initiator {
         let response = self.next().await.expect("a response");
         self.digests = pairs.contains(&("HeaderDigest", "CRC32C"));
         response
+    }
+
+    /// Sends a login request with these flags; gives the response.
+    pub async fn negotiate(&mut self, flags: u8, pairs: &[(&str, &str)]) -> Pdu {
+        let mut text = BytesMut::new();
+        pairs.iter().for_each(|(key, value)| put_pair(&mut text, key, value));
+        let request = Header::new(opcode::LOGIN | 0x40, flags, 0).with(24, self.cmd_sn).with_byte(13, 1);
+        self.send(request, &text).await;
+        self.next().await.expect("a response")
     }
 
     /// Sends a request with the next CmdSN; gives its tag.

@@ -14,7 +14,7 @@ use crate::protocol::{
 };
 use crate::transport::{ReadHalf, WriteHalf};
 use bytes::BytesMut;
-use nitro_frontend::{DiskInfo, Disks, Requester};
+use nitro_frontend::{Caller, DiskInfo, Disks, Requester};
 use options::{Negotiation, Step};
 use rustls::ServerConfig;
 use std::sync::Arc;
@@ -28,7 +28,20 @@ pub(crate) enum Security {
     /// Plaintext; all options but `NBD_OPT_STARTTLS` and `NBD_OPT_ABORT` are refused.
     MustUpgrade(Arc<ServerConfig>),
     /// TLS.
-    Tls,
+    Tls {
+        /// What is certified of the client.
+        identities: Vec<String>,
+    },
+}
+
+impl Security {
+    /// The client, for access control.
+    pub(crate) fn caller(&self) -> Caller<'_> {
+        match self {
+            Self::Tls { identities } => Caller::Certified { identities },
+            Self::Plain | Self::MayUpgrade(_) | Self::MustUpgrade(_) => Caller::Certified { identities: &[] },
+        }
+    }
 }
 
 /// The result of the negotiation.

@@ -10,7 +10,7 @@ use crate::protocol::{
     TRANSMIT_SEND_TRIM, TRANSMIT_SEND_WRITE_ZEROES, parse_name, put_info, put_meta_context, put_reply, put_server,
 };
 use bytes::{BufMut as _, BytesMut};
-use nitro_frontend::{Disk, DiskInfo, Disks, Opened};
+use nitro_frontend::{Disk, DiskInfo, DiskName, Disks, Opened};
 use rustls::ServerConfig;
 use std::sync::Arc;
 
@@ -100,13 +100,13 @@ impl<'a, X: Disks> Negotiation<'a, X> {
         match self.security {
             Security::MayUpgrade(config) | Security::MustUpgrade(config) => Ok(Step::StartTls(Arc::clone(config))),
             Security::Plain => Err((OptionReply::Policy, "TLS is not configured")),
-            Security::Tls => Err((OptionReply::Invalid, "TLS is already in use")),
+            Security::Tls { .. } => Err((OptionReply::Invalid, "TLS is already in use")),
         }
     }
 
     fn list(&self, payload: &[u8], out: &mut BytesMut) -> Result<(), Refusal> {
         expect_empty(payload)?;
-        for entry in self.exports.list() {
+        for entry in self.listed() {
             put_server(out, &entry.name, cut(&entry.description));
         }
         Ok(())
@@ -159,18 +159,27 @@ impl<'a, X: Disks> Negotiation<'a, X> {
         Ok(negotiated)
     }
 
-    /// Finds an export; returns its name with it. If the name is empty and there is no default export, the only listed
-    /// export is used.
+    /// The exports that the client may use.
+    fn listed(&self) -> impl Iterator<Item = DiskName> {
+        self.exports.list().into_iter().filter(|disk| self.exports.admits(&disk.name, self.security.caller()))
+    }
+
+    /// Finds an export that the client may use; returns its name with it. If the name is empty and there is no default
+    /// export, the only listed export is used.
     fn find(&self, name: &str) -> Option<(String, Opened<X::Disk>)> {
-        if let Some(opened) = self.exports.open(name) {
+        let open = |name: &str| {
+            let is_admitted = self.exports.admits(name, self.security.caller());
+            is_admitted.then(|| self.exports.open(name)).flatten()
+        };
+        if let Some(opened) = open(name) {
             return Some((name.to_owned(), opened));
         }
         if !name.is_empty() {
             return None;
         }
-        let only: [_; 1] = self.exports.list().try_into().ok()?;
-        let [only] = only;
-        let opened = self.exports.open(&only.name)?;
+        let mut listed = self.listed();
+        let (Some(only), None) = (listed.next(), listed.next()) else { return None };
+        let opened = open(&only.name)?;
         Some((only.name, opened))
     }
 

@@ -5,6 +5,7 @@ use crate::transport::{ReadHalf, WriteHalf};
 use bytes::{Bytes, BytesMut};
 use nitro_port::buf::BufMut;
 use rustls::ServerConnection;
+use rustls::pki_types::CertificateDer;
 use std::cell::RefCell;
 use std::io::{self, Read as _, Write as _};
 use std::rc::Rc;
@@ -43,6 +44,11 @@ impl<R: ReadHalf> TlsReader<R> {
     /// Whether the handshake is still in progress.
     pub(super) fn is_handshaking(&self) -> bool {
         self.connection.borrow().is_handshaking()
+    }
+
+    /// The client's certificate, which was verified; `None`: the client has none.
+    pub(super) fn certificate(&self) -> Option<CertificateDer<'static>> {
+        self.connection.borrow().peer_certificates()?.first().map(|certificate| certificate.clone().into_owned())
     }
 
     /// Receives ciphertext and processes it. `false` at the end of the stream.

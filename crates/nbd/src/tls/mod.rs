@@ -2,8 +2,10 @@
 
 mod config;
 mod halves;
+mod identity;
 
 pub use config::TlsFiles;
+pub use identity::FINGERPRINT_PREFIX;
 
 use crate::error::{NbdError, Phase};
 use crate::link::Link;
@@ -25,17 +27,24 @@ pub enum TlsPolicy {
     Required(Arc<ServerConfig>),
 }
 
-/// Performs the TLS handshake. Received plaintext is discarded.
+/// A link over TLS, and what is certified of the client.
+pub(crate) type Secured<R, W> = (Link<TlsReader<R>, TlsWriter<W>>, Vec<String>);
+
+/// Performs the TLS handshake; returns the link, and the identities of the client's certificate, if it has one. Received
+/// plaintext is discarded.
 pub(crate) async fn accept<R: ReadHalf, W: WriteHalf>(
     config: Arc<ServerConfig>,
     link: Link<R, W>,
-) -> Result<Link<TlsReader<R>, TlsWriter<W>>, NbdError> {
+) -> Result<Secured<R, W>, NbdError> {
     let mut connection = ServerConnection::new(config).map_err(|error| NbdError::TlsConfig(Box::new(error)))?;
     // `TlsWriter` itself limits the plaintext that it passes on; with a limit here, its writes would be incomplete.
     connection.set_buffer_limit(None);
     let (mut reader, mut writer) = halves(connection, link.receiver.into_reader(), link.writer);
     match handshake(&mut reader, &mut writer).await {
-        Ok(()) => Ok(Link::new(reader, writer)),
+        Ok(()) => {
+            let identities = reader.certificate().as_ref().map(identity::identities).unwrap_or_default();
+            Ok((Link::new(reader, writer), identities))
+        }
         Err(source) => {
             // Sends the TLS alert with the reason.
             writer.shutdown().await;

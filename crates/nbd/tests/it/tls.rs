@@ -1,8 +1,8 @@
 //! TLS, and what must not get around it.
 
-use crate::support::client::{ACK, Client, ERROR, info_payload, meta_payload, option};
+use crate::support::client::{ACK, Client, ERROR, be32, info_payload, meta_payload, option};
 use crate::support::export::{MemoryExport, MemoryExports};
-use crate::support::stream::{PlainStream, Stream as _, TlsStream};
+use crate::support::stream::{PlainStream, Stream, TlsStream};
 use crate::support::{Served, pattern, run};
 use nitro_nbd::transport::WriteHalf as _;
 use nitro_nbd::{End, NbdError, ServerOptions, TlsFiles, TlsPolicy};
@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 const TLS_REQUIRED: u32 = ERROR + 5;
+const UNKNOWN: u32 = ERROR + 6;
 const SIZE: usize = 3 << 20;
 
 /// An authority and what it signed, in a directory of its own.
@@ -80,10 +81,16 @@ fn serve_with<T: 'static, F: Future<Output = T> + 'static>(
     talk: impl FnOnce(Client<PlainStream>) -> F + 'static,
 ) -> (Served, T) {
     let export = Arc::new(MemoryExport::new(pattern(SIZE, 6)));
+    serve_exports(MemoryExports::one(&export), tls, talk)
+}
+
+fn serve_exports<T: 'static, F: Future<Output = T> + 'static>(
+    exports: MemoryExports,
+    tls: TlsPolicy,
+    talk: impl FnOnce(Client<PlainStream>) -> F + 'static,
+) -> (Served, T) {
     let options = ServerOptions { tls, ..ServerOptions::default() };
-    run(MemoryExports::one(&export), options, pending(), move |end| async move {
-        talk(Client::greet(PlainStream::new(end)).await).await
-    })
+    run(exports, options, pending(), move |end| async move { talk(Client::greet(PlainStream::new(end)).await).await })
 }
 
 async fn upgrade(mut client: Client<PlainStream>, config: Arc<ClientConfig>) -> Option<Client<TlsStream>> {
@@ -187,6 +194,55 @@ fn plaintext_is_not_carried_into_tls() {
         while client.stream.receive(1).await.is_some() {}
     });
     assert!(matches!(served, Err(NbdError::Io { .. })));
+}
+
+/// The names that a client gets with NBD_OPT_LIST.
+fn listed(replies: &[(u32, Vec<u8>)]) -> Vec<String> {
+    let servers = replies.iter().filter(|(kind, _)| *kind == 2);
+    servers.map(|(_, entry)| String::from_utf8(entry[4..4 + be32(entry, 0) as usize].to_vec()).unwrap()).collect()
+}
+
+/// Tries to list and open an export that is for others, in each way.
+async fn finds_nothing<S: Stream>(client: &mut Client<S>, name: &str) {
+    for (code, payload) in [
+        (6, info_payload(name, &[])),
+        (7, info_payload(name, &[])),
+        (9, meta_payload(name, &[])),
+        (10, meta_payload(name, &["base:allocation"])),
+    ] {
+        assert_eq!(client.option_result(code, &payload).await, UNKNOWN, "option {code}");
+    }
+    client.stream.send(&option(1, name.as_bytes())).await.unwrap();
+    assert!(client.stream.receive(1).await.is_none());
+}
+
+#[test]
+fn a_client_finds_the_exports_of_its_certificate_alone() {
+    let exports = || {
+        let one = |name: &str| (name.to_owned(), Arc::new(MemoryExport::new(pattern(SIZE, 6))));
+        MemoryExports(["of client", "of other"].map(one).to_vec())
+    };
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let pki = Pki::new("identity");
+        let (server, config) = (pki.server(true), pki.client(true, version));
+        let (served, ()) = serve_exports(exports(), TlsPolicy::Optional(server), |client| async move {
+            let mut client = upgrade(client, config).await.unwrap();
+            assert_eq!(listed(&client.option(3, &[]).await), ["of client"]);
+            client.use_structured().await;
+            // The only export that it may use is the default.
+            client.option(6, &info_payload("", &[])).await;
+            assert_eq!(client.option_result(6, &info_payload("of client", &[])).await, ACK);
+            finds_nothing(&mut client, "of other").await;
+        });
+        assert!(matches!(served, Err(NbdError::Refused { .. })), "{served:?}");
+    }
+    let pki = Pki::new("identity");
+    let (served, ()) = serve_exports(exports(), TlsPolicy::Optional(pki.server(true)), |mut client| async move {
+        assert!(listed(&client.option(3, &[]).await).is_empty());
+        client.use_structured().await;
+        finds_nothing(&mut client, "of client").await;
+    });
+    assert!(matches!(served, Err(NbdError::Refused { .. })), "{served:?}");
 }
 
 #[test]

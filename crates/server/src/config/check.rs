@@ -53,7 +53,29 @@ impl Config {
             let detects = cache.is_some_and(|cache| cache.detect && cache.path != CacheStore::None);
             check_scan(volume.detect_scan, detects).map_err(|e| e.within(format_args!("volume.{name}")))?;
         }
+        self.check_identities()?;
+        self.check_accounts()?;
+        self.check_clients()?;
         self.check_shares()
+    }
+
+    /// Checks that what restricts NBD clients exists.
+    fn check_clients(&self) -> Result<(), Error> {
+        let server = &self.server;
+        for (name, volume) in &self.volumes {
+            if !volume.nbd_clients.is_empty() && server.tls_client_ca.is_none() {
+                let why = "without tls_client_ca, no client has a certificate";
+                return Err(Error::new(format_args!("volume.{name}.nbd_clients"), why)
+                    .or("set tls_client_ca in [server], or leave it out"));
+            }
+            let is_unknown = |socket: &&Address| !server.listen.is_empty() && !server.listen.contains(socket);
+            if let Some(unknown) = volume.sockets.iter().find(is_unknown) {
+                let what = format!("volume.{name}.sockets = \"{unknown}\"");
+                return Err(Error::new(what, "the server does not listen there")
+                    .or("name addresses as they are in listen of [server]"));
+            }
+        }
+        Ok(())
     }
 
     /// Checks that the shares reserved for the volumes of a cache do not exceed the cache's room.
@@ -285,6 +307,7 @@ impl ServerConfig {
         if self.handshake_timeout.is_some_and(|span| span.0.is_zero()) {
             return Err(Error::new("handshake_timeout = 0", "must be a second or more").or("leave it out: 30s"));
         }
+        self.iscsi.allowed()?;
         if self.http_token_file.is_some() && self.http.is_none() {
             return Err(Error::new("http_token_file", "HTTP is not served").or("set http, too"));
         }

@@ -12,7 +12,7 @@ use std::path::Path;
 /// Notes on files that a start with this configuration would find missing, or create.
 ///
 /// # Errors
-/// A file of classes or the name of an origin is invalid.
+/// A file of classes, a file of accounts or the name of an origin is invalid.
 pub fn notes(config: &Config) -> Result<Vec<String>, Error> {
     let mut notes = Vec::new();
     for (name, cache) in &config.caches {
@@ -32,6 +32,7 @@ pub fn notes(config: &Config) -> Result<Vec<String>, Error> {
             notes.push(format!("volume.{name}: {} does not exist", path.display()));
         }
     }
+    notes.extend(config.account_notes()?);
     let server = &config.server;
     let files = [
         ("http_token_file", &server.http_token_file),

@@ -17,7 +17,8 @@ pub struct IscsiConfig {
     /// Addresses and networks from which initiators may log in, such as `10.0.0.0/8`. Empty: all.
     #[serde(default)]
     pub addresses: Vec<String>,
-    /// A file with a line `NAME SECRET` for each CHAP account. Without it, initiators log in without authentication.
+    /// A file with a line `NAME SECRET [INITIATOR…]` for each CHAP account: with names of initiators, the account may
+    /// claim no others. Without it, initiators log in without authentication.
     pub chap: Option<PathBuf>,
     /// A file with one such line: the server's own account, for initiators that request mutual CHAP.
     pub mutual_chap: Option<PathBuf>,
@@ -37,15 +38,29 @@ impl IscsiConfig {
     /// The initiators that may log in.
     ///
     /// # Errors
-    /// An address is invalid.
+    /// A name or an address is invalid.
     pub fn allowed(&self) -> Result<AllowList, Error> {
-        allow_list(&self.initiators, &self.addresses, "server.iscsi.addresses")
+        allow_list(&self.initiators, &self.addresses, ("server.iscsi.initiators", "server.iscsi.addresses"))
     }
 }
 
-/// The list of these names and addresses; `key` is the key of the addresses.
-pub(super) fn allow_list(initiators: &[String], addresses: &[String], key: &str) -> Result<AllowList, Error> {
-    let network = |text: &String| text.parse().map_err(|why| Error::new(key, why));
-    let networks = addresses.iter().map(network).collect::<Result<_, _>>()?;
-    Ok(AllowList { initiators: initiators.to_vec(), networks })
+/// The list of these names and addresses; `keys` are their keys.
+pub(super) fn allow_list(
+    initiators: &[String],
+    addresses: &[String],
+    (names, networks): (&str, &str),
+) -> Result<AllowList, Error> {
+    let pattern = |text: &String| {
+        let wrong = |why| {
+            Error::new(format_args!("{names} = {text:?}"), why)
+                .or("write a name such as iqn.1993-08.org.debian:01:abc, or its beginning and a *")
+        };
+        text.parse().map_err(wrong)
+    };
+    let network = |text: &String| text.parse().map_err(|why| Error::new(networks, why));
+    Ok(AllowList {
+        initiators: initiators.iter().map(pattern).collect::<Result<_, _>>()?,
+        accounts: Vec::new(),
+        networks: addresses.iter().map(network).collect::<Result<_, _>>()?,
+    })
 }

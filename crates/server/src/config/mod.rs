@@ -1,11 +1,13 @@
 //! The configuration of a server, from a TOML file or from the command line.
 
 mod access;
+pub(crate) mod accounts;
 mod cache;
 mod check;
 mod edit;
 mod endurance;
 pub mod file;
+mod identity;
 mod iscsi;
 mod otlp;
 pub mod reference;
@@ -21,13 +23,14 @@ pub use cache::{FLASH_INDEX_RATIO, SHA1_REFUSED};
 pub use check::{check_scan, check_share};
 pub use edit::{KeyPath, edited};
 pub use endurance::{DriveEndurance, DriveEnduranceError};
+pub(crate) use identity::check_unit;
 pub use iscsi::IscsiConfig;
 pub use otlp::{OtlpUrl, OtlpUrlError};
 pub use server::{Address, AddressError, HttpAddress, Protocol, ServerConfig, TlsMode, VhostAddress};
 pub use settings::{Effect, Kind, SETTINGS, Scope, Setting};
 pub use span::{Span, SpanError};
 pub use text::ConfigError;
-pub use volume::{Emulation, VolumeConfig};
+pub use volume::{Certified, Emulation, VolumeConfig};
 
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -207,6 +207,17 @@ pub enum VhostAddress {
     Folder(PathBuf),
 }
 
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(host_port) => write!(f, "tcp:{host_port}"),
+            Self::Iscsi(host_port) => write!(f, "iscsi:{host_port}"),
+            Self::Vhost(address) => address.fmt(f),
+        }
+    }
+}
+
 impl fmt::Display for VhostAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

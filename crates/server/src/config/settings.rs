@@ -269,6 +269,33 @@ pub const SETTINGS: &[Setting] = &[
         "Addresses and networks, such as 10.0.0.0/8, from which iSCSI initiators may log in to the volume, \
          of those that [server.iscsi] allows. A change applies to new sessions [default: all that the server allows]",
     ),
+    told(
+        of(Volume, "iscsi_accounts", List, FREE, Live),
+        "Names of CHAP accounts, of the file that [server.iscsi] names, that may log in to the volume over iSCSI. \
+         A change applies to new sessions [default: all]",
+    ),
+    told(
+        of(Volume, "iscsi_name", Text, FREE, Restart),
+        "Name of the volume's iSCSI target [default: iqn.2026-11.nitro: and the volume's name in lower case]",
+    ),
+    told(
+        of(Volume, "serial", Text, FREE, Restart),
+        "Serial number of the volume for iSCSI initiators and virtual machines: 1 to 36 letters, digits, '-', '.' and '_'. \
+         Units with the same one are the same disk for initiators [default: for initiators by the volume's UUID, or, if \
+         an earlier program served it, by the machine and its name; for virtual machines the name, or a hash of it if it is \
+         longer than 20 bytes]",
+    ),
+    told(
+        of(Volume, "nbd_clients", List, FREE, Live),
+        "Certificates with which NBD clients may use the volume: common names, DNS names (in lower case) or URIs of the \
+         certificate's subject, or sha256: and the certificate's fingerprint; requires tls_client_ca. A change applies to new clients [default: all \
+         clients]",
+    ),
+    told(
+        of(Volume, "sockets", List, FREE, Live),
+        "Addresses of listen in [server] on which the volume is offered, as they are written there. A change applies to \
+         new clients [default: all]",
+    ),
 ];
 
 impl Setting {

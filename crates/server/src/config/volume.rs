@@ -1,7 +1,7 @@
 //! `[volume.NAME]`
 
-use super::Mode;
 use super::iscsi::allow_list;
+use super::{Address, Mode};
 use nitro_cache::admission::WritePolicy;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
@@ -9,6 +9,7 @@ use nitro_cos::Settings;
 use nitro_device::hdd::HddModel;
 use nitro_engine::{DedupDomain, DirtyShare};
 use nitro_iscsi::AllowList;
+use nitro_nbd::FINGERPRINT_PREFIX;
 use nitro_units::ClassId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
@@ -65,7 +66,63 @@ pub struct VolumeConfig {
     /// Addresses and networks from which iSCSI initiators may use the volume. Empty: all that `[server.iscsi]` allows.
     #[serde(default)]
     pub iscsi_addresses: Vec<String>,
+    /// CHAP accounts that may use the volume over iSCSI. Empty: all.
+    #[serde(default)]
+    pub iscsi_accounts: Vec<String>,
+    /// The name of its iSCSI target; default: `iqn.2026-11.nitro:` and the volume's name in lower case.
+    pub iscsi_name: Option<String>,
+    /// The serial number for initiators and virtual machines; default: by the volume's UUID and name.
+    pub serial: Option<String>,
+    /// Certificates with which NBD clients may use the volume. Empty: all clients.
+    #[serde(default)]
+    pub nbd_clients: Vec<Certified>,
+    /// The addresses of `server.listen` on which the volume is offered. Empty: all.
+    #[serde(default)]
+    pub sockets: Vec<Address>,
 }
+
+/// What a client's certificate has to say: a common name, a DNS name (in lower case) or URI of its subject, or `sha256:` and
+/// its fingerprint.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Certified(String);
+
+impl Certified {
+    /// Whether it is among what an authority has certified of a client.
+    #[must_use]
+    pub fn is_one_of(&self, identities: &[String]) -> bool {
+        identities.contains(&self.0)
+    }
+}
+
+impl fmt::Display for Certified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for Certified {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let Some(digits) = text.strip_prefix(FINGERPRINT_PREFIX) else {
+            let is_valid = !text.is_empty() && text.trim() == text && !text.contains(char::is_control);
+            return if is_valid { Ok(Self(text)) } else { Err(format!("{text:?} is not a name of a certificate")) };
+        };
+        // openssl x509 -fingerprint writes colons.
+        let digits = digits.replace(':', "").to_ascii_lowercase();
+        if digits.len() == FINGERPRINT_DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            Ok(Self(format!("{FINGERPRINT_PREFIX}{digits}")))
+        } else {
+            Err(format!(
+                "{text:?} is not a fingerprint: after {FINGERPRINT_PREFIX} follow {FINGERPRINT_DIGITS} hexadecimal digits"
+            ))
+        }
+    }
+}
+
+/// Hexadecimal digits of SHA-256.
+const FINGERPRINT_DIGITS: usize = 64;
 
 /// A switch of a store, so that the effect of its parts can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -117,9 +174,17 @@ impl VolumeConfig {
     /// The iSCSI initiators that may use it.
     ///
     /// # Errors
-    /// An address is invalid.
+    /// A name or an address is invalid.
     pub fn iscsi_allowed(&self) -> Result<AllowList, Error> {
-        allow_list(&self.iscsi_initiators, &self.iscsi_addresses, "iscsi_addresses")
+        let keys = ("iscsi_initiators", "iscsi_addresses");
+        let list = allow_list(&self.iscsi_initiators, &self.iscsi_addresses, keys)?;
+        Ok(AllowList { accounts: self.iscsi_accounts.clone(), ..list })
+    }
+
+    /// Whether it is offered on a listening socket.
+    #[must_use]
+    pub fn is_offered_on(&self, socket: &Address) -> bool {
+        self.sockets.is_empty() || self.sockets.contains(socket)
     }
 
     /// The class of requests without a class.

@@ -2,55 +2,64 @@
 
 use super::protocol::{Command, Outcome, REQUEST_BYTES_MAX, Request, Response, VERSION};
 use super::report;
+use crate::peers::{Place, Places};
 use crate::serve::{Served, pause_accepting};
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use nitro_console::error::Error;
 use nitro_console::logging::Repeats;
 use nitro_device::net::{Accepted, Listener, StreamReader, StreamWriter};
 use nitro_device::spawn_local;
 use nitro_port::buf::BufMut;
-use std::cell::Cell;
 use std::io;
-use std::rc::Rc;
+use std::pin::pin;
 use std::sync::Arc;
 
-/// Maximum number of clients at a time; more are refused.
+/// Maximum number of clients at a time.
 const CLIENTS_MAX: usize = 32;
 
 /// Answers all clients, as long as it is polled.
 pub async fn serve(listener: &Listener, served: &Arc<Served>) {
-    let (clients, refused) = (Rc::new(Cell::new(0)), Repeats::default());
+    let (places, refused) = (Places::new(CLIENTS_MAX, CLIENTS_MAX), Repeats::default());
     loop {
-        match listener.accept().await {
-            Ok(client) if clients.get() < CLIENTS_MAX => {
-                clients.set(clients.get() + 1);
-                let (served, clients) = (Arc::clone(served), Rc::clone(&clients));
-                spawn_local(async move {
-                    if let Err(error) = converse(client, &served).await {
-                        tracing::debug!("a control client was dropped: {error}");
-                    }
-                    clients.set(clients.get() - 1);
-                });
-            }
-            Ok(_) => {
-                if let Some(left_out) = refused.next() {
-                    tracing::warn!("refused a control client: too many clients are connected{left_out}");
-                }
-            }
+        let client = match listener.accept().await {
+            Ok(client) => client,
             Err(error) => {
                 tracing::warn!("cannot accept a control client: {error}");
                 pause_accepting().await;
+                continue;
+            }
+        };
+        match places.admit(client.peer_identity()) {
+            Ok(place) => {
+                let served = Arc::clone(served);
+                spawn_local(async move {
+                    let talking = pin!(converse(client, &place, &served));
+                    if let Either::Left((Err(error), _)) = select(talking, pin!(place.dismissed.wait())).await {
+                        tracing::debug!("a control client was dropped: {error}");
+                    }
+                });
+            }
+            Err(reason) => {
+                if let Some(left_out) = refused.next() {
+                    tracing::warn!("refused a control client: {reason}{left_out}");
+                }
             }
         }
     }
 }
 
-/// Answers one client until it leaves.
-async fn converse(client: Accepted, served: &Arc<Served>) -> io::Result<()> {
+/// Answers one client until it leaves. Between its requests it may be dismissed to make room for another client.
+async fn converse(client: Accepted, place: &Place, served: &Arc<Served>) -> io::Result<()> {
     let (mut reader, mut writer) = client.into_split()?;
     let mut received = Vec::new();
     while let Some(line) = read_line(&mut reader, &mut received).await? {
-        send(&mut writer, &answer(&line, served).await).await?;
+        if !place.settle(true) {
+            break;
+        }
+        let answer = answer(&line, served).await;
+        place.settle(false);
+        send(&mut writer, &answer).await?;
     }
     Ok(())
 }

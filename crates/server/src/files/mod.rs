@@ -9,8 +9,8 @@ mod folder;
 mod id;
 mod secret;
 
-pub(crate) use id::FileId;
 pub use folder::{Links, own_folder, private_folder};
+pub(crate) use id::FileId;
 pub use secret::read_secret;
 
 use folder::Folder;

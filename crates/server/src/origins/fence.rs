@@ -66,7 +66,8 @@ impl Fence {
             // The first one is persistent over reboots, and the same whatever the device is called.
             let names: Vec<_> = id.names().map(|name| format!("origin-{name}")).chain(block_names(&real)).collect();
             let folders = state_folders();
-            let places = folders.iter().flat_map(|folder| names.iter().map(|name| marked(&folder.join(name)))).collect();
+            let places =
+                folders.iter().flat_map(|folder| names.iter().map(|name| marked(&folder.join(name)))).collect();
             return Ok(Self { origin: origin.to_owned(), id: id.clone(), places, links: Links::Followed, inode: None });
         }
         let (inode, places) = (Some(Arc::new(file.try_clone()?)), vec![marked(&real)]);

@@ -78,8 +78,10 @@ impl VolumeMarks {
     /// The mark; of several, the newest. A mark that cannot be read, and one that came with a copy, counts as none. May block.
     pub(crate) fn find(&self) -> Option<VolumeMark> {
         let attribute = self.file.as_ref().and_then(|file| read_attribute(file).ok().flatten());
-        let places = state_folders().into_iter().flat_map(|folder| self.names.iter().map(move |name| place(&folder, name)));
-        let texts = places.filter_map(|place| files::read_text(&place, Links::Followed, BYTES_MAX as u64).ok().flatten());
+        let places =
+            state_folders().into_iter().flat_map(|folder| self.names.iter().map(move |name| place(&folder, name)));
+        let texts =
+            places.filter_map(|place| files::read_text(&place, Links::Followed, BYTES_MAX as u64).ok().flatten());
         let marks = attribute.into_iter().chain(texts).filter_map(|text| toml::from_str::<VolumeMark>(&text).ok());
         marks.filter(|mark| mark.is_of(&self.id)).max_by_key(|mark| mark.count)
     }

@@ -33,14 +33,16 @@ pub(super) async fn check(entry: &CacheEntry, name: &str, volume: &ServedVolume)
         if len == 0 {
             continue;
         }
-        let cached = volume.read(offset, len).await.map_err(|e| Error::with_sources(&what, &e).or("check the cache device"))?;
+        let cached =
+            volume.read(offset, len).await.map_err(|e| Error::with_sources(&what, &e).or("check the cache device"))?;
         let origin = volume.origin().read(offset, len as usize).await;
         let origin = origin.map_err(|e| Error::new(&what, e).or("check its origin"))?;
         compared += 1;
         if cached.concat() == origin {
             continue;
         }
-        let why = format!("its origin differs from the cached content at offset {offset}: it is another one, or was changed");
+        let why =
+            format!("its origin differs from the cached content at offset {offset}: it is another one, or was changed");
         let dirty_bytes = volume.dirty_extents() * extent_bytes;
         if dirty_bytes > 0 {
             let why = format!("cache {} holds {} of dirty data of it, and {why}", entry.name, Size(dirty_bytes));

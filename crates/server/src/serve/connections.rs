@@ -1,8 +1,9 @@
 //! The clients: their number and limits, and the course of one connection.
 
 use super::Served;
-use crate::config::{Protocol, ServerConfig};
+use crate::config::{Address, Protocol, ServerConfig};
 use crate::export::ExportList;
+use crate::peers::{Place, Places};
 use bytes::Bytes;
 use event_listener::Event;
 use futures_util::future::{Either, select};
@@ -15,8 +16,6 @@ use nitro_port::Clock;
 use nitro_port::buf::BufMut;
 use nitro_port::latch::Latch;
 use nitro_port::yielding::attempt_at;
-use parking_lot::Mutex;
-use std::cmp::Reverse;
 use std::fmt::Display;
 use std::io;
 use std::pin::pin;
@@ -30,11 +29,9 @@ pub(super) const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// All clients of the server.
 #[derive(Debug)]
 pub struct Connections {
-    max: AtomicUsize,
-    per_peer_max: AtomicUsize,
+    places: Places,
     handshake_max_ms: AtomicU64,
     open: Arc<Count>,
-    members: Arc<Mutex<Members>>,
     pub(super) stop: Latch,
     pub(super) cut: Latch,
     /// Clients that were dropped, for the log.
@@ -82,63 +79,27 @@ impl Count {
     }
 }
 
-/// A client in the list of clients.
-#[derive(Debug)]
-struct Member {
-    number: u64,
-    peer: Peer,
-    /// It has chosen an export.
-    has_begun: bool,
-    /// It has to disconnect to make room for another client.
-    dismissed: Arc<Latch>,
-}
-
-/// The clients, in the order in which they connected.
-#[derive(Debug, Default)]
-struct Members {
-    all: Vec<Member>,
-    next: u64,
-}
-
-impl Members {
-    /// Dismisses the oldest client that is still in the handshake, from the peer with most such clients (from `peer`,
-    /// if it is given). If there is none, no room can be made.
-    fn make_room(&mut self, peer: Option<Peer>) -> bool {
-        let is_young = |member: &&Member| !member.has_begun && peer.is_none_or(|peer| member.peer == peer);
-        let count = |peer: Peer| self.all.iter().filter(is_young).filter(|member| member.peer == peer).count();
-        let oldest_of_most = |member: &&Member| (count(member.peer), Reverse(member.number));
-        let Some(number) = self.all.iter().filter(is_young).max_by_key(oldest_of_most).map(|member| member.number)
-        else {
-            return false;
-        };
-        if let Some(at) = self.all.iter().position(|member| member.number == number) {
-            self.all.remove(at).dismissed.set();
-        }
-        true
-    }
-}
-
 /// The permission to be served; given back when dropped.
 #[derive(Debug)]
 pub(super) struct Admission {
     open: Arc<Count>,
-    members: Arc<Mutex<Members>>,
-    number: u64,
-    pub(super) dismissed: Arc<Latch>,
+    place: Place,
 }
 
 impl Admission {
     /// Notes that the client has chosen an export: it cannot be dismissed any more.
     pub(super) fn begin(&self) {
-        if let Some(member) = self.members.lock().all.iter_mut().find(|member| member.number == self.number) {
-            member.has_begun = true;
-        }
+        self.place.settle(true);
+    }
+
+    /// Set when the client has to disconnect to make room for another client.
+    pub(super) fn dismissed(&self) -> &Arc<Latch> {
+        &self.place.dismissed
     }
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.members.lock().all.retain(|member| member.number != self.number);
         self.open.leave();
     }
 }
@@ -155,11 +116,9 @@ pub(super) enum Drain {
 impl Connections {
     pub(super) fn new(config: &ServerConfig) -> Self {
         let connections = Self {
-            max: AtomicUsize::new(0),
-            per_peer_max: AtomicUsize::new(0),
+            places: Places::default(),
             handshake_max_ms: AtomicU64::new(0),
             open: Arc::default(),
-            members: Arc::default(),
             stop: Latch::default(),
             cut: Latch::default(),
             dropped: Repeats::default(),
@@ -170,8 +129,7 @@ impl Connections {
 
     /// Changes how many there may be, and how long they may take to choose an export.
     pub(super) fn set_limits(&self, config: &ServerConfig) {
-        self.max.store(config.connections_max(), Ordering::Relaxed);
-        self.per_peer_max.store(config.connections_per_peer_max(), Ordering::Relaxed);
+        self.places.set_limits(config.connections_max(), config.connections_per_peer_max());
         let handshake_ms = u64::try_from(config.handshake_max().as_millis()).unwrap_or(u64::MAX);
         self.handshake_max_ms.store(handshake_ms, Ordering::Relaxed);
     }
@@ -190,22 +148,12 @@ impl Connections {
         self.open.total.load(Ordering::Relaxed)
     }
 
-    /// Admits a client if there is room, or if a client that is still in the handshake can be dismissed; otherwise
-    /// returns the reason.
+    /// Admits a client if there is a place for its peer, or if a client that is still in the handshake can be dismissed;
+    /// otherwise returns the reason.
     pub(super) fn admit(&self, peer: Peer) -> Result<Admission, &'static str> {
-        let mut members = self.members.lock();
-        let of_peer = members.all.iter().filter(|member| member.peer == peer).count();
-        if of_peer >= self.per_peer_max.load(Ordering::Relaxed) && !members.make_room(Some(peer)) {
-            return Err("too many clients of its process or host are connected");
-        }
-        if members.all.len() >= self.max.load(Ordering::Relaxed) && !members.make_room(None) {
-            return Err("too many clients are connected");
-        }
-        let (number, dismissed) = (members.next, Arc::<Latch>::default());
-        members.next += 1;
-        members.all.push(Member { number, peer, has_begun: false, dismissed: Arc::clone(&dismissed) });
+        let place = self.places.admit(peer)?;
         self.open.enter();
-        Ok(Admission { open: Arc::clone(&self.open), members: Arc::clone(&self.members), number, dismissed })
+        Ok(Admission { open: Arc::clone(&self.open), place })
     }
 
     pub(super) fn log_cut(&self, peer: &str, why: impl Display) {
@@ -238,20 +186,20 @@ pub(super) struct Options {
 
 /// Serves one client on the current thread.
 pub(super) async fn serve(
-    protocol: Protocol,
+    (protocol, socket): (Protocol, Arc<Address>),
     client: Accepted,
     admission: &Admission,
     served: &Served,
     options: &Options,
 ) {
-    let peer = client.peer();
+    let (peer, identity) = (client.peer(), client.peer_identity());
     let ends =
         nitro_iscsi::Ends { peer: client.peer_address().map(|address| address.ip()), portal: client.local_address() };
     let (reader, writer) = match client.into_split() {
         Ok(halves) => halves,
         Err(error) => return served.connections.log_cut(&peer, format_args!("cannot set its connection up: {error}")),
     };
-    let list = ExportList::new(served, || admission.begin());
+    let list = ExportList::new(served, identity, Some(socket), || admission.begin());
     let connections = &served.connections;
     let stop = async {
         select(pin!(connections.stop.wait()), pin!(list.wait(|export| &export.gone))).await;
@@ -265,7 +213,7 @@ pub(super) async fn serve(
     };
     // Of the whole handshake, with TLS: whatever was sent of it.
     let dawdling = async {
-        select(pin!(sleep(connections.handshake_max())), pin!(admission.dismissed.wait())).await;
+        select(pin!(sleep(connections.handshake_max())), pin!(admission.dismissed().wait())).await;
         if list.has_begun() {
             std::future::pending::<()>().await;
         }
@@ -350,34 +298,12 @@ mod tests {
     }
 
     #[test]
-    fn stalled_handshakes_make_room_and_served_clients_stay() {
-        let connections = connections(4, 4);
-        let one = connections.admit(process(1)).unwrap();
-        one.begin();
-        let other = connections.admit(process(2)).unwrap();
-        let stalled = [3, 3].map(|pid| connections.admit(process(pid)).unwrap());
-        // The peer with most of them loses its oldest.
-        let next = connections.admit(process(4)).unwrap();
-        let set = |admission: &Admission| admission.dismissed.is_set();
-        assert!(set(&stalled[0]) && !set(&stalled[1]) && !set(&other) && !set(&one));
-        other.begin();
-        stalled[1].begin();
-        next.begin();
-        assert_eq!(connections.admit(process(5)).unwrap_err(), "too many clients are connected");
-        assert_eq!(connections.now(), 5, "one has yet to leave");
+    fn a_dismissed_client_counts_until_it_has_left() {
+        let connections = connections(2, 2);
+        let stalled = [1, 2].map(|pid| connections.admit(process(pid)).unwrap());
+        let _next = connections.admit(process(3)).unwrap();
+        assert!(stalled[0].dismissed().is_set() && connections.now() == 3);
         drop(stalled);
-        assert!(connections.admit(process(5)).is_ok());
-        assert_eq!(connections.now(), 3);
-    }
-
-    #[test]
-    fn one_peer_leaves_room_for_others() {
-        let connections = connections(8, 3);
-        let served = [(); 3].map(|()| connections.admit(process(1)).unwrap());
-        served.iter().for_each(Admission::begin);
-        assert!(connections.admit(process(1)).unwrap_err().contains("its process"));
-        let _other = connections.admit(process(2)).unwrap();
-        drop(served);
-        let _again = connections.admit(process(1)).unwrap();
+        assert_eq!(connections.now(), 1);
     }
 }

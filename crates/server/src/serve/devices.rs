@@ -1,10 +1,10 @@
 //! The files or block devices of a cache: opened, created, and put together.
 
 use super::device::CacheDevice;
-use crate::files::FileId;
 use super::store::{self, Store};
 use crate::config::{CacheConfig, CacheStore};
 use crate::device_error::device_error;
+use crate::files::FileId;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_device::{AnyDevice, ErrorKind, FileDevice, FileOptions};

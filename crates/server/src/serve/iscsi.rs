@@ -1,6 +1,6 @@
 //! The configuration of iSCSI: access, classes of group numbers, persistent reservations.
 
-use crate::config::IscsiConfig;
+use crate::config::{Config, IscsiConfig, accounts};
 use crate::files::{self, Links};
 use futures_util::future::BoxFuture;
 use nitro_cache::builtin;
@@ -14,32 +14,32 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The longest file of secrets, and of reservations, in bytes.
+/// The longest file of reservations, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// A secret has at least so many bytes (RFC 7143 §9.2.1: 96 bits).
-const SECRET_BYTES_MIN: usize = 12;
-/// The file with the identity of this machine (machine-id(5)).
-const MACHINE_ID: &str = "/etc/machine-id";
 
 /// The options of the iSCSI target.
-pub(super) fn options(config: &IscsiConfig, memory: &Arc<RequestMemory>) -> Result<ServerOptions, Error> {
+pub(super) fn options(whole: &Config, memory: &Arc<RequestMemory>) -> Result<ServerOptions, Error> {
+    let config = &whole.server.iscsi;
+    let access = access(config)?;
+    if config.chap.is_some() {
+        whole.check_against(&access.accounts)?.iter().for_each(|warning| tracing::warn!("{warning}"));
+    }
     let keeper = config.state.as_deref().map(Folder::open).transpose()?;
     let keeper = keeper.map(|folder| Arc::new(folder) as Arc<dyn Keeper>);
     let targets = Targets::new(keeper).map_err(|e| Error::new("the stored reservations", e))?;
     Ok(ServerOptions {
         memory: Arc::clone(memory),
-        access: Arc::new(access(config)?),
+        access: Arc::new(access),
         targets: Arc::new(targets),
         groups: Arc::new(groups(config)?),
-        machine: fs::read(MACHINE_ID).unwrap_or_default(),
         ..ServerOptions::default()
     })
 }
 
 fn access(config: &IscsiConfig) -> Result<Access, Error> {
-    let accounts = config.chap.as_deref().map_or(Ok(Vec::new()), accounts)?;
+    let accounts = config.chap.as_deref().map_or(Ok(Vec::new()), accounts::read)?;
     let own = config.mutual_chap.as_deref().map(|path| -> Result<Account, Error> {
-        let mut own = self::accounts(path)?;
+        let mut own = accounts::read(path)?;
         let only = own.pop().filter(|_| own.is_empty());
         only.ok_or_else(|| Error::new(path.display(), "it must have one line").or("write NAME SECRET"))
     });
@@ -53,26 +53,6 @@ fn access(config: &IscsiConfig) -> Result<Access, Error> {
         return Err(Error::new("server.iscsi.mutual_chap", why).or("use another secret"));
     }
     Ok(Access { allowed: config.allowed()?, accounts, own })
-}
-
-/// Reads a file of accounts, which must be accessible only to its owner. Its content is never part of a message.
-fn accounts(path: &Path) -> Result<Vec<Account>, Error> {
-    let refuse = |why: &dyn std::fmt::Display| Error::new(path.display(), why);
-    let text = files::read_secret(path, FILE_BYTES_MAX)?;
-    let mut accounts = Vec::new();
-    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'))
-    {
-        let at = |why: &str| Error::new(format_args!("{}, line {number}", path.display()), why);
-        let Some((name, secret)) = line.trim().split_once(char::is_whitespace) else {
-            return Err(at("it is not a name and a secret").or("write NAME SECRET"));
-        };
-        let secret = secret.trim().as_bytes().to_vec();
-        if secret.len() < SECRET_BYTES_MIN {
-            return Err(at("the secret has less than 12 characters").or("use a longer one"));
-        }
-        accounts.push(Account { name: name.to_owned(), secret });
-    }
-    if accounts.is_empty() { Err(refuse(&"it has no account").or("write NAME SECRET")) } else { Ok(accounts) }
 }
 
 /// The names of IO CLASS in a configuration, and the classes of groups that have it.
@@ -142,6 +122,17 @@ impl Folder {
         self.path.join(format!("{}{SUFFIX}", target.replace('%', "%25").replace('/', "%2F")))
     }
 
+    /// Gives a file that an earlier version made for a target whose name is not in lower case the name that it has now, unless
+    /// there is a file of that name. Returns the name of the target.
+    fn lowered(&self, target: String) -> io::Result<String> {
+        let lowered = target.to_ascii_lowercase();
+        if lowered != target && !self.file(&lowered).exists() {
+            fs::rename(self.file(&target), self.file(&lowered))?;
+            return Ok(lowered);
+        }
+        Ok(target)
+    }
+
     /// The target of a file, if its name is one that [`file`](Self::file) makes.
     fn target(&self, path: &Path) -> Option<String> {
         let target = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?.replace("%2F", "/").replace("%25", "%");
@@ -152,11 +143,10 @@ impl Folder {
 impl Keeper for Folder {
     fn load(&self) -> io::Result<StoredStates> {
         let mut found = StoredStates::new();
-        for entry in fs::read_dir(&self.path)? {
-            let path = entry?.path();
-            if let Some(target) = self.target(&path)
-                && let Some(bytes) = files::read(&path, Links::Followed, FILE_BYTES_MAX).transpose()
-            {
+        let paths = fs::read_dir(&self.path)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+        for target in paths.iter().filter_map(|path| self.target(path)) {
+            let target = self.lowered(target)?;
+            if let Some(bytes) = files::read(&self.file(&target), Links::Followed, FILE_BYTES_MAX).transpose() {
                 found.insert(target, bytes);
             }
         }
@@ -180,24 +170,6 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn secrets_are_read_from_private_files_only() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("chap");
-        let read = |text: &str, mode| {
-            fs::write(&path, text).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            accounts(&path).map_err(|error| error.to_string())
-        };
-        let account = Account { name: "me".into(), secret: b"twelve bytes".to_vec() };
-        assert_eq!(read("# who\n\nme twelve bytes\n", 0o600), Ok(vec![account]));
-        assert!(read("me twelve bytes\n", 0o640).unwrap_err().contains("accessible to others"));
-        for wrong in ["me\n", "me short\n", "", "# none\n"] {
-            let told = read(wrong, 0o600).unwrap_err();
-            assert!(!told.contains("short"), "{told}");
-        }
-    }
-
-    #[test]
     fn reservations_are_kept_in_files() {
         let folder = tempfile::tempdir().unwrap();
         let keeper = Folder::open(&folder.path().join("state")).unwrap();
@@ -209,6 +181,20 @@ mod tests {
         store(None).unwrap();
         store(None).unwrap();
         assert_eq!(loaded(), None);
+    }
+
+    #[test]
+    fn reservations_of_targets_that_were_not_in_lower_case_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let keeper = Folder::open(&folder.path().join("state")).unwrap();
+        let found = |target: &str| keeper.load().unwrap().remove(target).map(Result::unwrap);
+        fs::write(keeper.file("iqn.2026-11.nitro:VM"), "before").unwrap();
+        assert_eq!(found("iqn.2026-11.nitro:vm").as_deref(), Some(&b"before"[..]));
+        block_on(keeper.store("iqn.2026-11.nitro:vm", None)).unwrap();
+        assert_eq!(fs::read_dir(&keeper.path).unwrap().count(), 0, "nothing comes back");
+        fs::write(keeper.file("iqn.2026-11.nitro:VM"), "before").unwrap();
+        fs::write(keeper.file("iqn.2026-11.nitro:vm"), "now").unwrap();
+        assert_eq!(found("iqn.2026-11.nitro:vm").as_deref(), Some(&b"now"[..]));
     }
 
     #[test]

@@ -91,8 +91,7 @@ fn judge_contents(
 ) -> Result<Verdict, Error> {
     let Evidence { known, mark, is_marked, dirty } = *found;
     let identity = KnownOrigin::decode(&known.identity);
-    let finding =
-        identity.as_ref().map_or(Finding::AsLeft, |identity| identity.examine(&origin.id, mark, entry.uuid));
+    let finding = identity.as_ref().map_or(Finding::AsLeft, |identity| identity.examine(&origin.id, mark, entry.uuid));
     let change = Stamp::decode(known.stamp).change(known.origin_bytes, origin.look);
     let (is_proven, compare) = (finding == Finding::AsLeft && identity.is_some(), finding == Finding::Unproven);
     let doubt = match finding {
@@ -127,7 +126,10 @@ fn judge_contents(
         return Ok(Verdict { void: Some(why), ..Verdict::default() });
     }
     if allowed.accept_origin && origin.look.size_bytes == known.origin_bytes {
-        tracing::warn!("{what}: {why}; it is accepted, and gets the {dirty} of dirty data that cache {} holds", entry.name);
+        tracing::warn!(
+            "{what}: {why}; it is accepted, and gets the {dirty} of dirty data that cache {} holds",
+            entry.name
+        );
         return Ok(Verdict { drop_clean: Some(why), ..Verdict::default() });
     }
     let why = format!("cache {} holds {dirty} of dirty data of this volume, and {why}", entry.name);

@@ -125,7 +125,8 @@ impl KnownOrigin {
                 }
                 if !is_known {
                     return Finding::Changed(
-                        "its mark has another number than the cache: an older or newer state of it was put in place".to_owned(),
+                        "its mark has another number than the cache: an older or newer state of it was put in place"
+                            .to_owned(),
                     );
                 }
             }

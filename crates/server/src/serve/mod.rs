@@ -56,8 +56,8 @@ pub(crate) use need::need as ram_need;
 pub(crate) use place::{CONTROL_SUFFIX, SYSTEM_FOLDER, runtime_folder};
 pub use plan::available_ram_bytes;
 pub use scan::Scan;
-use served::Observers;
 pub(crate) use served::Served;
+use served::{Authentication, Observers};
 pub use upgrade::{Upgraded, upgrade};
 
 use crate::config::{Config, ServerConfig, TlsMode};
@@ -121,7 +121,7 @@ fn serve_for(config: Config, source: Option<Source>, errand: Option<&Errand>) ->
             }
             Either::Right((prepared, _)) => prepared?,
         };
-        let sockets = Sockets::bind(&places, config.volumes.keys().map(String::as_str), config.server.tcp_limits())?;
+        let sockets = Sockets::bind(&places, &config.volumes, config.server.tcp_limits())?;
         let caches: Vec<_> = prepared.caches.values().map(|entry| entry.uuid).collect();
         let workers = CacheWorkers::start(&prepared.caches)?;
         let served = serve_all(&config, in_force, prepared, sockets, secrets, ServedUntil { signals, errand }).await;
@@ -194,11 +194,14 @@ async fn serve_all(
     let request_bytes = config.server.request_memory_bytes();
     let memory = Arc::new(RequestMemory::new(request_bytes, config.server.connections_max()));
     spawn_local(tick(Arc::clone(&memory)));
-    let (addresses, vhost) = (sockets.addresses(), sockets.vhost_addresses());
-    let needs_tls = matches!(tls, TlsPolicy::Required(_));
-    let iscsi = iscsi::options(&config.server.iscsi, &memory)?;
-    let needs_chap = !iscsi.access.accounts.is_empty();
-    sockets::warn_of(&addresses, needs_tls, needs_chap);
+    let (offers, vhost) = (sockets.offers(), sockets.vhost_addresses());
+    let iscsi = iscsi::options(config, &memory)?;
+    let authentication = Authentication {
+        needs_tls: matches!(tls, TlsPolicy::Required(_)),
+        has_certificates: config.server.tls_client_ca.is_some(),
+        needs_chap: !iscsi.access.accounts.is_empty(),
+    };
+    sockets::warn_of(&offers, authentication);
     let options = Options { nbd: ServerOptions { memory, tls, ..ServerOptions::default() }, iscsi };
     let threads = config.server.threads.unwrap_or_else(default_threads);
     let connections_max = config.server.connections_max();
@@ -209,8 +212,8 @@ async fn serve_all(
         http: sockets.http.is_some(),
         spans: observers.spans.is_some(),
     };
-    let addresses = (addresses, needs_tls);
-    let mut served = Served::new(prepared.caches, volumes, addresses, vhost, connections, limits, observers)?;
+    let offers = (offers, authentication);
+    let mut served = Served::new(prepared.caches, volumes, offers, vhost, connections, limits, observers)?;
     served.in_force = in_force;
     served.destage_on_exit = AtomicBool::new(config.server.destage_on_exit.unwrap_or(true));
     let served = Arc::new(served);

@@ -1,12 +1,12 @@
 //! Opens the configured caches and origins. All errors are found before anything is changed.
 
 use super::caches::{self, CacheEntry};
-use crate::files::FileId;
-use super::store;
 use super::judge::{self, Allowed, Verdict};
+use super::store;
 use super::volumes;
 use crate::config::{CacheConfig, Config};
 use crate::export::VolumeExport;
+use crate::files::FileId;
 use crate::origins::{OpenOrigin, origin_of};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
@@ -39,10 +39,8 @@ pub(super) async fn prepare(config: &Config) -> Result<Prepared, Error> {
     let mut origins = Vec::new();
     for ((name, volume), origin) in config.volumes.iter().zip(opened) {
         let entry = cache_of(config, &caches, name)?;
-        let allowed = Allowed {
-            discard_dirty: config.force_discard_dirty,
-            accept_origin: config.accept_origins.contains(name),
-        };
+        let allowed =
+            Allowed { discard_dirty: config.force_discard_dirty, accept_origin: config.accept_origins.contains(name) };
         let verdict = judge::judge(entry, name, volume, (&origin, config.mode_of(name)), allowed).await?;
         origins.push((origin, verdict));
     }

@@ -318,16 +318,21 @@ impl Served {
             detect_scan: wanted.detect_scan,
             iscsi_initiators: Vec::new(),
             iscsi_addresses: Vec::new(),
+            iscsi_accounts: Vec::new(),
+            iscsi_name: None,
+            serial: None,
+            nbd_clients: Vec::new(),
+            sockets: Vec::new(),
         };
         check_scan(config.detect_scan, entry.detects()).map_err(|e| e.within(format_args!("volume {name}")))?;
         let mode = check(&name, &config, entry.path.is_some())?;
+        self.check_unit(&config.identity(&name, None)?)?;
         let origin = origin_of(&config.origin)?.open(&name, &config).await?;
-        let allowed =
-            Allowed { discard_dirty: wanted.force_discard_dirty, accept_origin: wanted.accept_origin };
+        let allowed = Allowed { discard_dirty: wanted.force_discard_dirty, accept_origin: wanted.accept_origin };
         let verdict = judge::judge(&entry, &name, &config, (&origin, mode), allowed).await?;
         let export = Arc::new(volumes::admit(&entry, &name, &config, mode, origin, verdict).await?);
         self.take(Arc::clone(&export));
-        let uris = self.uris_of(&name);
+        let uris = self.uris_of(&export);
         tracing::info!("volume {name}: served from now on");
         Ok(Outcome { uris, ..outcome(&export, format_args!("volume {name}: served from now on")) })
     }

@@ -5,6 +5,7 @@ use crate::files::private_folder;
 use nitro_console::error::Error;
 use nitro_device::net::{Access, ListenAddress};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Longest path of a unix socket in bytes (unix(7): 108, one of them a zero).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -14,7 +15,7 @@ pub const CONTROL_SUFFIX: &str = ".control";
 /// The addresses on which the server listens.
 #[derive(Debug)]
 pub struct Places {
-    pub listen: Vec<(Protocol, ListenAddress)>,
+    pub listen: Vec<Offer>,
     /// The addresses for virtual machines.
     pub vhost: Vec<VhostAddress>,
     pub control: PathBuf,
@@ -24,6 +25,26 @@ pub struct Places {
     /// The address of HTTP, if it is served, and the access to it.
     pub http: Option<ListenAddress>,
     pub http_access: Access,
+}
+
+/// An address for clients of NBD or iSCSI.
+#[derive(Debug, Clone)]
+pub struct Offer {
+    pub protocol: Protocol,
+    pub address: ListenAddress,
+    /// The address as it was given, by which volumes name it.
+    pub given: Arc<Address>,
+}
+
+impl Offer {
+    /// An address of NBD that is not in the configuration.
+    pub(super) fn of_nbd(address: ListenAddress) -> Self {
+        let given = Arc::new(match &address {
+            ListenAddress::Unix(path) => Address::Unix(path.clone()),
+            ListenAddress::Tcp(address) => Address::Tcp(address.to_string()),
+        });
+        Self { protocol: Protocol::Nbd, address, given }
+    }
 }
 
 /// The folder of the sockets of the system's server.
@@ -67,9 +88,12 @@ impl Places {
             })?;
         }
         let listen: Vec<_> = match server.listen.is_empty() {
-            true => vec![(Protocol::Nbd, ListenAddress::Unix(folder.join(format!("{stem}.sock"))))],
+            true => vec![Offer::of_nbd(ListenAddress::Unix(folder.join(format!("{stem}.sock"))))],
             false => {
-                let place = |address: &Address| Ok(address.resolve()?.map(|resolved| (address.protocol(), resolved)));
+                let place = |given: &Address| {
+                    let offer = |address| Offer { protocol: given.protocol(), address, given: Arc::new(given.clone()) };
+                    Ok(given.resolve()?.map(offer))
+                };
                 server.listen.iter().filter_map(|address| place(address).transpose()).collect::<Result<_, Error>>()?
             }
         };
@@ -82,7 +106,7 @@ impl Places {
             }
         }
         for path in
-            listen.iter().map(|(_, address)| address).chain(&http).filter_map(socket_path).chain([control.as_path()])
+            listen.iter().map(|offer| &offer.address).chain(&http).filter_map(socket_path).chain([control.as_path()])
         {
             check_socket_path(path)?;
         }

@@ -5,7 +5,7 @@ use super::connections::{self, Admission, Options, sleep};
 use super::notify;
 use super::vhost;
 use super::workers::ended;
-use crate::config::Protocol;
+use crate::config::{Address, Protocol};
 use futures_channel::mpsc::{UnboundedSender, unbounded};
 use futures_channel::oneshot;
 use futures_util::future::{Either, LocalBoxFuture, join_all, select};
@@ -80,11 +80,12 @@ impl Reactors {
     }
 
     /// Assigns a client of NBD or iSCSI to the thread with the fewest clients.
-    pub(super) fn assign(&self, protocol: Protocol, client: Accepted, admission: Admission) {
+    pub(super) fn assign(&self, protocol: Protocol, socket: &Arc<Address>, client: Accepted, admission: Admission) {
+        let listener = (protocol, Arc::clone(socket));
         self.hand_over(|_, guard| {
             Box::new(move |served, options| {
                 let serving = async move {
-                    connections::serve(protocol, client, &admission, &served, &options).await;
+                    connections::serve(listener, client, &admission, &served, &options).await;
                     drop((admission, guard));
                 };
                 serving.boxed_local()

@@ -6,7 +6,7 @@ use super::in_force::Differences;
 use super::judge::{self, Allowed};
 use super::volumes;
 use crate::classes::ClassTable;
-use crate::config::{CacheConfig, CacheStore, Config, Effect, KeyPath, Scope};
+use crate::config::{CacheConfig, CacheStore, Config, Effect, KeyPath, Scope, accounts};
 use crate::control::protocol::{Changed, Done, Outcome};
 use crate::origins::origin_of;
 use nitro_console::error::Error;
@@ -158,8 +158,13 @@ impl Served {
                 ("dirty_share_max".to_owned(), Value::from(i64::from(share.max_percent))),
             ]);
             let allowed = export.iscsi_allowed.read();
-            let networks = allowed.networks.iter().map(ToString::to_string).collect();
-            for (key, list) in [("iscsi_initiators", allowed.initiators.clone()), ("iscsi_addresses", networks)] {
+            let texts = |list: &mut dyn Iterator<Item = String>| list.collect::<Vec<_>>();
+            let lists = [
+                ("iscsi_initiators", texts(&mut allowed.initiators.iter().map(ToString::to_string))),
+                ("iscsi_addresses", texts(&mut allowed.networks.iter().map(ToString::to_string))),
+                ("iscsi_accounts", allowed.accounts.clone()),
+            ];
+            for (key, list) in lists {
                 if !list.is_empty() {
                     table.insert(key.to_owned(), Value::from(list));
                 }
@@ -183,6 +188,7 @@ impl Served {
         let entry = self.cache(config.cache_of(name)?)?;
         let Some(volume) = config.volumes.get(name) else { return Ok(()) };
         let mode = config.mode_of(name);
+        self.check_unit(&volume.identity(name, None)?)?;
         let origin = origin_of(&volume.origin)?.open(name, volume).await?;
         let verdict = judge::judge(&entry, name, volume, (&origin, mode), Allowed::default()).await?;
         let export = volumes::admit(&entry, name, volume, mode, origin, verdict).await?;
@@ -246,6 +252,23 @@ impl Served {
             "class" => export.volume.set_class(wanted.class()),
             "write_policy" => export.volume.set_write_policy(wanted.write_policy.unwrap_or_default()),
             "iscsi_initiators" | "iscsi_addresses" => *export.iscsi_allowed.write() = wanted.iscsi_allowed()?,
+            "iscsi_accounts" if !self.authentication.needs_chap && !wanted.iscsi_accounts.is_empty() => {
+                return Err(Refused::Restart("the accounts of initiators are read when the server starts"));
+            }
+            "iscsi_accounts" => {
+                if let Some(chap) = &config.server.iscsi.chap {
+                    config.check_against(&accounts::read(chap)?)?;
+                }
+                *export.iscsi_allowed.write() = wanted.iscsi_allowed()?;
+            }
+            "nbd_clients" if !self.authentication.has_certificates && !wanted.nbd_clients.is_empty() => {
+                return Err(Refused::Restart("tls_client_ca is read when the server starts"));
+            }
+            "nbd_clients" => export.nbd_clients.write().clone_from(&wanted.nbd_clients),
+            "sockets" if self.has_vhost() => {
+                return Err(Refused::Restart("the sockets of virtual machines are made when the server starts"));
+            }
+            "sockets" => export.sockets.write().clone_from(&wanted.sockets),
             _ => export.volume.set_dirty_share(wanted.dirty_share()),
         }
         Ok(())

@@ -4,16 +4,19 @@ use super::connections::Connections;
 use super::in_force::InForce;
 use super::need::Limits;
 use super::open::Caches;
+use super::place::Offer;
 use super::sockets::uri;
 use super::vhost::vhost_uri;
 use super::workers::VolumeWorkers;
-use crate::config::{Protocol, VhostAddress};
+use crate::config::{Address, Protocol, VhostAddress, check_unit};
 use crate::export::VolumeExport;
+use crate::peers::Attempts;
 use crate::record::Recorder;
 use crate::spans::Spans;
 use event_listener::Event;
 use nitro_console::error::Error;
-use nitro_device::net::ListenAddress;
+use nitro_device::CompioClock;
+use nitro_frontend::UnitIdentity;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -25,20 +28,32 @@ pub(super) struct Observers {
     pub(super) spans: Option<Spans>,
 }
 
+/// How clients authenticate, from the start of the server on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Authentication {
+    /// NBD clients must use TLS.
+    pub(super) needs_tls: bool,
+    /// NBD clients with TLS have certificates.
+    pub(super) has_certificates: bool,
+    /// Initiators must log in with an account.
+    pub(super) needs_chap: bool,
+}
+
 pub struct Served {
     pub started: Instant,
     pub caches: Caches,
     /// Volumes by name. Volumes may be added and removed at run time.
     pub volumes: RwLock<Vec<Arc<VolumeExport>>>,
     pub connections: Connections,
+    /// Secrets that clients give.
+    pub(crate) attempts: Attempts,
     /// The limits of its RAM.
     pub(super) limits: Limits,
-    addresses: Vec<(Protocol, ListenAddress)>,
+    offers: Vec<Offer>,
     vhost: Vec<VhostAddress>,
     /// A volume was added.
     pub(super) grown: Event,
-    /// Whether clients must use TLS.
-    needs_tls: bool,
+    pub(super) authentication: Authentication,
     pub(super) workers: VolumeWorkers,
     /// The recorder of clients' requests.
     pub recorder: Option<Recorder>,
@@ -56,7 +71,7 @@ impl Served {
     pub(super) fn new(
         caches: Caches,
         volumes: Vec<Arc<VolumeExport>>,
-        (addresses, needs_tls): (Vec<(Protocol, ListenAddress)>, bool),
+        (offers, authentication): (Vec<Offer>, Authentication),
         vhost: Vec<VhostAddress>,
         connections: Connections,
         limits: Limits,
@@ -68,11 +83,12 @@ impl Served {
             caches,
             volumes: RwLock::default(),
             connections,
+            attempts: Attempts::new(CompioClock::new()),
             limits,
-            addresses,
+            offers,
             vhost,
             grown: Event::new(),
-            needs_tls,
+            authentication,
             workers,
             recorder: observers.recorder,
             spans: observers.spans,
@@ -109,18 +125,38 @@ impl Served {
         self.volumes.read().clone()
     }
 
-    /// One URI for each address and export, and `vhost:PATH` for each socket of virtual machines.
+    /// One URI for each export and address on which it is offered, and `vhost:PATH` for each socket of virtual machines.
     pub fn uris(&self) -> Vec<String> {
         let volumes = self.all();
-        let of = |address| volumes.iter().map(move |export| uri(address, &export.name, self.needs_tls));
-        let vhost = |address| volumes.iter().map(move |export| vhost_uri(address, &export.name));
-        self.addresses.iter().flat_map(of).chain(self.vhost.iter().flat_map(vhost)).collect()
+        let of = |offer| volumes.iter().filter_map(move |export| self.uri(offer, export));
+        let vhost = |address| volumes.iter().filter_map(move |export| uri_of_vhost(address, export));
+        self.offers.iter().flat_map(of).chain(self.vhost.iter().flat_map(vhost)).collect()
     }
 
     /// The URIs of one export. A socket for a single volume belongs to the first volume.
-    pub fn uris_of(&self, name: &str) -> Vec<String> {
+    pub fn uris_of(&self, export: &VolumeExport) -> Vec<String> {
         let folders = self.vhost.iter().filter(|address| matches!(address, VhostAddress::Folder(_)));
-        let vhost = folders.map(|address| vhost_uri(address, name));
-        self.addresses.iter().map(|address| uri(address, name, self.needs_tls)).chain(vhost).collect()
+        let vhost = folders.filter_map(|address| uri_of_vhost(address, export));
+        self.offers.iter().filter_map(|offer| self.uri(offer, export)).chain(vhost).collect()
     }
+
+    fn uri(&self, offer: &Offer, export: &VolumeExport) -> Option<String> {
+        export.is_offered_on(&offer.given).then(|| uri(offer, &export.names, self.authentication.needs_tls))
+    }
+
+    /// Checks the names and numbers of a volume that is to be served beside the present ones.
+    pub(super) fn check_unit(&self, unit: &UnitIdentity) -> Result<(), Error> {
+        let volumes = self.all();
+        let is_target = self.offers.iter().any(|offer| offer.protocol == Protocol::Iscsi);
+        check_unit(unit, volumes.iter().map(|export| &*export.names), is_target)
+    }
+
+    /// Whether virtual machines are served.
+    pub(super) fn has_vhost(&self) -> bool {
+        !self.vhost.is_empty()
+    }
+}
+
+fn uri_of_vhost(address: &VhostAddress, export: &VolumeExport) -> Option<String> {
+    export.is_offered_on(&Address::Vhost(address.clone())).then(|| vhost_uri(address, &export.name))
 }

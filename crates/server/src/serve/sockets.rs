@@ -3,40 +3,46 @@
 use super::Served;
 use super::activation::Activated;
 use super::connections::{Admission, pause_accepting};
-use super::place::Places;
+use super::place::{Offer, Places};
 use super::reactors::Reactors;
+use super::served::Authentication;
 use super::vhost::VhostSockets;
-use crate::config::{Protocol, VhostAddress};
+use crate::config::{Protocol, VhostAddress, VolumeConfig};
 use futures_util::future::{join, join_all};
 use nitro_console::error::Error;
 use nitro_console::logging::Repeats;
 use nitro_device::ErrorKind;
 use nitro_device::net::{Accepted, Access, ListenAddress, Listener, TcpLimits};
+use nitro_frontend::UnitIdentity;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 
 pub(super) struct Sockets {
-    clients: Vec<(Protocol, Listener)>,
+    clients: Vec<(Offer, Listener)>,
     vhost: VhostSockets,
     pub(super) control: Listener,
     pub(super) http: Option<Listener>,
 }
 
 impl Sockets {
-    pub(super) fn bind<'a>(
+    pub(super) fn bind(
         places: &Places,
-        volumes: impl Iterator<Item = &'a str>,
+        volumes: &BTreeMap<String, VolumeConfig>,
         tcp: TcpLimits,
     ) -> Result<Self, Error> {
         let Activated { nbd: passed, control: passed_control } = Activated::take()?;
-        let listen = |(protocol, address): &(Protocol, ListenAddress)| {
-            bind(address, places.listen_access).map(|listener| (*protocol, listener.with_tcp(tcp)))
+        let listen = |offer: &Offer| {
+            bind(&offer.address, places.listen_access).map(|listener| (offer.clone(), listener.with_tcp(tcp)))
         };
         let clients = match passed.is_empty() {
             true => places.listen.iter().map(listen).collect::<Result<Vec<_>, _>>()?,
             // What the unit says is what the service's administrator wants.
-            false => passed.into_iter().map(|listener| (Protocol::Nbd, listener.with_tcp(tcp))).collect(),
+            false => passed
+                .into_iter()
+                .map(|listener| (Offer::of_nbd(listener.address().clone()), listener.with_tcp(tcp)))
+                .collect(),
         };
         let vhost = VhostSockets::bind(places, volumes)?;
         let control = match passed_control {
@@ -47,9 +53,11 @@ impl Sockets {
         Ok(Self { clients, vhost, control, http: http.map(|listener| listener.with_tcp(tcp)) })
     }
 
-    /// The addresses for clients.
-    pub(super) fn addresses(&self) -> Vec<(Protocol, ListenAddress)> {
-        self.clients.iter().map(|(protocol, listener)| (*protocol, listener.address().clone())).collect()
+    /// The addresses for clients, with the ports that the kernel chose.
+    pub(super) fn offers(&self) -> Vec<Offer> {
+        let bound =
+            |(offer, listener): &(Offer, Listener)| Offer { address: listener.address().clone(), ..offer.clone() };
+        self.clients.iter().map(bound).collect()
     }
 
     /// The addresses for virtual machines.
@@ -59,8 +67,9 @@ impl Sockets {
 
     /// Passes clients to the reactors, as long as it is polled.
     pub(super) async fn accept(&self, served: &Served, reactors: &Reactors) {
-        let each = self.clients.iter().map(|(protocol, listener)| {
-            accept(listener, served, |client, admission| reactors.assign(*protocol, client, admission))
+        let each = self.clients.iter().map(|(offer, listener)| {
+            let assign = |client, admission| reactors.assign(offer.protocol, &offer.given, client, admission);
+            accept(listener, served, assign)
         });
         join(join_all(each), self.vhost.accept(served, reactors)).await;
     }
@@ -110,8 +119,8 @@ pub(super) fn bind(address: &ListenAddress, access: Access) -> Result<Listener, 
 }
 
 /// Warns of addresses that other machines can reach without authentication.
-pub(super) fn warn_of(addresses: &[(Protocol, ListenAddress)], needs_tls: bool, needs_chap: bool) {
-    for (protocol, address) in addresses {
+pub(super) fn warn_of(offers: &[Offer], Authentication { needs_tls, needs_chap, .. }: Authentication) {
+    for Offer { protocol, address, .. } in offers {
         if let (Protocol::Iscsi, ListenAddress::Tcp(host)) = (protocol, address) {
             if !host.ip().is_loopback() && !needs_chap {
                 tracing::warn!(
@@ -135,11 +144,11 @@ pub(super) fn warn_of(addresses: &[(Protocol, ListenAddress)], needs_tls: bool, 
 
 /// The NBD URI of an export (doc/uri.md of the NBD project), or the URL of an iSCSI target as libiscsi and QEMU have
 /// it; `needs_tls`: the server requires TLS.
-pub(super) fn uri((protocol, address): &(Protocol, ListenAddress), export: &str, needs_tls: bool) -> String {
-    let export = escape(export.as_bytes());
+pub(super) fn uri(Offer { protocol, address, .. }: &Offer, unit: &UnitIdentity, needs_tls: bool) -> String {
     if let (Protocol::Iscsi, ListenAddress::Tcp(address)) = (protocol, address) {
-        return format!("iscsi://{}/{}{export}/0", reachable(address), nitro_iscsi::TARGET_PREFIX);
+        return format!("iscsi://{}/{}/0", reachable(address), escape(unit.target.as_bytes()));
     }
+    let export = escape(unit.disk.as_bytes());
     let scheme = if needs_tls { "nbds" } else { "nbd" };
     match address {
         ListenAddress::Unix(path) => {
@@ -180,14 +189,18 @@ mod tests {
 
     #[test]
     fn uris_are_those_that_clients_understand() {
+        let uri = |protocol, address: &ListenAddress, name: &str, needs_tls| {
+            let offer = Offer { protocol, ..Offer::of_nbd(address.clone()) };
+            super::uri(&offer, &UnitIdentity::of(&[], name), needs_tls)
+        };
         let unix = ListenAddress::Unix("/run/a b/n.sock".into());
-        assert_eq!(uri(&(Protocol::Nbd, unix.clone()), "vm 1", false), "nbd+unix:///vm%201?socket=/run/a%20b/n.sock");
+        assert_eq!(uri(Protocol::Nbd, &unix, "vm 1", false), "nbd+unix:///vm%201?socket=/run/a%20b/n.sock");
         let tcp = ListenAddress::Tcp("[::1]:10809".parse().unwrap());
-        assert_eq!(uri(&(Protocol::Nbd, tcp.clone()), "vm", false), "nbd://[::1]:10809/vm");
-        assert_eq!(uri(&(Protocol::Nbd, tcp.clone()), "vm", true), "nbds://[::1]:10809/vm");
-        assert_eq!(uri(&(Protocol::Nbd, unix.clone()), "vm", true), "nbds+unix:///vm?socket=/run/a%20b/n.sock");
-        assert_eq!(uri(&(Protocol::Iscsi, tcp), "vm", false), "iscsi://[::1]:10809/iqn.2026-11.nitro:vm/0");
-        let everywhere = uri(&(Protocol::Nbd, ListenAddress::Tcp("0.0.0.0:10809".parse().unwrap())), "vm", false);
+        assert_eq!(uri(Protocol::Nbd, &tcp, "vm", false), "nbd://[::1]:10809/vm");
+        assert_eq!(uri(Protocol::Nbd, &tcp, "vm", true), "nbds://[::1]:10809/vm");
+        assert_eq!(uri(Protocol::Nbd, &unix, "vm", true), "nbds+unix:///vm?socket=/run/a%20b/n.sock");
+        assert_eq!(uri(Protocol::Iscsi, &tcp, "VM", false), "iscsi://[::1]:10809/iqn.2026-11.nitro:vm/0");
+        let everywhere = uri(Protocol::Nbd, &ListenAddress::Tcp("0.0.0.0:10809".parse().unwrap()), "vm", false);
         assert!(!everywhere.contains("0.0.0.0") && everywhere.ends_with(":10809/vm"), "{everywhere}");
     }
 }

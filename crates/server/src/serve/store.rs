@@ -1,9 +1,9 @@
 //! A cache's file or device: checks, creates and opens it.
 
-use crate::files::FileId;
 use super::signature::{PROBE_BYTES, recognise};
 use crate::config::CacheConfig;
 use crate::device_error::device_error;
+use crate::files::FileId;
 use crate::files::{open_device_to_read, open_target};
 use nitro_console::error::Error;
 use nitro_console::size::Size;

@@ -2,8 +2,8 @@
 
 use super::caches::{look_at, open_to_look};
 use nitro_console::error::Error;
-use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use nitro_engine::format::FORMAT_VERSION_FEATURES;
+use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use nitro_port::Device;
 use serde::Serialize;
 use std::path::Path;

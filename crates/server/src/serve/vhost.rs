@@ -5,7 +5,7 @@ use super::connections::{Admission, sleep};
 use super::place::Places;
 use super::reactors::{QueueHost, Reactors};
 use super::sockets::{accept, bind};
-use crate::config::VhostAddress;
+use crate::config::{Address, VhostAddress, VolumeConfig};
 use crate::export::{ExportList, VolumeExport};
 use futures_channel::oneshot;
 use futures_util::StreamExt;
@@ -16,7 +16,7 @@ use nitro_device::net::{Accepted, Access, ListenAddress, Listener};
 use nitro_frontend::Disks;
 use nitro_nbd::ServerOptions;
 use nitro_vhost::{Control, Incarnation, Options, VhostError, converse};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -35,13 +35,16 @@ pub(super) struct VhostSockets {
 }
 
 impl VhostSockets {
-    pub(super) fn bind<'a>(places: &Places, volumes: impl Iterator<Item = &'a str>) -> Result<Self, Error> {
+    pub(super) fn bind(places: &Places, volumes: &BTreeMap<String, VolumeConfig>) -> Result<Self, Error> {
         let access = places.listen_access;
-        let volumes: Vec<_> = volumes.collect();
-        let each = places.vhost.iter().flat_map(|address| volumes.iter().map(move |volume| (address, *volume)));
-        let listen = |(address, volume): (&VhostAddress, &str)| {
+        let each = places.vhost.iter().flat_map(|address| {
+            let given = Address::Vhost(address.clone());
+            let offered = volumes.iter().filter(move |(_, volume)| volume.is_offered_on(&given));
+            offered.map(move |(name, _)| (address, name))
+        });
+        let listen = |(address, volume): (&VhostAddress, &String)| {
             let socket = ListenAddress::Unix(address.socket_of(volume));
-            Ok((volume.to_owned(), bind(&socket, access)?))
+            Ok((volume.clone(), bind(&socket, access)?))
         };
         let first = each.map(listen).collect::<Result<_, Error>>()?;
         Ok(Self { addresses: places.vhost.clone(), access, first })
@@ -62,8 +65,9 @@ impl VhostSockets {
         let folders = || self.addresses.iter().filter(|address| matches!(address, VhostAddress::Folder(_)));
         loop {
             let grown = served.grown.listen();
-            for name in served.all().iter().map(|export| &export.name).filter(|name| known.insert((*name).clone())) {
-                for address in folders() {
+            for export in served.all().iter().filter(|export| known.insert(export.name.clone())) {
+                let name = &export.name;
+                for address in folders().filter(|address| export.is_offered_on(&Address::Vhost((*address).clone()))) {
                     match bind(&ListenAddress::Unix(address.socket_of(name)), self.access) {
                         Ok(listener) => {
                             let assign = assign(name);
@@ -123,8 +127,9 @@ pub(super) async fn serve(
 ) {
     let (peer, connections) = (client.peer(), &served.connections);
     let admission = Arc::new(admission);
-    let dismissed = Arc::clone(&admission.dismissed);
-    let list = ExportList::new(served, || {});
+    let dismissed = Arc::clone(admission.dismissed());
+    // Each volume has a socket of its own, made only where the volume is offered.
+    let list = ExportList::new(served, client.peer_identity(), None, || {});
     let (Some(opened), Ok(export)) = (list.open(&name), served.named(&name)) else {
         return connections.log_cut(&peer, format_args!("volume {name} is not served any more"));
     };
@@ -133,7 +138,12 @@ pub(super) async fn serve(
         Err(error) => return connections.log_cut(&peer, format_args!("cannot set its connection up: {error}")),
     };
     let Settings { busy_poll_max, incarnation } = settings;
-    let options = Options { name, memory: Arc::clone(&options.memory), incarnation, busy_poll_max };
+    let options = Options {
+        serial: export.names.short_serial.clone(),
+        memory: Arc::clone(&options.memory),
+        incarnation,
+        busy_poll_max,
+    };
     let _cut = CutWhenDropped(Arc::clone(&control));
     let (done, ended) = oneshot::channel();
     let talking = {

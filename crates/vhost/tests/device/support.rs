@@ -210,7 +210,7 @@ impl Place {
         })
         .unwrap();
         let options = Options {
-            name: "a disk in memory".to_owned(),
+            serial: "a disk in memory".to_owned(),
             memory: Arc::new(RequestMemory::default()),
             incarnation: Incarnation::new(),
             busy_poll_max: Duration::ZERO,

@@ -161,6 +161,6 @@ fn entry(object: ObjectId, mode: u8) -> VolumeEntry {
         stamp: [0; 16],
         mode,
         domain: DedupDomain::SHARED,
-identity: Vec::new(),
-}
+        identity: Vec::new(),
+    }
 }

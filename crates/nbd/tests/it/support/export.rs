@@ -1,7 +1,9 @@
 //! An export in memory with the vices of a real one.
 
 use bytes::Bytes;
-use nitro_frontend::{Disk, DiskError, DiskInfo, DiskName, Disks, Opened, Pieces, Requester, Run, StatusOf, ZeroFlags};
+use nitro_frontend::{
+    Caller, Disk, DiskError, DiskInfo, DiskName, Disks, Opened, Pieces, Requester, Run, StatusOf, ZeroFlags,
+};
 use nitro_port::buf::is_aligned;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -146,6 +148,7 @@ impl Disk for MemoryExport {
     }
 }
 
+/// Exports with their names. Those whose name begins with `of ` are for clients with the identity that follows.
 #[derive(Default)]
 pub struct MemoryExports(pub Vec<(String, Arc<MemoryExport>)>);
 
@@ -165,6 +168,11 @@ impl Disks for MemoryExports {
             description: export.info.description.clone(),
         };
         self.0.iter().map(entry).collect()
+    }
+
+    fn admits(&self, name: &str, caller: Caller<'_>) -> bool {
+        let Caller::Certified { identities } = caller else { return false };
+        name.strip_prefix("of ").is_none_or(|wanted| identities.iter().any(|one| one == wanted))
     }
 
     fn open(&self, name: &str) -> Option<Opened<MemoryExport>> {
