@@ -9,8 +9,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Magic numbers of file systems whose number in statfs(2) is made of their UUID, or lasts as long as they do.
-const LASTING_FSID: [u64; 4] =
-    [0xef53 /* ext2 to ext4 */, 0x9123_683e /* btrfs */, 0x2fc1_2fc1 /* ZFS */, 0x0102_1994 /* tmpfs */];
+const LASTING_FSID: [u64; 4] = [
+    0xef53,      /* ext2 to ext4 */
+    0x9123_683e, /* btrfs */
+    0x2fc1_2fc1, /* ZFS */
+    0x0102_1994, /* tmpfs */
+];
 /// Magic numbers of network file systems whose inode numbers come from the server.
 const NETWORK: [u64; 2] = [0x6969 /* NFS */, 0x00c3_6400 /* Ceph */];
 /// Serial numbers that devices without one return.
