@@ -251,7 +251,8 @@ fn times_that_are_not_those_of_this_clock_keep_no_flushed_data_from_being_served
 fn disks_that_change_their_names_keep_their_contents_and_those_that_change_places_do_not() {
     let place = Place::new();
     let (a, b) = (noise(1, 2 * MIB), noise(2, 2 * MIB));
-    (place.write("a.img", &a), place.write("b.img", &b));
+    place.write("a.img", &a);
+    place.write("b.img", &b);
     let (Some(first), Some(second)) = (Loop::of(&place, "a.img", &[]), Loop::of(&place, "b.img", &[])) else { return };
     first.link(&place, "disk");
     assert!(warmed(&place, "disk", &a).stop().0.success());
@@ -274,7 +275,8 @@ fn disks_that_change_their_names_keep_their_contents_and_those_that_change_place
 #[test]
 fn dirty_data_of_a_disk_are_not_written_to_another_of_the_same_size() {
     let place = Place::new();
-    (place.file("a.img", 2 << 20), place.file("b.img", 2 << 20));
+    place.file("a.img", 2 << 20);
+    place.file("b.img", 2 << 20);
     let (Some(first), Some(second)) = (Loop::of(&place, "a.img", &[]), Loop::of(&place, "b.img", &[])) else { return };
     first.link(&place, "disk");
     let data = noise(3, 65_536);

@@ -122,7 +122,7 @@ impl FileOptions {
             }
         }
         if probe.medium == Medium::Block && !self.read_only && is_read_only(&fd).unwrap_or(false) {
-            return Err(fail(Errno::ROFS.into()));
+            return Err(fail(Errno::ROFS));
         }
         let direct = if self.direct { make_direct(&fd, plain, &probe).map_err(fail)? } else { None };
         if self.direct && direct.is_none() {
