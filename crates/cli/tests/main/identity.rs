@@ -247,6 +247,50 @@ fn times_that_are_not_those_of_this_clock_keep_no_flushed_data_from_being_served
     }
 }
 
+/// A file system whose files are recognised by nothing.
+struct Nameless(std::path::PathBuf);
+
+impl Nameless {
+    /// `None`: this user may not mount.
+    fn of(place: &Place, folder: &str) -> Option<Self> {
+        let path = place.path(folder);
+        fs::create_dir_all(&path).unwrap();
+        let mounted = Command::new("mount").args(["-t", "ramfs", "none"]).arg(&path).output().ok()?;
+        mounted.status.success().then_some(Self(path))
+    }
+}
+
+impl Drop for Nameless {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn an_origin_that_nothing_recognises_is_compared_with_what_is_cached_of_it() {
+    let place = Place::new();
+    let (data, other, then) =
+        (noise(1, 2 * MIB), noise(2, 2 * MIB), SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30));
+    let put = |content: &[u8]| {
+        let path = place.write("ram/vm.img", content);
+        File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
+    };
+    let Some(mount) = Nameless::of(&place, "ram") else { return };
+    put(&data);
+    assert!(warmed(&place, "ram/vm.img", &data).stop().0.success());
+    drop(mount);
+    for (content, is_kept) in [(&data, true), (&other, false)] {
+        let _mount = Nameless::of(&place, "ram").unwrap();
+        put(content);
+        let server = place.serve(&format!("--origin ram/vm.img {SERVE}"));
+        read_all(&place, content);
+        assert_eq!(hits(&place) > 250, is_kept, "{}", hits(&place));
+        let (_, said) = server.stop();
+        let expected = if is_kept { "cached extents are the same there" } else { "differs from the cached content" };
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
 #[test]
 fn disks_that_change_their_names_keep_their_contents_and_those_that_change_places_do_not() {
     let place = Place::new();

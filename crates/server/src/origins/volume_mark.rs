@@ -56,10 +56,11 @@ pub struct VolumeMarks {
 }
 
 impl VolumeMarks {
-    /// The marks of an origin with this identity.
+    /// The marks of an origin with this identity. One that nothing lasting recognises can have none: it would not be found.
     #[must_use]
     pub fn of(id: &StorageId) -> Self {
-        Self { id: id.clone(), file: None, names: id.names().collect() }
+        let names = if id.is_lasting() { id.names().collect() } else { Vec::new() };
+        Self { id: id.clone(), file: None, names }
     }
 
     /// The marks of an open file or block device, which was opened at a path. May block.
@@ -70,9 +71,11 @@ impl VolumeMarks {
         if file.metadata()?.is_file() {
             return Ok(Self { file: Some(Arc::new(file.try_clone()?)), ..Self::of(id) });
         }
+        if id.is_lasting() {
+            return Ok(Self::of(id));
+        }
         // A device that nothing else recognises after the next boot has its name.
-        let by_path = if id.is_lasting() { Vec::new() } else { block_names(&fs::canonicalize(path)?) };
-        Ok(Self { names: by_path.into_iter().chain(id.names()).collect(), ..Self::of(id) })
+        Ok(Self { names: block_names(&fs::canonicalize(path)?), ..Self::of(id) })
     }
 
     /// The mark; of several, the newest. A mark that cannot be read, and one that came with a copy, counts as none. May block.
