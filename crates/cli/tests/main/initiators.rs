@@ -84,9 +84,11 @@ impl Initiator {
 
     /// A page of vital product data, without its header.
     fn page(&mut self, page: u8) -> Vec<u8> {
-        self.tag += 1;
         let mut rest = [0; 40];
         rest[15] = 255;
+        // The number of the command, from 0 on, as at the login.
+        rest[16..20].copy_from_slice(&self.tag.to_be_bytes());
+        self.tag += 1;
         rest[24..30].copy_from_slice(&[0x12, 1, page, 0, 255, 0]);
         self.send(0x01, 0xc0, rest, &[]);
         self.receive().unwrap().1.split_off(4)

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The pace of the common queue of a group.
-const PACE: Pace = Pace { pause: Duration::from_millis(250), free: 4 };
+const PACE: Pace = Pace { pause: Duration::from_millis(100), free: 4 };
 /// The pace of a claim that was right before.
 const PACE_OF_CLAIM: Pace = Pace { pause: Duration::from_secs(1), free: 2 };
 /// Claims of a group that are remembered.

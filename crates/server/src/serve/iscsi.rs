@@ -173,8 +173,8 @@ mod tests {
     fn reservations_are_kept_in_files() {
         let folder = tempfile::tempdir().unwrap();
         let keeper = Folder::open(&folder.path().join("state")).unwrap();
-        let store = |state: Option<&[u8]>| block_on(keeper.store("iqn:a/b%2F", state.map(<[u8]>::to_vec)));
-        let loaded = || keeper.load().unwrap().remove("iqn:a/b%2F").map(Result::unwrap);
+        let store = |state: Option<&[u8]>| block_on(keeper.store("iqn:a/b%2f", state.map(<[u8]>::to_vec)));
+        let loaded = || keeper.load().unwrap().remove("iqn:a/b%2f").map(Result::unwrap);
         assert_eq!(loaded(), None);
         store(Some(b"text")).unwrap();
         assert_eq!(loaded().as_deref(), Some(&b"text"[..]));
