@@ -4,10 +4,14 @@
 use arbitrary::{Arbitrary, Unstructured};
 use bytes::Bytes;
 use libfuzzer_sys::{Corpus, fuzz_target};
+use nitro_fuzz::gauge;
 use nitro_fuzz::trace::drain;
 use nitro_trace::parquet::{ParquetReader, ParquetWriter};
 use nitro_trace::{BadRecords, Op, Reader, Request};
 use nitro_units::{ClassId, Fingerprint};
+
+/// Pages of all columns, whatever their sizes are claimed to be.
+const MEMORY_BYTES_MAX: usize = 256 << 20;
 
 #[derive(Arbitrary, Debug)]
 struct Row {
@@ -72,8 +76,13 @@ fuzz_target!(init: leave_contained_panics(), |data: &[u8]| -> Corpus {
     let Some((how, data)) = data.split_first() else { return Corpus::Reject };
     if how % 2 == 1 {
         there_and_back(data);
-    } else if let Ok(mut reader) = ParquetReader::new(Bytes::copy_from_slice(data), BadRecords::Skip) {
-        let _ = drain(&mut reader);
+    } else {
+        let ((), peak) = gauge::peak_bytes(|| {
+            if let Ok(mut reader) = ParquetReader::new(Bytes::copy_from_slice(data), BadRecords::Skip) {
+                let _ = drain(&mut reader);
+            }
+        });
+        assert!(peak < 64 * data.len() + MEMORY_BYTES_MAX, "{peak} bytes of memory for {}", data.len());
     }
     Corpus::Keep
 });

@@ -28,6 +28,12 @@ pub enum Error {
     /// The caller stopped the simulation.
     #[error("stopped")]
     Stopped,
+    /// A trace was changed while it was simulated, so that the results belong to none.
+    #[error("{path}: it was changed while it was simulated")]
+    Changed {
+        /// The path of the file.
+        path: String,
+    },
     /// A file of results cannot be read or written.
     #[error("{path}: {reason}")]
     Results {

@@ -1,44 +1,44 @@
 //! Simulations of many settings over one trace, on all cores, with stored results.
 
 use crate::settings::Settings;
-use crate::workload::{self, Open, Stored};
+use crate::workload::{self, Open, Stored, TraceIdentity};
 use crate::{Error, Outcome, simulate};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Increased by every change that changes outcomes without changing settings; results of another version are ignored.
-const MODEL_VERSION: u32 = 9;
+/// A digest of the sources of all crates that determine outcomes; results of other sources are ignored.
+const MODEL: &str = env!("NITRO_SIM_SOURCES");
 
 /// A file of finished points, with a line of JSON for each.
 #[derive(Debug)]
 pub struct Results {
     file: File,
     path: String,
-    trace: String,
+    trace: TraceIdentity,
     known: Vec<Outcome>,
 }
 
 /// A line of the file.
 #[derive(Serialize, Deserialize)]
 struct Line {
-    model: u32,
+    model: String,
     trace: String,
     outcome: Outcome,
 }
 
 impl Results {
-    /// Opens or creates a file of results. `trace` identifies the content of the trace. An incomplete last line, left
-    /// by a run that was killed, is cut off.
+    /// Opens or creates a file of results. Those of another trace than `trace`, of other settings or of another version
+    /// of the program are left alone. An incomplete last line, left by a run that was killed, is cut off.
     ///
     /// # Errors
-    /// The file cannot be read or written, or is not a file of results.
-    pub fn open(path: &Path, trace: String) -> Result<Self, Error> {
+    /// The file cannot be read or written, is in use by another sweep, or is not a file of results.
+    pub fn open(path: &Path, trace: TraceIdentity) -> Result<Self, Error> {
         let name = path.display().to_string();
         let failed = |reason: &dyn ToString| Error::Results { path: name.clone(), reason: reason.to_string() };
         let mut file = OpenOptions::new()
@@ -48,6 +48,9 @@ impl Results {
             .truncate(false)
             .open(path)
             .map_err(|error| failed(&error))?;
+        if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+            return Err(failed(&"another sweep is writing to it"));
+        }
         let (mut known, mut whole_bytes) = (Vec::new(), 0);
         let mut reader = BufReader::new(&file);
         let mut text = String::new();
@@ -67,7 +70,7 @@ impl Results {
                 Err(error) => return Err(failed(&format_args!("it is not a file of results: {error}"))),
             };
             whole_bytes += bytes as u64;
-            if line.model == MODEL_VERSION && line.trace == trace {
+            if line.model == MODEL && line.trace == trace.as_str() {
                 known.push(line.outcome);
             }
         }
@@ -82,7 +85,11 @@ impl Results {
     }
 
     fn add(&mut self, outcome: &Outcome) -> Result<(), Error> {
-        let line = Line { model: MODEL_VERSION, trace: self.trace.clone(), outcome: outcome.clone() };
+        if let Some(file) = self.trace.changed() {
+            return Err(Error::Changed { path: file.display().to_string() });
+        }
+        let trace = self.trace.as_str().to_owned();
+        let line = Line { model: MODEL.to_owned(), trace, outcome: outcome.clone() };
         let written = serde_json::to_string(&line)
             .map_err(|error| error.to_string())
             .and_then(|text| self.file.write_all((text + "\n").as_bytes()).map_err(|error| error.to_string()));

@@ -7,7 +7,7 @@ use std::ops::Range;
 /// Most regions that are counted; if there are more, those with the fewest reads are dropped.
 const REGIONS_MAX: usize = 1 << 20;
 
-/// Counts the reads of one object, or of all if `object` is `None`, by regions of `region_bytes`. Returns the regions
+/// Counts the reads of one object, or of the only one if `object` is `None`, by regions of `region_bytes`. Returns the regions
 /// with the most reads as ranges of bytes in ascending order, with adjacent ranges merged: at most `bytes_max` in
 /// total, and no byte beyond `end`. Of regions with equally many reads, those read last are preferred. A read that
 /// touches several regions counts for each.
@@ -16,7 +16,7 @@ const REGIONS_MAX: usize = 1 << 20;
 /// dropped.
 ///
 /// # Errors
-/// The reader's.
+/// The reader's, and a trace with reads of several objects if `object` is `None`.
 ///
 /// # Panics
 /// `region_bytes` is 0.
@@ -29,9 +29,15 @@ pub fn hottest(
 ) -> Result<Vec<Range<u64>>, TraceError> {
     let mut heats = Heats { of: HashMap::new(), max: REGIONS_MAX };
     let mut request = Request::default();
-    let mut number = 0;
+    let (mut number, mut only) = (0, None);
     while reader.next(&mut request)? {
-        if request.op != Op::Read || object.is_some_and(|wanted| wanted != request.object) || request.offset >= end {
+        if request.op != Op::Read || object.is_some_and(|wanted| wanted != request.object) {
+            continue;
+        }
+        if *only.get_or_insert(request.object) != request.object {
+            return Err(several(reader, [only.unwrap_or_default(), request.object]));
+        }
+        if request.offset >= end {
             continue;
         }
         number += 1;
@@ -40,6 +46,17 @@ pub fn hottest(
         }
     }
     Ok(merged(heats.most((bytes_max / region_bytes) as usize), region_bytes, end))
+}
+
+/// The error of a trace with reads of several objects.
+fn several(reader: &dyn Reader, objects: [u32; 2]) -> TraceError {
+    let [first, second] = objects.map(|object| match reader.object_name(object).short() {
+        Some(name) => format!("{object} ({name})"),
+        None => object.to_string(),
+    });
+    TraceError::setting(format_args!(
+        "the trace has reads of several disks, such as {first} and {second}; choose one by its number"
+    ))
 }
 
 /// The number of reads, and the number of the last read, by region.
@@ -120,6 +137,10 @@ mod tests {
         );
         assert_eq!(found(requests.clone(), Some(0), 100 * MIB), [MIB..3 * MIB, 5 * MIB..6 * MIB, 7 * MIB..8 * MIB]);
         assert_eq!(found(requests, Some(1), 100 * MIB), []);
+        let both = vec![read(1), (Op::Write, 1, 0, 4096), (Op::Read, 2, 0, 4096)];
+        assert_eq!(found(both.clone(), Some(0), 100 * MIB), [MIB..2 * MIB]);
+        let error = hottest(&mut Given(both), None, MIB, MIB, 10 * MIB).unwrap_err().to_string();
+        assert!(error.contains("several disks, such as 0 and 2"), "{error}");
         let over_the_end = vec![(Op::Read, 0, 8 * MIB + 1, 3 * MIB)];
         assert_eq!(found(over_the_end, None, 100 * MIB).first(), Some(&(8 * MIB..10 * MIB - 5)));
     }

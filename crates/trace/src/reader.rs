@@ -1,6 +1,6 @@
 //! The interface of readers: a trace as a stream of requests.
 
-use crate::{Request, TraceError};
+use crate::{ObjectName, Request, TraceError};
 
 /// The treatment of records that cannot be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,6 +59,11 @@ pub trait Reader: Send {
         Skipped::default()
     }
 
+    /// What the trace calls an object of a request that was returned.
+    fn object_name(&self, _object: u32) -> ObjectName {
+        ObjectName::Number
+    }
+
     /// The requests as an iterator. It allocates memory for each request with fingerprints, so that it is for short
     /// traces.
     fn requests(self) -> Requests<Self>
@@ -77,6 +82,10 @@ impl<R: Reader + ?Sized> Reader for Box<R> {
     fn skipped(&self) -> Skipped {
         (**self).skipped()
     }
+
+    fn object_name(&self, object: u32) -> ObjectName {
+        (**self).object_name(object)
+    }
 }
 
 impl<R: Reader + ?Sized> Reader for &mut R {
@@ -86,6 +95,10 @@ impl<R: Reader + ?Sized> Reader for &mut R {
 
     fn skipped(&self) -> Skipped {
         (**self).skipped()
+    }
+
+    fn object_name(&self, object: u32) -> ObjectName {
+        (**self).object_name(object)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Removes repeated records.
 
-use crate::{Reader, Request, Skipped, TraceError};
+use crate::{ObjectName, Reader, Request, Skipped, TraceError};
 
 /// Most requests of one time with which further ones are compared.
 const AT_ONE_TIME_MAX: usize = 1024;
@@ -53,5 +53,9 @@ impl<R: Reader> Reader for WithoutRepeats<R> {
 
     fn skipped(&self) -> Skipped {
         self.reader.skipped()
+    }
+
+    fn object_name(&self, object: u32) -> ObjectName {
+        self.reader.object_name(object)
     }
 }

@@ -1,6 +1,6 @@
 //! Splits requests at block boundaries.
 
-use crate::{Reader, Request, Skipped, TraceError};
+use crate::{ObjectName, Reader, Request, Skipped, TraceError};
 
 /// Splits each request into one request for each aligned block that it touches, completely or in part. Requests without
 /// a length are not changed. A fingerprint stays with the block in which its first byte is. Each piece has the class of
@@ -70,5 +70,9 @@ impl<R: Reader> Reader for Split<R> {
 
     fn skipped(&self) -> Skipped {
         self.reader.skipped()
+    }
+
+    fn object_name(&self, object: u32) -> ObjectName {
+        self.reader.object_name(object)
     }
 }

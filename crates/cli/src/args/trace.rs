@@ -3,8 +3,8 @@
 use super::OutputArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use nitro_console::size::Size;
-use nitro_trace::Format;
 use nitro_trace::format::{BlockEvent, Columns};
+use nitro_trace::{Format, SameDisks};
 use std::path::PathBuf;
 
 const INFO_EXAMPLES: &str = "\
@@ -79,6 +79,14 @@ pub(crate) struct ReadArgs {
     /// For blktrace and blkparse: event that counts as a request
     #[arg(long, value_enum, default_value_t = EventName::Queued, value_name = "EVENT")]
     pub(crate) event: EventName,
+    /// Which objects of several traces are the same disk
+    ///
+    /// named: those that the traces name the same. Host and disk (MSR), volume numbers (Alibaba, Tencent, SYSTOR) and the
+    /// identity of recorded volumes count in all files; device numbers (FIU, blkparse, blktrace) and
+    /// words (--columns) count in the parts of one trace, whose paths differ only in a number between dots (web.1.blkparse,
+    /// web.2.blkparse.gz). numbered: names and numbers count in all files. file: each file has disks of its own.
+    #[arg(long, value_enum, default_value_t = SameDisksName::Named, value_name = "WHICH")]
+    pub(crate) same_disks: SameDisksName,
     /// Skip records that are identical to another one of the same time
     #[arg(long)]
     pub(crate) drop_repeats: bool,
@@ -92,6 +100,28 @@ pub(crate) enum BadRecordsName {
     Fail,
     /// Skip and count them
     Skip,
+}
+
+/// Which objects of several traces are the same disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SameDisksName {
+    /// Those that the traces name the same
+    #[default]
+    Named,
+    /// Those with the same name or number in any file
+    Numbered,
+    /// Those of the same file only
+    File,
+}
+
+impl From<SameDisksName> for SameDisks {
+    fn from(name: SameDisksName) -> Self {
+        match name {
+            SameDisksName::Named => Self::Named,
+            SameDisksName::Numbered => Self::Numbered,
+            SameDisksName::File => Self::OfFile,
+        }
+    }
 }
 
 /// An event of the block layer.

@@ -32,7 +32,8 @@ pub(crate) struct WarmArgs {
     /// traces
     #[arg(long, value_name = "TRACE", conflicts_with = "offset")]
     pub(crate) from_trace: Vec<PathBuf>,
-    /// Count only the requests of this object of the trace, given by its number [default: all objects]
+    /// Count only the requests of this object of the trace, given by its number; needed if the trace has
+    /// reads of several [default: the only one]
     #[arg(long, value_name = "N", requires = "from_trace")]
     pub(crate) object: Option<u32>,
     /// Maximum number of bytes to read with --from-trace [default: the cache's capacity]

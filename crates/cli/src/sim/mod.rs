@@ -12,7 +12,7 @@ use nitro_console::output;
 use nitro_console::progress::Progress;
 use nitro_sim::cost::Prices;
 use nitro_sim::sweep::{Results, SweepProgress, sweep};
-use nitro_sim::workload::{self, Stored};
+use nitro_sim::workload::{self, Stored, TraceIdentity};
 use nitro_sim::{Knob, Outcome, Refused, Settings, Variant, points, simulate};
 use report::Known;
 use source::{Traces, failed};
@@ -103,7 +103,7 @@ fn refused_point(refused: Refused) -> Error {
 
 fn many(source: &Traces<'_>, args: &SimArgs, points: &[Settings]) -> Result<Vec<Outcome>, Error> {
     let identity = source.identity()?;
-    let path = args.results.clone().or_else(|| default_results(&identity));
+    let path = args.results.clone().or_else(|| default_results(identity.as_str()));
     let results = match &path {
         Some(path) => Some(results(args, path, identity, points)?),
         None => None,
@@ -131,7 +131,7 @@ fn many(source: &Traces<'_>, args: &SimArgs, points: &[Settings]) -> Result<Vec<
 }
 
 /// Opens the file of finished points, and prints how many points it has.
-fn results(args: &SimArgs, path: &PathBuf, identity: String, points: &[Settings]) -> Result<Results, Error> {
+fn results(args: &SimArgs, path: &PathBuf, identity: TraceIdentity, points: &[Settings]) -> Result<Results, Error> {
     let shown = path.display();
     let wrong = |error| Error::new(&shown, error).or("choose another file with --results");
     if let Some(folder) = path.parent() {

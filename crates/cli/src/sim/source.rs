@@ -4,7 +4,7 @@ use crate::args::SimArgs;
 use crate::trace::{Input, refused};
 use nitro_console::error::Error;
 use nitro_server::classes::ClassTable;
-use nitro_sim::workload::{Precedence, SaidContents, Source};
+use nitro_sim::workload::{Precedence, SaidContents, Source, TraceIdentity};
 use nitro_trace::{Reader, TraceError};
 use std::sync::Arc;
 
@@ -52,8 +52,8 @@ impl<'a> Traces<'a> {
         self.source.contents().map_err(|e| refused(&e))
     }
 
-    /// A key that identifies these traces with these options.
-    pub(super) fn identity(&self) -> Result<String, Error> {
+    /// What identifies these traces with these options.
+    pub(super) fn identity(&self) -> Result<TraceIdentity, Error> {
         let identity = self.source.identity(&format!("{:?}", self.args.read), &self.args.traces);
         identity.map_err(|(path, error)| Error::new(format!("trace {}", path.display()), error))
     }
@@ -67,6 +67,9 @@ pub(super) fn failed(error: nitro_sim::Error) -> Error {
             .or(format_args!("the nearest valid value is {}", error.nearest)),
         nitro_sim::Error::Results { path, reason } => {
             Error::new(path, reason).or("choose another file with --results, or remove it")
+        }
+        error @ nitro_sim::Error::Changed { .. } => {
+            Error::told(&error.to_string()).or("simulate it again when nothing writes to it any more")
         }
         error @ nitro_sim::Error::Scratch(_) => {
             Error::new("simulation", error).or("set TMPDIR to a folder with enough room")

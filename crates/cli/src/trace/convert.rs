@@ -4,12 +4,15 @@ use super::Input;
 use super::result::ResultFile;
 use crate::args::ConvertArgs;
 use nitro_console::error::Error;
+use nitro_trace::parquet::is_of_object;
 
 /// Converts traces to one Parquet or CSV file.
 pub(super) fn run(args: &ConvertArgs) -> Result<(), Error> {
     let result = ResultFile::new(&args.result, args.force)?;
     let mut input = Input::open(&args.traces, &args.read)?;
     let mut notes = std::mem::take(&mut input.notes);
+    // The names of objects are written with the requests.
+    notes.retain(|(key, _)| !is_of_object(key));
     if notes.is_empty() {
         let names: Vec<_> = args.traces.iter().map(|path| path.display().to_string()).collect();
         notes.push(("source".to_owned(), format!("converted from {}", names.join(", "))));

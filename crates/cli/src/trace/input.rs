@@ -4,14 +4,15 @@ use super::refused;
 use crate::args::{BadRecordsName, ReadArgs};
 use nitro_console::error::Error;
 use nitro_console::progress::Progress;
-use nitro_trace::parquet::ParquetReader;
+use nitro_trace::parquet::{ParquetReader, is_of_object};
 use nitro_trace::{
-    BadRecords, Format, Merged, Options, Position, Reader, Request, Skipped, TraceError, WithoutRepeats, open,
-    open_stream, recognise,
+    BadRecords, Format, Merged, ObjectName, Options, Origin, Position, Reader, Request, Skipped, TraceError,
+    WithoutRepeats, open, open_stream, origins, recognise,
 };
 use std::fs::File;
 use std::io::stdin;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 /// Number of requests between two updates of the progress.
 const LOOK_EVERY: u64 = 1 << 12;
@@ -21,10 +22,12 @@ pub(crate) struct Input {
     reader: Box<dyn Reader>,
     /// The format of each file; `None` if it is not known before the file is read.
     pub(crate) formats: Vec<Option<Format>>,
-    /// The metadata of the first Parquet file.
+    /// The metadata of the first Parquet file; with further files, those that are not about objects.
     pub(crate) notes: Vec<(String, String)>,
     progress: Option<(Progress, Position)>,
     requests: u64,
+    /// An object of several files that was not taken for the same disk.
+    apart: Arc<OnceLock<String>>,
 }
 
 impl Input {
@@ -49,21 +52,33 @@ impl Input {
             readers.push(open(path, &options).map_err(|e| refused(&e))?);
             if format == Some(Format::Parquet) && notes.is_empty() {
                 notes = notes_of(path);
+                // Its objects may have other numbers in the merged trace.
+                notes.retain(|(key, _)| paths.len() == 1 || !is_of_object(key));
             }
             formats.push(format);
             let len = path.metadata().map_or(0, |found| found.len());
             total_bytes = total_bytes.map(|bytes| bytes + len);
         }
-        let reader = merged(readers, args);
+        let (reader, apart) = merged(readers, &origins(paths), args);
         let progress = total_bytes.map(|bytes| (Progress::new(bytes, "read"), position));
-        Ok(Self { reader, formats, notes, progress, requests: 0 })
+        Ok(Self { reader, formats, notes, progress, requests: 0, apart })
     }
 
     /// As [`open`](Self::open), without any output.
     pub(crate) fn reader(paths: &[PathBuf], args: &ReadArgs) -> Result<Box<dyn Reader>, TraceError> {
         let options = args.options(&Position::default());
         let readers = paths.iter().map(|path| open(path, &options)).collect::<Result<Vec<_>, _>>()?;
-        Ok(merged(readers, args))
+        Ok(merged(readers, &origins(paths), args).0)
+    }
+
+    /// Prints on standard error which objects were taken for different disks, if that may be a surprise.
+    fn tell_apart(&self) {
+        if let Some(object) = self.apart.get() {
+            eprintln!(
+                "{object} is in several files, and taken for another disk in each; --same-disks numbered takes what is numbered \
+                 or named the same for one disk"
+            );
+        }
     }
 
     /// Prints on standard error which records were left out.
@@ -79,13 +94,22 @@ impl Input {
     }
 }
 
-/// Merges several readers into one.
-fn merged(mut readers: Vec<Box<dyn Reader>>, args: &ReadArgs) -> Box<dyn Reader> {
-    let merged: Box<dyn Reader> = match readers.pop() {
-        Some(only) if readers.is_empty() => only,
-        last => Box::new(Merged::new(readers.into_iter().chain(last))),
+/// Merges several readers into one. Returns it with the object that was first taken for several disks.
+fn merged(
+    mut readers: Vec<Box<dyn Reader>>,
+    origins: &[Origin],
+    args: &ReadArgs,
+) -> (Box<dyn Reader>, Arc<OnceLock<String>>) {
+    let (merged, apart): (Box<dyn Reader>, _) = match readers.pop() {
+        Some(only) if readers.is_empty() => (only, Arc::default()),
+        last => {
+            let readers = readers.into_iter().chain(last);
+            let merged = Merged::new(origins.iter().copied().zip(readers), args.same_disks.into());
+            let apart = merged.apart();
+            (Box::new(merged), apart)
+        }
     };
-    if args.drop_repeats { Box::new(WithoutRepeats::new(merged)) } else { merged }
+    (if args.drop_repeats { Box::new(WithoutRepeats::new(merged)) } else { merged }, apart)
 }
 
 /// The metadata of a Parquet file. Prints a note if the file is incomplete.
@@ -119,6 +143,9 @@ impl Reader for Input {
     fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
         let more = self.reader.next(request);
         self.requests += 1;
+        if !matches!(more, Ok(true)) {
+            self.tell_apart();
+        }
         if let Some((progress, position)) = &self.progress {
             if !matches!(more, Ok(true)) {
                 progress.end();
@@ -131,5 +158,9 @@ impl Reader for Input {
 
     fn skipped(&self) -> Skipped {
         self.reader.skipped()
+    }
+
+    fn object_name(&self, object: u32) -> ObjectName {
+        self.reader.object_name(object)
     }
 }

@@ -3,6 +3,8 @@
 use crate::support::{Nbd, Place, Server, noise, wait};
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::{Child, Stdio};
 
 const EXTENT: usize = 8 << 10;
@@ -283,4 +285,61 @@ fn tables_for_programs_have_numbers_without_units() {
     assert!(csv.contains(&format!("stored_bytes,{}\n", stats["stored_bytes"])), "{csv}");
     let list = place.stdout("cos list st -o csv");
     assert!(!list.contains("iB") && list.contains(&(EXTENTS * EXTENT).to_string()), "{list}");
+}
+
+/// Bytes that a store takes on the disk.
+fn used(place: &Place, store: &str) -> u64 {
+    let bytes = |path: &Path| fs::metadata(path).map_or(0, |found| found.blocks() * 512);
+    let path = place.path(store);
+    match path.read_dir() {
+        Ok(files) => files.map(|file| bytes(&file.unwrap().path())).sum(),
+        Err(_) => bytes(&path),
+    }
+}
+
+#[test]
+fn an_import_of_a_file_that_shrinks_is_an_error() {
+    const BYTES: usize = 96 << 20;
+    for kind in ["volume", "stream"] {
+        let place = Place::new();
+        place.stdout("cos init st --size 512M");
+        let image = noise(3, BYTES);
+        let path = place.write("vm.img", &image);
+        let before = used(&place, "st");
+        let command = format!("cos import st vm vm.img --threads 1 --kind {kind}");
+        let import = place.command(&command).stderr(Stdio::piped()).spawn().unwrap();
+        let begun = std::time::Instant::now();
+        while used(&place, "st") < before + BYTES as u64 / 20 && begun.elapsed() < crate::support::PATIENCE {
+            std::thread::yield_now();
+        }
+        fs::File::options().write(true).open(path).unwrap().set_len(BYTES as u64 / 2).unwrap();
+        let output = import.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        if output.status.success() {
+            // It was over before the file was cut.
+            place.stdout("cos export st vm copy.img");
+            assert!(fs::read(place.path("copy.img")).unwrap() == image, "{kind}: what was never in the file");
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(1), "{kind}: {said}");
+        assert!(said.contains("it became shorter while it was read"), "{kind}: {said}");
+        assert!(!place.stdout("cos list st").contains("vm"), "{kind}");
+        // The file as it is now can be imported.
+        place.stdout("cos import st vm vm.img");
+        place.stdout("cos export st vm copy.img");
+        assert!(fs::read(place.path("copy.img")).unwrap() == image[..BYTES / 2], "{kind}");
+    }
+}
+
+#[test]
+fn an_unfinished_export_is_overwritten_and_belongs_to_one_export() {
+    let (place, image) = place();
+    // Of another object, and longer.
+    place.write("copy.img.part", noise(9, image.len() + 12_345));
+    place.stdout("cos export st vm copy.img");
+    assert!(fs::read(place.path("copy.img")).unwrap() == image);
+    let part = fs::File::create(place.path("second.img.part")).unwrap();
+    part.lock().unwrap();
+    let said = place.failure("cos export st vm second.img", 1);
+    assert!(said.contains("another export is writing to it"), "{said}");
 }

@@ -234,3 +234,98 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
         assert!(said.contains(word), "{arguments}: {said}");
     }
 }
+
+/// Reads of `count` extents of a disk in MSR's format.
+fn disk(host: &str, disk: u32, count: u64) -> String {
+    let line = |n| format!("{},{host},{disk},Read,{},8192,100\n", 128_166_372_000_000_000 + n * 1000, n * 8192);
+    (0..count).map(line).collect()
+}
+
+#[test]
+fn traces_of_two_disks_are_the_same_in_two_files_and_in_one() {
+    let place = Place::new();
+    let (first, second) = (disk("hm", 0, 500), disk("hm", 1, 500));
+    place.write("hm_0.csv", &first);
+    place.write("hm_1.csv", &second);
+    place.write("both.csv", first.clone() + &second);
+    place.write("next.csv", &first);
+    place.stdout("trace convert hm_0.csv zero.parquet");
+    place.stdout("trace convert hm_1.csv one.parquet");
+    place.stdout("trace convert hm_0.csv hm_1.csv both.parquet");
+    let hits = |files: &str| {
+        let told = json(&place, &format!("{files} --cache-size 64M"));
+        let curve = json(&place, &format!("{files} --mrc"));
+        let swept = json(&place, &format!("{files} --sweep size=64M --results none.jsonl"));
+        assert_eq!(swept[0]["read_extent_hit_ratio"], told["read_extent_hit_ratio"], "{files}");
+        (told["read_extent_hits"].as_u64().unwrap(), curve["objects"].as_u64().unwrap())
+    };
+    for files in ["both.csv", "hm_0.csv hm_1.csv", "zero.parquet one.parquet", "both.parquet", "zero.parquet hm_1.csv"]
+    {
+        assert_eq!(hits(files), (0, 1000), "{files}");
+    }
+    assert_eq!(hits("hm_0.csv next.csv"), (500, 500), "another day of the same disk");
+    assert_eq!(hits("--same-disks file hm_0.csv next.csv"), (0, 1000));
+    // Without names, each file has disks of its own, which is said.
+    place.write("P1.lis", "0 16 0 0\n16 16 0 1\n");
+    place.write("P2.lis", "0 16 0 0\n");
+    let output = place.run("trace info -o json P1.lis P2.lis");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("object 0 is in several files") && said.contains("--same-disks numbered"), "{said}");
+    assert_eq!(serde_json::from_slice::<Value>(&output.stdout).unwrap()["objects"], 2);
+    assert_eq!(hits("P1.lis P2.lis").0, 0);
+    assert_eq!(hits("P1.lis P2.lis --same-disks numbered").0, 1);
+}
+
+#[test]
+fn identifiers_of_64_bits_are_simulated() {
+    let place = Place::new();
+    let id = |n: u64| (n % 1000).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+    let record = |n: u64| {
+        let next = if n < 4000 { n as i64 + 1001 } else { -1 };
+        [&(n as u32 / 100).to_le_bytes()[..], &id(n).to_le_bytes(), &4096u32.to_le_bytes(), &next.to_le_bytes()]
+            .concat()
+    };
+    place.write("hash.bin", (0..5000).flat_map(record).collect::<Vec<u8>>());
+    let told = json(&place, "hash.bin --cache-size 64M --extent-size 4K");
+    // An identifier stands for a sector, so that objects may be in two extents.
+    assert!(told["read_hit_ratio"].as_f64().is_some_and(|ratio| ratio > 0.79), "{told}");
+    let curve = json(&place, "hash.bin --mrc");
+    assert!((1000..=2000).contains(&curve["objects"].as_u64().unwrap()), "{curve}");
+    place.stdout("sim hash.bin --sweep size=64M,128M --results kept.jsonl");
+    place.stdout("sim hash.bin --cache-size 64M --load open:1 --mode write-back");
+    place.stdout("trace convert hash.bin hash.parquet");
+    assert_eq!(json(&place, "hash.parquet --cache-size 64M --extent-size 4K")["read_hits"], told["read_hits"]);
+    assert_eq!(json(&place, "hash.bin --policy lru --objects 1000")["misses"], 1000);
+}
+
+#[test]
+fn results_are_those_of_the_whole_trace() {
+    let place = Place::new();
+    let sweep = "sim trace.csv --sweep size=16M,32M --results kept.jsonl";
+    let lines = disk("hm", 0, 40_000);
+    place.write("trace.csv", &lines);
+    let known = |arguments: &str| {
+        let said = String::from_utf8(place.run(arguments).stderr).unwrap();
+        said.contains("2 of 2 points were finished before")
+    };
+    assert!(!known(sweep) && known(sweep));
+    // One request in the middle is another one; the size of the file stays.
+    let at = lines.len() / 2 + lines[lines.len() / 2..].find("Read").unwrap();
+    let mut other = lines.clone();
+    other.replace_range(at..at + 4, "read");
+    place.write("trace.csv", &other);
+    assert!(!known(sweep), "another content");
+    assert!(!known(&format!("{sweep} --same-disks file")), "read in another way");
+    // Results of another version of the program.
+    let kept = fs::read_to_string(place.path("kept.jsonl")).unwrap();
+    let model = kept.split('"').nth(3).unwrap().to_owned();
+    assert!(known(sweep) && model.len() == 16, "{model}");
+    place.write("kept.jsonl", kept.replace(&model, "0123456789abcdef"));
+    assert!(!known(sweep));
+    place.write("kept.jsonl", "{\"model\":9,\"trace\":\"x\",\"outcome\":{}}\n");
+    assert!(!known(sweep));
+    let in_use = fs::File::open(place.path("kept.jsonl")).unwrap();
+    in_use.lock().unwrap();
+    let said = place.failure(sweep, 1);
+    assert!(said.contains("another sweep is writing to it"), "{said}");
+}

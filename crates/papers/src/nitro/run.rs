@@ -34,7 +34,7 @@ pub fn run(cells: &[Cell], file: &Path, threads: usize, tell: &mut dyn FnMut(Ste
     let mut outcomes = Outcomes::default();
     let groups = grouped(cells, &mut outcomes);
     for (number, (work, points)) in groups.iter().enumerate() {
-        let results = Results::open(file, work.key())?;
+        let results = Results::open(file, work.identity())?;
         let progress = SweepProgress::default();
         let (ended, end) = mpsc::channel::<()>();
         let swept = thread::scope(|scope| {

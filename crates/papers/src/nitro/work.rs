@@ -1,6 +1,7 @@
 //! The traces of the evaluation.
 
 use super::plan::Fiu;
+use nitro_sim::workload::TraceIdentity;
 use nitro_trace::synth::{FiuLike, RandomReads};
 use nitro_trace::{Options, Reader, Request, Skipped, TraceError};
 use std::path::Path;
@@ -39,8 +40,8 @@ pub enum Work {
     Recorded {
         /// The file.
         path: Arc<Path>,
-        /// A text that identifies the content of the file.
-        identity: Arc<str>,
+        /// What identifies the content of the file.
+        identity: Arc<TraceIdentity>,
     },
 }
 
@@ -69,13 +70,21 @@ impl Work {
         })
     }
 
-    /// A key that is the same in every run of the same version.
+    /// What identifies it: the same in every run of the same version.
+    #[must_use]
+    pub fn identity(&self) -> TraceIdentity {
+        match self {
+            Self::Recorded { identity, .. } => TraceIdentity::clone(identity),
+            // With all parameters of the generator, not only those that were chosen here.
+            Self::Fiu { fiu, scale, seed, .. } => format!("{self:?} {:?}", fiu.like(*scale, *seed)).into(),
+            Self::Random { .. } => format!("{self:?}").into(),
+        }
+    }
+
+    /// The text of its identity.
     #[must_use]
     pub fn key(&self) -> String {
-        match self {
-            Self::Recorded { identity, .. } => identity.to_string(),
-            generated => format!("{generated:?}"),
-        }
+        self.identity().as_str().to_owned()
     }
 
     /// A name for progress lines and reports.

@@ -8,7 +8,7 @@ use crate::files;
 use entry::{Content, Entry};
 use nitro_console::error::Error;
 use nitro_frontend::Pieces;
-use nitro_trace::Op;
+use nitro_trace::{ObjectName, Op};
 use nitro_units::ClassId;
 use parking_lot::Mutex;
 use scribe::Scribe;
@@ -27,7 +27,7 @@ const WAITING_BYTES_MAX: u64 = 64 << 20;
 enum Message {
     Request(Entry),
     /// An object's name.
-    Named(u32, String),
+    Named(u32, ObjectName),
     End,
 }
 
@@ -72,10 +72,10 @@ impl Recorder {
     }
 
     /// Begins to record a volume with extents of `extent_bytes`.
-    pub fn follow(&self, name: &str, extent_bytes: u32) -> VolumeRecorder {
+    pub fn follow(&self, name: ObjectName, extent_bytes: u32) -> VolumeRecorder {
         let object = self.objects.fetch_add(1, Ordering::Relaxed);
         // Refused only when the thread has ended, which shows at the end.
-        let _ = self.sender.send(Message::Named(object, name.to_owned()));
+        let _ = self.sender.send(Message::Named(object, name));
         VolumeRecorder { object, extent_bytes, sender: self.sender.clone(), counts: Arc::clone(&self.counts) }
     }
 

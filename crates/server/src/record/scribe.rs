@@ -4,7 +4,7 @@ use super::Counts;
 use super::entry::Entry;
 use nitro_port::codec::Compressor;
 use nitro_trace::parquet::ParquetWriter;
-use nitro_trace::{Request, TraceError};
+use nitro_trace::{ObjectName, Request, TraceError};
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -45,10 +45,10 @@ impl Scribe {
         })
     }
 
-    /// Sets the name of the volume of an object.
-    pub(super) fn name(&mut self, object: u32, name: &str) {
+    /// Sets the name of an object.
+    pub(super) fn name(&mut self, object: u32, name: &ObjectName) {
         if let Some(writer) = &mut self.writer {
-            writer.note(&format!("object.{object}"), name);
+            writer.name_object(object, name);
         }
     }
 

@@ -17,6 +17,7 @@ use event_listener::Event;
 use nitro_console::error::Error;
 use nitro_device::CompioClock;
 use nitro_frontend::UnitIdentity;
+use nitro_trace::ObjectName;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -105,7 +106,7 @@ impl Served {
         if let Some(recorder) = &self.recorder {
             let extent_bytes = export.volume.cache().settings().manager.extent_bytes;
             // A volume is taken once.
-            let _ = export.recorder.set(recorder.follow(&export.name, extent_bytes));
+            let _ = export.recorder.set(recorder.follow(recorded_name(&export), extent_bytes));
         }
         if let Some(spans) = &self.spans {
             let _ = export.spans.set(spans.follow(&export.name));
@@ -159,4 +160,9 @@ impl Served {
 
 fn uri_of_vhost(address: &VhostAddress, export: &VolumeExport) -> Option<String> {
     export.is_offered_on(&Address::Vhost(address.clone())).then(|| vhost_uri(address, &export.name))
+}
+
+/// The name of a volume in a recording, by which it is the same disk in other recordings.
+fn recorded_name(export: &VolumeExport) -> ObjectName {
+    ObjectName::of_volume(&export.unit.uuid.to_string(), &export.name)
 }

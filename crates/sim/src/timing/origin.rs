@@ -187,7 +187,8 @@ impl Origin {
         let base = (f64::from(first.key.object().0) * PLACE).fract() * end as f64;
         let from = first.key.index().0 * self.extent_bytes + u64::from(first.offset);
         let to = last.key.index().0 * self.extent_bytes + u64::from(last.offset) + u64::from(last.len);
-        let len = (to - from).min(end);
+        // At a border of regions, the last extent may have a lower number than the first.
+        let len = to.checked_sub(from).unwrap_or_else(|| run.iter().map(|piece| u64::from(piece.len)).sum()).min(end);
         ((base as u64 / 4096 * 4096).wrapping_add(from) % (end - len).max(1), len)
     }
 

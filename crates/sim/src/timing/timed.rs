@@ -22,6 +22,9 @@ use std::time::Duration;
 /// The number of pieces between two progress reports.
 const TOLD_EVERY: u64 = 1 << 12;
 
+/// The longest virtual time of a simulation, so that times and their sums fit into 64 bits of nanoseconds.
+const TIME_MAX: Duration = Duration::from_nanos(1 << 62);
+
 /// An event of the simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
@@ -192,12 +195,25 @@ pub(crate) fn simulate(
     timed.finish(pieces)
 }
 
+/// The virtual time of a request that arrives `time_ns` after the first one, with the trace at `speed`.
+fn arrival(time_ns: u64, speed: f64) -> Result<Duration, Error> {
+    let at = Duration::try_from_secs_f64(time_ns as f64 / 1e9 / speed).ok().filter(|at| *at <= TIME_MAX);
+    at.ok_or_else(|| {
+        let seconds = time_ns / 1_000_000_000;
+        Error::setting(format!(
+            "a request arrives {seconds} s after the first one; with a speed of {speed}, that is longer than the {} years that \
+             can be simulated with times: simulate a fixed number of requests at a time instead, or without times",
+            TIME_MAX.as_secs() / (365 * 86_400)
+        ))
+    })
+}
+
 impl Timed<'_> {
     /// Waits until a request may start, and starts it.
     fn take(&mut self, request: &[Piece]) -> Result<(), Error> {
         match self.timing.load {
             Load::Open(speed) => {
-                let at = Duration::from_secs_f64(request[0].time_ns as f64 / 1e9 / speed);
+                let at = arrival(request[0].time_ns, speed)?;
                 if self.run.begins_measuring(&request[0]) {
                     // What the warm-up left to be done is not part of the measurement.
                     while !self.requests.is_empty() && self.step() {}

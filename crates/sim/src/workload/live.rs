@@ -1,18 +1,20 @@
 //! Pieces that are made while a trace is read.
 
 use super::piece::{Part, Piece, PieceOf};
+use super::regions::Regions;
 use super::{BATCH_PIECES, Pieces};
 use crate::Error;
-use hashbrown::HashMap;
 use nitro_trace::content::Contents;
 use nitro_trace::{Op, Reader, Request};
-use nitro_units::{ExtentIndex, ExtentKey, Fingerprint, ObjectId};
+use nitro_units::Fingerprint;
+use std::ops::Range;
 
-/// An extent's key has 16 bits for the object; the upper bits of the trace's object number go to the top of the
-/// extent's number.
-const OBJECT_INDEX_SHIFT: u32 = 40;
 /// The block size of contents, in bytes.
 const BLOCK_BYTES: u32 = 4096;
+/// Extents of a trim that are simulated as one request; a longer trim counts as several. Other requests are shorter.
+const TRIM_EXTENTS: u64 = 1 << 20;
+/// Most extents of a trim: 1 TiB with the smallest extents.
+const TRIM_EXTENTS_MAX: u64 = 1 << 28;
 
 /// The source of fingerprints.
 enum Content {
@@ -28,10 +30,9 @@ pub struct Live<R> {
     request: Request,
     extent_bytes: u64,
     content: Content,
-    /// The objects' numbers, from 0 on.
-    objects: HashMap<u32, u32>,
-    /// The object of the last request.
-    object: (u32, u32),
+    regions: Regions,
+    /// The extents of the current trim that are not split yet.
+    trimmed: Range<u64>,
     first_ns: Option<u64>,
     prints: Vec<Fingerprint>,
     has_flushes: bool,
@@ -94,8 +95,8 @@ impl<R: Reader> Live<R> {
             request: Request::default(),
             extent_bytes: extent_bytes.into(),
             content: contents.map_or(Content::Unique { made: 0 }, |contents| Content::Known(Box::new(contents))),
-            objects: HashMap::new(),
-            object: (0, u32::MAX),
+            regions: Regions::default(),
+            trimmed: 0..0,
             first_ns: None,
             prints: Vec::new(),
             has_flushes,
@@ -109,30 +110,16 @@ impl<R: Reader> Live<R> {
         matches!(self.content, Content::Known(_))
     }
 
-    fn key(&self, object: u32, index: u64) -> ExtentKey {
-        let high = u64::from(object >> 16) << OBJECT_INDEX_SHIFT;
-        ExtentKey::new(ObjectId(object as u16), ExtentIndex(index | high))
-    }
-
-    fn object(&mut self) -> u32 {
-        let name = self.request.object;
-        if self.object.0 != name || self.object.1 == u32::MAX {
-            let next = self.objects.len() as u32;
-            self.object = (name, *self.objects.entry(name).or_insert(next));
-        }
-        self.object.1
-    }
-
     /// A flush has one piece, which is empty.
-    fn flush(&mut self, first_ns: u64, out: &mut Vec<Piece>) {
-        let object = self.object();
-        let Request { time_ns, op, class, .. } = self.request;
+    fn flush(&mut self, first_ns: u64, out: &mut Vec<Piece>) -> Result<(), Error> {
+        let Request { time_ns, op, class, object, .. } = self.request;
         let of = PieceOf { time_ns: time_ns.saturating_sub(first_ns), op, class, last: true };
         let nothing = Part { offset: 0, len: 0 };
-        out.push(Piece::new(of, self.key(object, 0), nothing, Fingerprint([0; 20]), None));
+        out.push(Piece::new(of, self.regions.key(object, 0)?, nothing, Fingerprint([0; 20]), None));
+        Ok(())
     }
 
-    fn split(&mut self, out: &mut Vec<Piece>) {
+    fn split(&mut self, out: &mut Vec<Piece>) -> Result<(), Error> {
         let request = &self.request;
         let first_ns = *self.first_ns.get_or_insert(request.time_ns);
         if request.op == Op::Flush {
@@ -140,22 +127,51 @@ impl<R: Reader> Live<R> {
         }
         if !matches!(request.op, Op::Read | Op::Write | Op::Trim) || request.len == 0 {
             self.ignored += 1;
-            return;
+            return Ok(());
         }
         self.prints.clear();
         if let Content::Known(contents) = &mut self.content {
             refine(&mut self.request);
             contents.apply(&self.request, |_, print| self.prints.push(print));
         }
-        let object = self.object();
+        let extents = self.request.blocks(self.extent_bytes);
+        if self.request.op == Op::Trim {
+            return self.begin_trim(extents);
+        }
+        self.cut(first_ns, extents.start, extents, out)
+    }
+
+    /// Notes the extents of a trim, which [`next_batch`](Pieces::next_batch) splits step by step.
+    fn begin_trim(&mut self, extents: Range<u64>) -> Result<(), Error> {
+        let count = extents.end - extents.start;
+        if count > TRIM_EXTENTS_MAX {
+            return Err(Error::setting(format!(
+                "a trim of {} bytes at {} of object {} covers {count} extents, and at most {TRIM_EXTENTS_MAX} can be simulated; \
+                 choose larger extents, or leave it out of the trace",
+                self.request.len, self.request.offset, self.request.object
+            )));
+        }
+        self.trimmed = extents;
+        Ok(())
+    }
+
+    /// Splits a step of the current trim.
+    fn split_trim(&mut self, out: &mut Vec<Piece>) -> Result<(), Error> {
+        let start = self.trimmed.start;
+        let end = self.trimmed.end.min(start.saturating_add(TRIM_EXTENTS));
+        self.trimmed.start = end;
+        self.cut(self.first_ns.unwrap_or(0), start, start..end, out)
+    }
+
+    /// Adds the pieces of some `extents` of the current request; `first` is the first extent whose fingerprint is known.
+    fn cut(&mut self, first_ns: u64, first: u64, extents: Range<u64>, out: &mut Vec<Piece>) -> Result<(), Error> {
         let request = &self.request;
         let (time_ns, extent_bytes) = (request.time_ns.saturating_sub(first_ns), self.extent_bytes);
         let compressed = request.compressed_bytes.filter(|_| request.op != Op::Trim).map(|bytes| {
             let share = u128::from(bytes) * u128::from(extent_bytes) / u128::from(request.len);
             share.min(extent_bytes.into()) as u32
         });
-        let extents = request.blocks(extent_bytes);
-        for (number, index) in extents.clone().enumerate() {
+        for index in extents.clone() {
             let start = index * extent_bytes;
             let from = request.offset.max(start) - start;
             let to = request.end().min(start + extent_bytes) - start;
@@ -164,13 +180,14 @@ impl<R: Reader> Live<R> {
                     *made += 1;
                     unique(*made)
                 }
-                Content::Known(_) => self.prints.get(number).copied().unwrap_or(Fingerprint([0; 20])),
+                Content::Known(_) => self.prints.get((index - first) as usize).copied().unwrap_or(Fingerprint([0; 20])),
             };
             let last = index + 1 == extents.end;
             let of = PieceOf { time_ns, op: request.op, class: request.class, last };
             let part = Part { offset: from as u32, len: (to - from) as u32 };
-            out.push(Piece::new(of, self.key(object, index), part, print, compressed));
+            out.push(Piece::new(of, self.regions.key(request.object, index)?, part, print, compressed));
         }
+        Ok(())
     }
 }
 
@@ -178,10 +195,14 @@ impl<R: Reader> Pieces for Live<R> {
     fn next_batch(&mut self, out: &mut Vec<Piece>) -> Result<bool, Error> {
         out.clear();
         while out.len() < BATCH_PIECES {
+            if !self.trimmed.is_empty() {
+                self.split_trim(out)?;
+                continue;
+            }
             if !self.reader.next(&mut self.request)? {
                 break;
             }
-            self.split(out);
+            self.split(out)?;
         }
         Ok(!out.is_empty())
     }

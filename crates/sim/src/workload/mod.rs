@@ -6,12 +6,15 @@
 //! by extent and version.
 
 mod classified;
+mod identity;
 mod live;
 mod piece;
+mod regions;
 mod source;
 mod stored;
 
 pub use classified::{Classified, Precedence};
+pub use identity::TraceIdentity;
 pub use live::Live;
 pub use piece::Piece;
 pub(crate) use piece::runs;

@@ -1,17 +1,12 @@
 //! A trace that simulations read several times from its beginning.
 
-use super::{Classified, Precedence};
+use super::{Classified, Precedence, TraceIdentity};
 use nitro_cache::class::Rules;
-use nitro_trace::{Reader, Request, TraceError};
+use nitro_trace::{Reader, Request, TraceError, origins};
 use std::fmt::Write;
-use std::fs::File;
-use std::hash::{DefaultHasher, Hasher};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Bytes at both ends of a file that identify it.
-const SAMPLED_BYTES: u64 = 1 << 16;
 
 /// If none of this number of requests has contents, the trace has none.
 const CONTENTS_REQUESTS: u32 = 100_000;
@@ -89,34 +84,25 @@ impl<'a> Source<'a> {
         Ok(found)
     }
 
-    /// A text that identifies this trace, read from `files` in the way that `how` names.
+    /// What identifies this trace, read from `files` in the way that `how` names. The files are read to their ends.
     ///
     /// # Errors
     /// The file that cannot be read, and the error.
-    pub fn identity<'p>(&self, how: &str, files: &'p [PathBuf]) -> Result<String, (&'p Path, io::Error)> {
+    pub fn identity<'p>(&self, how: &str, files: &'p [PathBuf]) -> Result<TraceIdentity, (&'p Path, io::Error)> {
         let mut identity = how.to_owned();
         // The policies of classes are in the settings; the rules are a part of the trace.
         if let Some((rules, precedence)) = &self.rules {
             let _ = write!(identity, " {precedence:?} {rules:?}");
         }
+        if files.len() > 1 {
+            // Which files are parts of one trace decides which objects are the same, and depends on the paths.
+            let traces: Vec<_> = origins(files).iter().map(|origin| (origin.file, origin.trace)).collect();
+            let _ = write!(identity, " {traces:?}");
+        }
+        let mut identity = TraceIdentity::from(identity);
         for path in files {
-            let (len, ends) = ends(path).map_err(|error| (path.as_path(), error))?;
-            let _ = write!(identity, " {len}:{ends:016x}");
+            identity.add(path).map_err(|error| (path.as_path(), error))?;
         }
         Ok(identity)
     }
-}
-
-/// A file's length, and a hash of its beginning and end.
-fn ends(path: &Path) -> io::Result<(u64, u64)> {
-    let mut file = File::open(path)?;
-    let len = file.metadata()?.len();
-    // SipHash with fixed keys: the same in every run of this program.
-    let mut hasher = DefaultHasher::new();
-    let mut bytes = Vec::new();
-    (&mut file).take(SAMPLED_BYTES).read_to_end(&mut bytes)?;
-    file.seek(SeekFrom::Start(len.saturating_sub(SAMPLED_BYTES)))?;
-    file.take(SAMPLED_BYTES).read_to_end(&mut bytes)?;
-    hasher.write(&bytes);
-    Ok((len, hasher.finish()))
 }

@@ -4,6 +4,7 @@
 mod classes;
 mod curve;
 mod front;
+mod hostile;
 mod policies;
 mod sweeps;
 mod timing;

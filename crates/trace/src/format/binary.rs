@@ -1,7 +1,7 @@
 //! Readers of traces of binary records.
 
 use crate::source::Window;
-use crate::{BadRecords, ErrorKind, Place, Problem, Reader, Request, Skipped, TraceError};
+use crate::{BadRecords, ErrorKind, ObjectName, Place, Problem, Reader, Request, Skipped, TraceError};
 use std::io;
 
 /// A decoded record.
@@ -29,6 +29,11 @@ pub trait Decoder: Send {
     /// # Errors
     /// The record does not conform to the format.
     fn decode(&mut self, record: &[u8], request: &mut Request) -> Result<Decoded, Problem>;
+
+    /// What the format calls an object of a request that was decoded.
+    fn object_name(&self, _object: u32) -> ObjectName {
+        ObjectName::Number
+    }
 
     /// If records differ in length: the bytes with which each begins. After a damaged record, the reader searches for
     /// them.
@@ -121,6 +126,10 @@ impl<D: Decoder> Reader for BinaryReader<D> {
 
     fn skipped(&self) -> Skipped {
         self.skipped.clone()
+    }
+
+    fn object_name(&self, object: u32) -> ObjectName {
+        self.decoder.object_name(object)
     }
 }
 

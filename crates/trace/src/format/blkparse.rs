@@ -3,7 +3,7 @@
 use super::fields::{self, Fields, SECOND_NS};
 use super::text::LineParser;
 use crate::request::SECTOR_BYTES;
-use crate::{Op, Problem, Request};
+use crate::{ObjectName, Op, Problem, Request};
 
 /// The event of Linux's block layer that is taken as the request. Other events are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,6 +35,11 @@ pub fn device(major: u64, minor: u64) -> Result<u32, Problem> {
     Ok((major << 20 | minor) as u32)
 }
 
+/// The name of a device, which is valid on its machine.
+pub fn device_name(device: u32) -> ObjectName {
+    ObjectName::Local(format!("device:{}:{}", device >> 20, device & 0xF_FFFF))
+}
+
 /// The operation of the letters `rwbs`.
 fn op(letters: &[u8], sectors: u64) -> Option<Op> {
     match letters {
@@ -50,7 +55,8 @@ fn op(letters: &[u8], sectors: u64) -> Option<Op> {
 /// The parser of lines.
 pub struct Blkparse {
     event: BlockEvent,
-    /// Whether the summary at the end of the text has begun.
+    /// Whether the last line was part of a summary, which ends each output of blkparse. The lines of another output may
+    /// follow.
     summary: bool,
 }
 
@@ -63,7 +69,7 @@ impl Blkparse {
 
 impl LineParser for Blkparse {
     fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
-        self.summary |= line.starts_with(b"CPU") || line.starts_with(b"Total (");
+        self.summary = is_summary(line, self.summary);
         if self.summary {
             return Ok(false);
         }
@@ -87,9 +93,20 @@ impl LineParser for Blkparse {
         Ok(true)
     }
 
+    fn object_name(&self, object: u32) -> ObjectName {
+        device_name(object)
+    }
+
     fn is_header(&self, _line: &[u8]) -> bool {
         false
     }
+}
+
+/// Whether a line is part of a summary, which begins with a line for a processor or the total, and whose lines, unlike
+/// events, do not begin with a digit.
+fn is_summary(line: &[u8], is_after_summary: bool) -> bool {
+    let begins_event = line.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(u8::is_ascii_digit);
+    line.starts_with(b"CPU") || line.starts_with(b"Total (") || is_after_summary && !begins_event
 }
 
 /// Parses `sector + sectors`, or `sector` alone, or nothing (an empty flush).

@@ -4,14 +4,14 @@ use super::fields::{self, Fields, MD5_DIGITS, Separator};
 use super::names::Names;
 use super::text::LineParser;
 use super::volumes::{filetime_ns, scsi_op};
-use crate::{Op, Problem, Request, TraceError};
+use crate::{ObjectName, Op, Problem, Request, TraceError};
 use std::str::FromStr;
 
 /// Upper limit of the number of columns.
 const COLUMNS_MAX: usize = 64;
 /// Hexadecimal digits of a fingerprint of 160 bits.
 const FINGERPRINT_DIGITS: usize = 40;
-/// The first number for objects that are named by words.
+/// The first number for objects that are named by words, or by numbers of more than 31 bits.
 const FIRST_NAME: u32 = 1 << 31;
 
 /// The meaning of a column.
@@ -154,7 +154,7 @@ impl Columns {
     /// A parser of lines with these columns.
     #[must_use]
     pub fn parser(&self) -> ColumnParser {
-        ColumnParser { columns: self.clone(), names: Names::default(), lines: 0 }
+        ColumnParser { columns: self.clone(), names: Names::default() }
     }
 }
 
@@ -162,8 +162,6 @@ impl Columns {
 pub struct ColumnParser {
     columns: Columns,
     names: Names,
-    /// Lines skipped so far.
-    lines: u64,
 }
 
 /// Offset and length with their units.
@@ -185,8 +183,8 @@ impl ColumnParser {
             Role::Len(unit) => (at.len, at.len_unit) = (fields::number(field, "len")?, unit),
             Role::Object => {
                 request.object = match fields::number(field, "object") {
-                    Ok(number) => u32::try_from(number).map_err(|_| Problem::new("object", "too large"))?,
-                    Err(_) => FIRST_NAME + self.names.number(field)?,
+                    Ok(number) if number < FIRST_NAME.into() => number as u32,
+                    _ => FIRST_NAME + self.names.number(field)?,
                 }
             }
             Role::Fingerprint(digits) if !field.is_empty() => {
@@ -223,10 +221,6 @@ const fn unquoted(field: &[u8]) -> &[u8] {
 
 impl LineParser for ColumnParser {
     fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
-        if self.lines < self.columns.skip {
-            self.lines += 1;
-            return Ok(false);
-        }
         let mut at = Extent { offset: 0, offset_unit: 1, len: 512, len_unit: 1 };
         let mut fields = Fields::new(line, self.columns.separator);
         for column in 0..self.columns.roles.len() {
@@ -239,6 +233,15 @@ impl LineParser for ColumnParser {
         }
         request.place(at.offset, at.offset_unit, at.len, at.len_unit)?;
         Ok(true)
+    }
+
+    fn object_name(&self, object: u32) -> ObjectName {
+        let name = object.checked_sub(FIRST_NAME).and_then(|name| self.names.name(name));
+        name.map_or(ObjectName::Number, ObjectName::Local)
+    }
+
+    fn skipped_lines(&self) -> u64 {
+        self.columns.skip
     }
 
     fn is_header(&self, line: &[u8]) -> bool {

@@ -1,11 +1,11 @@
 //! FIU IODedup (Koller and Rangaswami, FAST 2010): `time_ns pid process sector sectors R|W major minor md5…`, with one
 //! MD5 per 4 KiB or per sector. In the variant with tabs, a column of indices precedes.
 
-use super::blkparse::device;
+use super::blkparse::{device, device_name};
 use super::fields::{self, Fields, MD5_DIGITS, Separator};
 use super::text::LineParser;
 use crate::request::SECTOR_BYTES;
-use crate::{Op, Problem, Request};
+use crate::{ObjectName, Op, Problem, Request};
 use memchr::{memchr, memrchr};
 
 const BLOCK_BYTES: u64 = 4096;
@@ -59,6 +59,10 @@ impl LineParser for Fiu {
             return Err(Problem::new("fingerprint", "neither one per sector nor one per 4 KiB"));
         };
         Ok(true)
+    }
+
+    fn object_name(&self, object: u32) -> ObjectName {
+        device_name(object)
     }
 
     fn is_header(&self, line: &[u8]) -> bool {

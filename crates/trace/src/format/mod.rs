@@ -18,7 +18,7 @@ pub(crate) use detect::PARQUET_MAGIC;
 
 use crate::parquet::ParquetReader;
 use crate::source::{Compression, Window};
-use crate::{BadRecords, ErrorKind, Place, Reader, Request, Skipped, TraceError};
+use crate::{BadRecords, ErrorKind, ObjectName, Place, Reader, Request, Skipped, TraceError};
 use binary::BinaryReader;
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -275,5 +275,9 @@ impl Reader for InFile {
         let mut skipped = self.reader.skipped();
         skipped.first = skipped.first.into_iter().map(|error| error.in_file(&self.path)).collect();
         skipped
+    }
+
+    fn object_name(&self, object: u32) -> ObjectName {
+        self.reader.object_name(object)
     }
 }

@@ -12,6 +12,8 @@ const NAME_BYTES_MAX: usize = 256;
 #[derive(Default)]
 pub struct Names {
     numbers: HashMap<Box<[u8]>, u32>,
+    /// The names by number.
+    names: Vec<Box<[u8]>>,
     /// The last name and its number, since most requests have the same object as the request before.
     last: (Box<[u8]>, u32),
 }
@@ -33,6 +35,16 @@ impl Names {
         Ok(number)
     }
 
+    /// The name with a number that [`number`](Self::number) returned. Bytes that are not UTF-8 are shown as escapes.
+    #[must_use]
+    pub fn name(&self, number: u32) -> Option<String> {
+        let name = self.names.get(number as usize)?;
+        Some(match str::from_utf8(name) {
+            Ok(text) => text.to_owned(),
+            Err(_) => format!("\"{}\"", name.escape_ascii()),
+        })
+    }
+
     fn add(&mut self, name: &[u8]) -> Result<u32, Problem> {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             return Err(Problem::new("object", "empty or over 256 bytes long"));
@@ -42,6 +54,7 @@ impl Names {
         }
         let number = self.numbers.len() as u32;
         self.numbers.insert(name.into(), number);
+        self.names.push(name.into());
         Ok(number)
     }
 }

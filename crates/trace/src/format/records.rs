@@ -1,11 +1,11 @@
 //! The decoders of binary formats.
 
 use super::binary::{Decoded, Decoder, array};
-use super::blkparse::BlockEvent;
+use super::blkparse::{BlockEvent, device_name};
 use super::fields::{MICROSECOND_NS, SECOND_NS};
 use super::volumes::scsi_op;
 use crate::request::SECTOR_BYTES;
-use crate::{Op, Problem, Request};
+use crate::{ObjectName, Op, Problem, Request};
 
 /// CloudPhysics' vscsi traces (Waldspurger et al., FAST 2015): records of 32 bytes in version 1, of 40 in version 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +128,10 @@ impl Blktrace {
 impl Decoder for Blktrace {
     fn record_bytes(&self) -> usize {
         48
+    }
+
+    fn object_name(&self, object: u32) -> ObjectName {
+        device_name(object)
     }
 
     fn magic(&self) -> Option<[u8; 4]> {

@@ -1,7 +1,8 @@
 //! Readers of traces with one request per line.
 
 use crate::source::{Line, Window};
-use crate::{BadRecords, ErrorKind, Place, Problem, Reader, Request, Skipped, TraceError};
+use crate::{BadRecords, ErrorKind, ObjectName, Place, Problem, Reader, Request, Skipped, TraceError};
+use std::collections::HashSet;
 
 /// The parser of a format's lines.
 pub trait LineParser: Send {
@@ -10,6 +11,16 @@ pub trait LineParser: Send {
     /// # Errors
     /// The line does not conform to the format.
     fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem>;
+
+    /// What the format calls an object of a request that was parsed.
+    fn object_name(&self, _object: u32) -> ObjectName {
+        ObjectName::Number
+    }
+
+    /// Lines at the beginning of a file that the user wants to skip, whatever they contain.
+    fn skipped_lines(&self) -> u64 {
+        0
+    }
 
     /// Whether the first line is a header with the names of the columns.
     fn is_header(&self, line: &[u8]) -> bool {
@@ -22,10 +33,22 @@ impl<P: LineParser + ?Sized> LineParser for Box<P> {
         (**self).parse(line, request)
     }
 
+    fn object_name(&self, object: u32) -> ObjectName {
+        (**self).object_name(object)
+    }
+
+    fn skipped_lines(&self) -> u64 {
+        (**self).skipped_lines()
+    }
+
     fn is_header(&self, line: &[u8]) -> bool {
         (**self).is_header(line)
     }
 }
+
+/// Most lines of a header that are remembered, and most bytes of such a line.
+const HEADER_LINES_MAX: usize = 64;
+const HEADER_LINE_BYTES_MAX: usize = 1 << 12;
 
 /// A reader of lines.
 pub struct TextReader<P> {
@@ -34,13 +57,25 @@ pub struct TextReader<P> {
     policy: BadRecords,
     skipped: Skipped,
     line: u64,
+    /// The lines of the header. Where files were joined, they are repeated.
+    header: HashSet<Box<[u8]>>,
     ended: bool,
 }
 
 impl<P: LineParser> TextReader<P> {
     /// A reader of the lines from the window's position on.
     pub fn new(window: Window, parser: P, policy: BadRecords) -> Self {
-        Self { window, parser, policy, skipped: Skipped::default(), line: 0, ended: false }
+        Self { window, parser, policy, skipped: Skipped::default(), line: 0, header: HashSet::new(), ended: false }
+    }
+
+    /// Whether the current line belongs to the file's header; it is remembered.
+    fn is_header(&mut self, range: &std::ops::Range<usize>) -> bool {
+        let line = self.window.bytes(range);
+        let is_header = self.line <= self.parser.skipped_lines() || self.line == 1 && self.parser.is_header(line);
+        if is_header && self.header.len() < HEADER_LINES_MAX && line.len() <= HEADER_LINE_BYTES_MAX {
+            self.header.insert(line.into());
+        }
+        is_header
     }
 
     fn bad(&mut self, problem: Problem) -> Result<(), TraceError> {
@@ -59,14 +94,18 @@ impl<P: LineParser> TextReader<P> {
                 }
                 Line::End => return Ok(false),
             };
+            if self.is_header(&range) {
+                continue;
+            }
             let line = self.window.bytes(&range);
-            if is_blank(line) || self.line == 1 && self.parser.is_header(line) {
+            if is_blank(line) {
                 continue;
             }
             request.clear();
             match self.parser.parse(line, request).and_then(|is_request| request.check().map(|()| is_request)) {
                 Ok(true) => return Ok(true),
                 Ok(false) => {}
+                Err(_) if self.header.contains(line) => {}
                 Err(problem) => self.bad(problem)?,
             }
         }
@@ -90,5 +129,9 @@ impl<P: LineParser> Reader for TextReader<P> {
 
     fn skipped(&self) -> Skipped {
         self.skipped.clone()
+    }
+
+    fn object_name(&self, object: u32) -> ObjectName {
+        self.parser.object_name(object)
     }
 }

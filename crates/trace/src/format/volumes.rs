@@ -4,7 +4,7 @@ use super::fields::{self, Fields, MICROSECOND_NS, SECOND_NS};
 use super::names::Names;
 use super::text::LineParser;
 use crate::request::SECTOR_BYTES;
-use crate::{Op, Problem, Request};
+use crate::{ObjectName, Op, Problem, Request};
 
 /// Seconds from 1601, when Windows file time begins (in units of 100 ns), to the Unix epoch.
 const FILETIME_UNIX_S: u64 = 11_644_473_600;
@@ -29,6 +29,8 @@ pub fn filetime_ns(ticks: u64) -> Result<u64, Problem> {
 #[derive(Default)]
 pub struct Msr {
     disks: Names,
+    /// A buffer for the name of a disk.
+    name: Vec<u8>,
 }
 
 impl LineParser for Msr {
@@ -38,17 +40,23 @@ impl LineParser for Msr {
         let host = fields.field("host")?;
         let disk = fields.field("disk")?;
         fields::number(disk, "disk")?;
+        // Together they are the name of the object.
+        self.name.clear();
+        self.name.extend_from_slice(host);
+        self.name.push(b',');
+        self.name.extend_from_slice(disk);
         request.op = read_or_write(fields.field("operation")?)?;
         let offset = fields.number("offset")?;
         let len = fields.number("size")?;
         fields.number("response")?;
         fields.end()?;
-        // Host and disk are adjacent in the line; together they are the name of the object.
-        let time_bytes = line.iter().position(|&byte| byte == b',').map_or(0, |comma| comma + 1);
-        let name = line.get(time_bytes..time_bytes + host.len() + 1 + disk.len());
-        request.object = self.disks.number(name.unwrap_or(host))?;
+        request.object = self.disks.number(&self.name)?;
         request.place(offset, 1, len, 1)?;
         Ok(true)
+    }
+
+    fn object_name(&self, object: u32) -> ObjectName {
+        self.disks.name(object).map_or(ObjectName::Number, |name| ObjectName::Global(format!("msr:{name}")))
     }
 }
 
@@ -74,6 +82,10 @@ impl LineParser for Systor {
         request.place(offset, 1, len, 1)?;
         Ok(true)
     }
+
+    fn object_name(&self, object: u32) -> ObjectName {
+        ObjectName::Global(format!("systor:{object}"))
+    }
 }
 
 /// Tencent CBS (Zhang et al., ATC 2020): `time_s,sector,sectors,0=R|1=W,volume`.
@@ -95,6 +107,10 @@ impl LineParser for Tencent {
         request.place(sector, SECTOR_BYTES, sectors, SECTOR_BYTES)?;
         Ok(true)
     }
+
+    fn object_name(&self, object: u32) -> ObjectName {
+        ObjectName::Global(format!("tencent:{object}"))
+    }
 }
 
 /// Alibaba (Li et al., IISWC 2020): `device,R|W,offset_B,size_B,time_us`.
@@ -111,6 +127,10 @@ impl LineParser for Alibaba {
         fields.end()?;
         request.place(offset, 1, len, 1)?;
         Ok(true)
+    }
+
+    fn object_name(&self, object: u32) -> ObjectName {
+        ObjectName::Global(format!("alibaba:{object}"))
     }
 }
 

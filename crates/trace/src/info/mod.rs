@@ -184,7 +184,7 @@ impl Counter {
         summary.requests += 1;
         summary.address_end = summary.address_end.max(request.end());
         if let Some(bytes) = request.compressed_bytes {
-            summary.compressible_bytes += request.len;
+            summary.compressible_bytes = summary.compressible_bytes.saturating_add(request.len);
             summary.compressed_bytes += u64::from(bytes);
         }
         self.objects.add(hash(OBJECT, request.object.into()));

@@ -1,6 +1,6 @@
 //! The values of a column in some rows, in the form of the `parquet` crate.
 
-use ::parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use ::parquet::column::reader::ColumnReaderImpl;
 use ::parquet::data_type::DataType;
 use ::parquet::errors::{ParquetError, Result};
 use ::parquet::file::writer::SerializedRowGroupWriter;
@@ -22,6 +22,11 @@ impl<T: DataType> Column<T> {
     /// A column without rows.
     pub fn new(optional: bool) -> Self {
         Self { values: Vec::new(), levels: Vec::new(), optional, row: 0, value: 0 }
+    }
+
+    /// Whether rows may lack a value.
+    pub const fn is_optional(&self) -> bool {
+        self.optional
     }
 
     /// Adds a row.
@@ -80,10 +85,5 @@ impl<T: DataType> Column<T> {
         }
         self.value += 1;
         self.values.get(self.value - 1)
-    }
-
-    /// Converts `reader` to the type of the column.
-    pub fn typed(reader: ColumnReader) -> Result<ColumnReaderImpl<T>> {
-        T::get_column_reader(reader).ok_or_else(|| ParquetError::General("a column is of another type".to_owned()))
     }
 }

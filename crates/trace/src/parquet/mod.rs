@@ -15,14 +15,20 @@
 //! A [recoverable](ParquetWriter::recoverable) file has a mark after each row group, in a gap that other readers
 //! ignore. If its writer was killed, it can be read up to the last complete mark.
 //!
-//! The file's metadata contain the version (`nitro.trace` = `1`) and the notes that were passed to the writer.
+//! The file's metadata contain the version (`nitro.trace` = `1`) and the notes that were passed to the writer. Names of
+//! objects are notes, too: `object.N` is the name of object N within its machine, `object.N.id` a name that no other disk
+//! has.
 
 mod column;
 mod damage;
+mod notes;
+mod pages;
 mod reader;
+mod thrift;
 mod torn;
 mod writer;
 
+pub use notes::is_of_object;
 pub use reader::ParquetReader;
 pub use writer::{ParquetWriter, convert};
 

@@ -1,26 +1,33 @@
 //! The reader of Nitro's trace format.
 
 use super::column::Column;
+use super::notes;
+use super::pages::{Input, Pages};
 use super::torn::Mended;
 use super::{COLUMNS, PRINT_BYTES, VERSION, VERSION_KEY, damage, failed};
 use crate::format::{PARQUET_MAGIC, Position};
 use crate::reader::{BadRecords, Reader, Skipped};
-use crate::{ErrorKind, Op, Place, Problem, Request, TraceError};
+use crate::{ErrorKind, ObjectName, Op, Place, Problem, Request, TraceError};
 use ::parquet::column::reader::ColumnReaderImpl;
 use ::parquet::data_type::{ByteArrayType, DataType, Int32Type, Int64Type};
 use ::parquet::errors::{ParquetError, Result as ParquetResult};
-use ::parquet::file::reader::{ChunkReader, FileReader, RowGroupReader};
-use ::parquet::file::serialized_reader::SerializedFileReader;
+use ::parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
+use ::parquet::file::reader::ChunkReader;
+use hashbrown::HashMap;
 use nitro_units::{ClassId, Fingerprint};
+use std::sync::Arc;
 
 /// Most rows that are decoded at a time.
 const BATCH_ROWS: u64 = 4096;
+
+/// Most fingerprints of a request: one for each 4 KiB of 4 GiB.
+const PRINTS_MAX: usize = 1 << 20;
 
 /// A column of the file, in the row group that is being read.
 struct Source<T: DataType> {
     /// The column's number in the file; `None` if the file does not have it.
     number: Option<usize>,
-    reader: Option<ColumnReaderImpl<T>>,
+    reader: Option<(ColumnReaderImpl<T>, Pages)>,
     rows: Column<T>,
 }
 
@@ -29,15 +36,34 @@ impl<T: DataType> Source<T> {
         Self { number, reader: None, rows: Column::new(optional) }
     }
 
-    fn enter(&mut self, group: &dyn RowGroupReader) -> ParquetResult<()> {
-        if let Some(number) = self.number {
-            self.reader = Some(Column::typed(group.get_column_reader(number)?)?);
-        }
+    fn enter(&mut self, input: &Arc<dyn Input>, group: &RowGroupMetaData) -> ParquetResult<()> {
+        let Some(number) = self.number else { return Ok(()) };
+        // The page of the former row group is not needed any more.
+        (self.reader, self.rows) = (None, Column::new(self.rows.is_optional()));
+        let column = group.columns().get(number);
+        let column = column.filter(|column| column.column_type() == T::get_physical_type());
+        let column = column.ok_or_else(|| ParquetError::General("a row group has other columns".to_owned()))?;
+        let are_prints = column.column_path().parts() == ["fingerprint"];
+        let pages = Pages::new(Arc::clone(input), column, are_prints);
+        let reader = ColumnReaderImpl::new(column.column_descr_ptr(), Box::new(pages.clone()));
+        self.reader = Some((reader, pages));
         Ok(())
     }
 
+    /// How many of `rows` rows can be read without loading more than one page.
+    fn within_page(&self, rows: u64) -> ParquetResult<u64> {
+        let Some((_, pages)) = &self.reader else { return Ok(rows) };
+        match pages.rows_ahead()?.min(rows) {
+            0 => Err(ParquetError::General("a column has fewer rows than its row group".to_owned())),
+            rows => Ok(rows),
+        }
+    }
+
     fn read(&mut self, rows: usize) -> ParquetResult<()> {
-        self.reader.as_mut().map_or(Ok(()), |reader| self.rows.read(reader, rows))
+        let Some((reader, pages)) = &mut self.reader else { return Ok(()) };
+        self.rows.read(reader, rows)?;
+        pages.read(rows as u64);
+        Ok(())
     }
 
     fn take(&mut self) -> Option<&T::T> {
@@ -48,8 +74,10 @@ impl<T: DataType> Source<T> {
 /// A reader of Parquet files that [`ParquetWriter`](super::ParquetWriter) or other programs have written. Unknown
 /// columns are ignored; all columns except `time`, `op`, `offset` and `length` may be missing.
 pub struct ParquetReader {
-    file: Box<dyn FileReader + Send>,
+    input: Arc<dyn Input>,
+    metadata: ParquetMetaData,
     is_torn: bool,
+    names: HashMap<u32, ObjectName>,
     time: Source<Int64Type>,
     op: Source<ByteArrayType>,
     object: Source<Int32Type>,
@@ -71,8 +99,8 @@ pub struct ParquetReader {
     position: Option<Position>,
 }
 
-fn columns(file: &dyn FileReader) -> ParquetResult<Found> {
-    let metadata = file.metadata().file_metadata();
+fn columns(metadata: &ParquetMetaData) -> ParquetResult<Found> {
+    let metadata = metadata.file_metadata();
     let version = metadata.key_value_metadata().into_iter().flatten().find(|item| item.key == VERSION_KEY);
     if let Some(version) = version.and_then(|item| item.value.as_deref()).filter(|&version| version != VERSION) {
         return Err(ParquetError::General(format!(
@@ -108,12 +136,15 @@ fn has_end(input: &impl ChunkReader) -> ParquetResult<bool> {
     Ok(input.get_bytes(start, PARQUET_MAGIC.len())? == PARQUET_MAGIC)
 }
 
-fn open(input: impl ChunkReader + 'static) -> ParquetResult<(Box<dyn FileReader + Send>, Found)> {
-    let file_bytes = input.len();
-    let file = SerializedFileReader::new(input)?;
-    damage::check(file.metadata(), file_bytes)?;
-    let columns = columns(&file)?;
-    Ok((Box::new(file), columns))
+/// An opened file: its bytes, its metadata, and its known columns.
+type Opened = (Arc<dyn Input>, ParquetMetaData, Found);
+
+fn open(input: impl ChunkReader + 'static) -> ParquetResult<Opened> {
+    damage::check_end(&input)?;
+    let metadata = ParquetMetaDataReader::new().parse_and_finish(&input)?;
+    damage::check(&metadata, &input)?;
+    let columns = columns(&metadata)?;
+    Ok((Arc::new(input), metadata, columns))
 }
 
 impl ParquetReader {
@@ -132,11 +163,15 @@ impl ParquetReader {
                 None => Err(ParquetError::General("not Parquet, or its end is missing".to_owned())),
             }
         };
-        let ((file, columns), is_torn) = damage::contained(open).map_err(|error| failed(error, Place::Whole))?;
+        let ((input, metadata, columns), is_torn) =
+            damage::contained(open).map_err(|error| failed(error, Place::Whole))?;
+        let names = notes::names(metadata.file_metadata().key_value_metadata());
         let [time, op, object, offset, len, fingerprint, block, compressed, class] = columns;
         Ok(Self {
-            file,
+            input,
+            metadata,
             is_torn,
+            names,
             time: Source::new(time.0, time.1),
             op: Source::new(op.0, op.1),
             object: Source::new(object.0, object.1),
@@ -171,7 +206,7 @@ impl ParquetReader {
 
     /// The keys and values in the file's metadata, except the format's version.
     pub fn notes(&self) -> impl Iterator<Item = (&str, &str)> {
-        let all = self.file.metadata().file_metadata().key_value_metadata();
+        let all = self.metadata.file_metadata().key_value_metadata();
         let told = all.into_iter().flatten().filter(|item| item.key != VERSION_KEY);
         told.filter_map(|item| Some((item.key.as_str(), item.value.as_deref()?)))
     }
@@ -185,27 +220,33 @@ impl ParquetReader {
     /// Decodes the next rows; `false` if there are none.
     fn read_batch(&mut self) -> ParquetResult<bool> {
         while self.group_rows == 0 {
-            if self.next_group >= self.file.num_row_groups() {
-                return Ok(false);
-            }
-            let group = self.file.get_row_group(self.next_group)?;
+            let Some(group) = self.metadata.row_groups().get(self.next_group) else { return Ok(false) };
             self.next_group += 1;
             if let Some(position) = &self.position {
-                position.add(u64::try_from(group.metadata().compressed_size()).unwrap_or(0));
+                position.add(u64::try_from(group.compressed_size()).unwrap_or(0));
             }
-            let rows = u64::try_from(group.metadata().num_rows());
+            let rows = u64::try_from(group.num_rows());
             self.group_rows = rows.map_err(|_| ParquetError::General("a negative number of rows".to_owned()))?;
-            self.time.enter(&*group)?;
-            self.op.enter(&*group)?;
-            self.object.enter(&*group)?;
-            self.offset.enter(&*group)?;
-            self.len.enter(&*group)?;
-            self.fingerprint.enter(&*group)?;
-            self.block.enter(&*group)?;
-            self.compressed.enter(&*group)?;
-            self.class.enter(&*group)?;
+            let input = &self.input;
+            self.time.enter(input, group)?;
+            self.op.enter(input, group)?;
+            self.object.enter(input, group)?;
+            self.offset.enter(input, group)?;
+            self.len.enter(input, group)?;
+            self.fingerprint.enter(input, group)?;
+            self.block.enter(input, group)?;
+            self.compressed.enter(input, group)?;
+            self.class.enter(input, group)?;
         }
-        self.batch_rows = self.group_rows.min(BATCH_ROWS);
+        let rows = self.time.within_page(self.group_rows.min(BATCH_ROWS))?;
+        let rows = self.op.within_page(rows)?;
+        let rows = self.object.within_page(rows)?;
+        let rows = self.offset.within_page(rows)?;
+        let rows = self.len.within_page(rows)?;
+        let rows = self.fingerprint.within_page(rows)?;
+        let rows = self.block.within_page(rows)?;
+        let rows = self.compressed.within_page(rows)?;
+        self.batch_rows = self.class.within_page(rows)?;
         self.group_rows -= self.batch_rows;
         let rows = self.batch_rows as usize;
         self.time.read(rows)?;
@@ -237,6 +278,9 @@ impl ParquetReader {
             return Err(Problem::new("fingerprint", "not a multiple of 20 bytes"));
         }
         let (prints, _) = prints.as_chunks::<PRINT_BYTES>();
+        if prints.len() > PRINTS_MAX {
+            return Err(Problem::new("fingerprint", "more than 1048576"));
+        }
         request.fingerprints.extend(prints.iter().map(|&print| Fingerprint(print)));
         request.block_bytes = if prints.is_empty() { 0 } else { block.unwrap_or(0) as u32 };
         request.time_ns = unsigned(time, "time")?;
@@ -281,5 +325,9 @@ impl Reader for ParquetReader {
 
     fn skipped(&self) -> Skipped {
         self.skipped.clone()
+    }
+
+    fn object_name(&self, object: u32) -> ObjectName {
+        self.names.get(&object).cloned().unwrap_or_default()
     }
 }

@@ -12,6 +12,7 @@
 //! If the end is missing, the reader searches for the last complete mark, follows the marks backwards, and generates
 //! the missing end.
 
+use super::damage;
 use ::parquet::errors::{ParquetError, Result};
 use ::parquet::file::metadata::{
     FileMetaData, KeyValue, ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter, RowGroupMetaData,
@@ -76,6 +77,8 @@ fn crc(bytes: &[u8]) -> u32 {
 struct Mark {
     before: u64,
     metadata: ParquetMetaData,
+    /// It is right behind the row group that it describes. Otherwise, its file was joined with others.
+    is_in_place: bool,
 }
 
 /// The mark that ends at `end`, if it is complete and its checksum is right.
@@ -93,8 +96,20 @@ fn mark_at<R: ChunkReader>(file: &R, end: u64) -> Option<Mark> {
     if crc(&bytes) != sum {
         return None;
     }
+    damage::check_metadata(&bytes[..len]).ok()?;
     let metadata = ParquetMetaDataReader::decode_metadata(&bytes[..len]).ok()?;
-    Some(Mark { before, metadata })
+    let is_in_place = damage::described_end(&metadata).is_some_and(|end| end == start);
+    Some(Mark { before, metadata, is_in_place })
+}
+
+/// Bytes of the mark that ends at `end`; 0 if there is none.
+pub fn mark_bytes<R: ChunkReader>(file: &R, end: u64) -> u64 {
+    let Some(frame_start) = end.checked_sub(FRAME_BYTES as u64) else { return 0 };
+    let Ok(frame) = file.get_bytes(frame_start, FRAME_BYTES) else { return 0 };
+    if frame[16..] != MAGIC[..] {
+        return 0;
+    }
+    frame[8..].first_chunk().map_or(0, |len| u64::from(u32::from_le_bytes(*len)) + FRAME_BYTES as u64)
 }
 
 /// The last valid mark of a file, and the offset of its end.
@@ -133,11 +148,14 @@ impl<R: ChunkReader> Mended<R> {
     /// The marks are inconsistent.
     pub fn new(file: R) -> Result<Option<Self>> {
         let Some((kept, last)) = last_mark(&file) else { return Ok(None) };
+        if !last.is_in_place {
+            return Err(damage::joined());
+        }
         let about = last.metadata.file_metadata().clone();
         let mut groups: Vec<RowGroupMetaData> = last.metadata.row_groups().to_vec();
         let mut before = last.before;
         while before > 0 {
-            let mark = mark_at(&file, before).ok_or_else(damaged)?;
+            let mark = mark_at(&file, before).filter(|mark| mark.is_in_place).ok_or_else(damaged)?;
             groups.extend_from_slice(mark.metadata.row_groups());
             before = mark.before;
         }

@@ -1,8 +1,8 @@
 //! The writer of Nitro's trace format.
 
 use super::column::Column;
-use super::{VERSION, VERSION_KEY, failed, schema, torn};
-use crate::{ErrorKind, Place, Reader, Request, TraceError};
+use super::{VERSION, VERSION_KEY, failed, notes, schema, torn};
+use crate::{ErrorKind, ObjectName, Place, Reader, Request, TraceError};
 use ::parquet::basic::{Compression, Encoding, ZstdLevel};
 use ::parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use ::parquet::errors::Result as ParquetResult;
@@ -11,6 +11,7 @@ use ::parquet::file::properties::{EnabledStatistics, WriterProperties};
 use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::types::ColumnPath;
 use bytes::BytesMut;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -116,6 +117,11 @@ impl<W: Write + Send> ParquetWriter<W> {
         self
     }
 
+    /// Notes what an object is called, once for each object.
+    pub fn name_object(&mut self, object: u32, name: &ObjectName) {
+        notes::of_object(object, name).iter().for_each(|(key, value)| self.note(key, value));
+    }
+
     /// Adds a note to the file's metadata, under a key that was not used yet.
     pub fn note(&mut self, key: &str, value: &str) {
         let note = KeyValue::new(key.to_owned(), value.to_owned());
@@ -206,14 +212,25 @@ impl<W: Write + Send> ParquetWriter<W> {
     }
 }
 
-/// Writes all requests of `reader` and finishes the file; returns their number.
+/// Most objects whose names are noted.
+const NAMED_MAX: usize = 1 << 16;
+
+/// Writes all requests of `reader` and the names of their objects, and finishes the file; returns the number of requests.
 ///
 /// # Errors
 /// The reader's and the writer's.
 pub fn convert<W: Write + Send>(reader: &mut dyn Reader, mut writer: ParquetWriter<W>) -> Result<u64, TraceError> {
     let mut request = Request::default();
+    let (mut objects, mut last) = (BTreeSet::new(), None);
     while reader.next(&mut request)? {
         writer.write(&request)?;
+        if last != Some(request.object) && objects.len() < NAMED_MAX {
+            last = Some(request.object);
+            objects.insert(request.object);
+        }
+    }
+    for object in objects {
+        writer.name_object(object, &reader.object_name(object));
     }
     writer.finish()
 }

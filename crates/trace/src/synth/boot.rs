@@ -35,6 +35,10 @@ fn template(reader: &mut dyn Reader) -> Result<Vec<Request>, TraceError> {
         if template.len() >= TEMPLATE_REQUESTS_MAX {
             return Err(TraceError::setting("the recorded boot has over 4 million requests"));
         }
+        if template.first().is_some_and(|first: &Request| first.object != request.object) {
+            // They would become the same addresses of one machine.
+            return Err(TraceError::setting("the recorded boot has requests of several disks; record one volume"));
+        }
         template.push(request.clone());
     }
     template.sort_by_key(|request| request.time_ns);
@@ -109,7 +113,7 @@ impl BootStorm {
     /// A storm with the paper's figures, from a recorded boot, which is kept in memory.
     ///
     /// # Errors
-    /// The reader's, or the recording has over 4 million requests.
+    /// The reader's, or the recording has over 4 million requests or several objects.
     pub fn recorded(reader: &mut dyn Reader, machines: u32, seed: u64) -> Result<Self, TraceError> {
         Ok(Self::new(template(reader)?, machines, seed))
     }

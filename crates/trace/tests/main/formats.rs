@@ -2,7 +2,7 @@
 
 use nitro_trace::format::{BlockEvent, Columns};
 use nitro_trace::{BadRecords, ErrorKind, Format, Merged, Op, Options, Place, Reader, Request, TraceError};
-use nitro_trace::{open, open_stream, summarize};
+use nitro_trace::{Origin, SameDisks, open, open_stream, summarize};
 use nitro_units::Fingerprint;
 use proptest::prelude::*;
 use std::io::{Cursor, Read, Write};
@@ -290,11 +290,13 @@ fn maps_that_make_no_sense_are_refused() {
 #[test]
 fn files_by_day_or_cpu_are_merged_by_time() {
     let reader = |text: &str| stream(text, &Options::default()).unwrap();
-    let mut merged = Merged::new([
+    let readers = [
         reader("1,R,0,512,1\n1,R,0,512,4\n"),
         reader("2,R,0,512,2\n2,R,0,512,4\n2,R,0,512,9\n"),
         reader("3,R,0,512,3\n"),
-    ]);
+    ];
+    let origin = |file| Origin { file, trace: file };
+    let mut merged = Merged::new((0..).map(origin).zip(readers), SameDisks::Named);
     let mut found = Vec::new();
     let mut request = Request::default();
     while merged.next(&mut request).unwrap() {

@@ -2,7 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod content;
+mod disks;
 mod formats;
+mod joined;
 mod lru;
 mod parquet;
 mod samples;

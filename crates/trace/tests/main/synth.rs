@@ -365,6 +365,14 @@ fn parameters_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn a_boot_of_several_disks_is_refused() {
+    let read = |object| Request { object, len: 4096, ..Request::default() };
+    let storm = |objects: [u32; 2]| BootStorm::recorded(&mut Listed(objects.map(read).to_vec(), 0), 3, 1);
+    assert_eq!(storm([5, 5]).unwrap().template.len(), 2);
+    assert!(storm([5, 6]).unwrap_err().to_string().contains("several disks"));
+}
+
+#[test]
 fn the_recorded_boot_is_one() {
     let boot = recorded_boot().unwrap();
     let storm = BootStorm::new(boot, 4, 1);

@@ -7,6 +7,7 @@ use nitro_sim::workload::Source;
 use nitro_trace::{Options, Summary, TraceError, open, summarize};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The depth of folders below the given one that are searched.
 const DEPTH_MAX: u32 = 4;
@@ -104,7 +105,7 @@ fn measured(path: &Path, name: &str) -> Result<Trace, String> {
     let identity = source.identity("recorded", &files).map_err(|(_, error)| error.to_string())?;
     Ok(Trace {
         name: name.to_owned(),
-        work: Work::Recorded { path: path.into(), identity: identity.into() },
+        work: Work::Recorded { path: path.into(), identity: Arc::new(identity) },
         reads: summary.reads.count,
         writes: summary.writes.count,
         footprint_bytes: summary.footprint_bytes,

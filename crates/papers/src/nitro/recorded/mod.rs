@@ -302,7 +302,10 @@ mod tests {
     fn contents_that_a_trace_lacks_are_not_shown_as_measured() {
         let trace = Trace {
             name: "disk.csv".into(),
-            work: crate::nitro::Work::Recorded { path: Path::new("disk.csv").into(), identity: "x".into() },
+            work: crate::nitro::Work::Recorded {
+                path: Path::new("disk.csv").into(),
+                identity: std::sync::Arc::new("x".into()),
+            },
             reads: 2100,
             writes: 0,
             footprint_bytes: 1 << 30,

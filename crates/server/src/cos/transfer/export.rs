@@ -12,10 +12,12 @@ use nitro_device::AnyDevice;
 use nitro_port::Device;
 use nitro_port::buf::is_zero;
 use nitro_port::yielding::attempt_at;
-use std::fs::{self, File};
+use rustix::fs::{CWD, RenameFlags};
+use rustix::io::Errno;
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write, stdout};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -81,19 +83,58 @@ pub async fn export(args: Export<'_>, volume: &Volume<AnyDevice>) -> Result<u64,
         false => open_part(&part),
     };
     let file = opened.map_err(|e| Error::new(part.display(), e).or("remove it, or name another file"))?;
-    // What an export that was broken off had written is compared rather than written again.
+    if !is_device {
+        lock(&file, &part)?;
+    }
+    // All that an export that was broken off had written is written again: it may have been one of another object.
     let there = if is_device { 0 } else { file.metadata().map_or(0, |m| m.len()) };
     if !is_device {
         file.set_len(volume.size_bytes()).map_err(|e| Error::new(part.display(), e))?;
     }
+    let kept = file.try_clone().map_err(|e| Error::new(part.display(), e))?;
     let written = to_file(args, volume, file, there, is_device).await?;
     if !is_device {
-        fs::rename(&part, target).map_err(|e| Error::new(target.display(), e))?;
+        check_same(&kept, &part)?;
+        place(&part, target, args.force)?;
     }
     Ok(written)
 }
 
-/// The unfinished file of an export: that of an interrupted export, or a new one.
+/// Keeps other exports away from an unfinished file.
+fn lock(file: &File, part: &Path) -> Result<(), Error> {
+    match file.try_lock() {
+        Ok(()) => check_same(file, part),
+        Err(TryLockError::WouldBlock) => {
+            Err(Error::new(part.display(), "another export is writing to it").or("wait for it, or name another file"))
+        }
+        // On a file system without locks.
+        Err(TryLockError::Error(_)) => Ok(()),
+    }
+}
+
+/// Checks that `part` is still the name of `file`: not if another export has finished it, or it was replaced.
+fn check_same(file: &File, part: &Path) -> Result<(), Error> {
+    let of = |found: io::Result<fs::Metadata>| found.ok().map(|found| (found.dev(), found.ino()));
+    if of(file.metadata()) == of(fs::symlink_metadata(part)) {
+        return Ok(());
+    }
+    Err(Error::new(part.display(), "it was renamed or replaced meanwhile").or("export to another name"))
+}
+
+/// Gives an export its name. A target that has appeared meanwhile is replaced only by `force`.
+fn place(part: &Path, target: &Path, force: bool) -> Result<(), Error> {
+    let flags = if force { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+    match rustix::fs::renameat_with(CWD, part, CWD, target, flags) {
+        Ok(()) => Ok(()),
+        Err(Errno::EXIST) => Err(Error::new(target.display(), "it was created meanwhile")
+            .or(format_args!("add --force to replace it; {} has the object", part.display()))),
+        // A file system that cannot rename in this way.
+        Err(Errno::INVAL | Errno::NOSYS) => fs::rename(part, target).map_err(|e| Error::new(target.display(), e)),
+        Err(e) => Err(Error::new(target.display(), io::Error::from(e))),
+    }
+}
+
+/// The unfinished file of an export: that of an interrupted export, which is overwritten, or a new one.
 fn open_part(part: &Path) -> io::Result<File> {
     match files::create_new(part) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => files::open_own(part),

@@ -1,5 +1,6 @@
 //! Imports of files, block devices and streams.
 
+use super::source::Source;
 use super::threads::{Failed, Shared, Workers, at_once, count, pause};
 use crate::cos::{CosStore, failed, now};
 use crate::signals::{Signals, Urgency};
@@ -17,10 +18,9 @@ use rustix::fs::{Advice, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, stdin};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -57,10 +57,10 @@ pub struct Imported {
 }
 
 /// Imports an object. Shows the progress on standard error. If a signal interrupts the import of a volume, it can be
-/// continued.
+/// continued, as long as the source is the same file with the same content.
 ///
 /// # Errors
-/// The source cannot be read, the store is full or fails, or a signal has arrived.
+/// The source cannot be read or was changed meanwhile, the store is full or fails, or a signal has arrived.
 pub async fn import(args: Import<'_>, store: &Arc<CosStore>) -> Result<Imported, Error> {
     let from_stdin = args.source == Path::new("-");
     let kind = args.kind.unwrap_or(if from_stdin { Kind::Stream } else { Kind::Volume });
@@ -82,21 +82,9 @@ pub async fn import(args: Import<'_>, store: &Arc<CosStore>) -> Result<Imported,
     import_volume(args, store).await
 }
 
-/// A source's size, and a number that identifies the source and its present state.
-fn identify(source: &File, path: &Path) -> Result<(u64, u64), Error> {
-    let meta = source.metadata().map_err(|e| Error::new(path.display(), e))?;
-    if meta.is_dir() {
-        return Err(Error::new(path.display(), "it is a folder").or("import a file, a block device or standard input"));
-    }
-    let size = rustix::fs::seek(source, SeekFrom::End(0)).map_err(|e| Error::new(path.display(), e))?;
-    let mut hasher = DefaultHasher::new();
-    (meta.dev(), meta.ino(), meta.mtime(), meta.mtime_nsec(), size).hash(&mut hasher);
-    Ok((size, hasher.finish()))
-}
-
 /// What the threads of an import share.
 struct Segments {
-    source: File,
+    source: Source,
     size: u64,
     next: AtomicU64,
     /// The end of the first finished part, and the finished parts behind the first gap: their ends, by their starts.
@@ -130,9 +118,10 @@ impl Segments {
         self.done.lock().unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// The offset of the first byte at or behind `from` that is not in a hole.
+    /// The offset of the first byte at or behind `from` that is not in a hole. If the file has become shorter than `from`,
+    /// everything behind seems to be a hole; [`Source::check`] finds that out.
     fn data_from(&self, from: u64) -> u64 {
-        match rustix::fs::seek(&self.source, SeekFrom::Data(from)) {
+        match rustix::fs::seek(&self.source.file, SeekFrom::Data(from)) {
             Ok(at) => at,
             Err(Errno::NXIO) => self.size,
             Err(_) => from,
@@ -144,9 +133,11 @@ async fn import_volume(args: Import<'_>, store: &Arc<CosStore>) -> Result<Import
     let signals = Signals::handle()?;
     let path = args.source;
     let source = File::open(path).map_err(|e| Error::new(path.display(), e))?;
-    let (size, token) = identify(&source, path)?;
+    let source = Source::new(source, path)?;
+    let size = source.size().map_err(|e| Error::new(path.display(), e))?;
+    let (token, is_lasting) = source.token();
     // Only advice: pipes and the like have no use for it.
-    let _ = rustix::fs::fadvise(&source, 0, None, Advice::Sequential);
+    let _ = rustix::fs::fadvise(&source.file, 0, None, Advice::Sequential);
     let fail = |e: nitro_cos::Error| failed(args.store, &e);
     let (volume, from) = store.begin_import(args.name, size, (args.chunk_bytes, token), now()).await.map_err(fail)?;
     if from > 0 {
@@ -173,7 +164,12 @@ async fn import_volume(args: Import<'_>, store: &Arc<CosStore>) -> Result<Import
         if let Some(name) = signals.get(Urgency::InOrder) {
             store.note_import(&volume, prefix).await.map_err(fail)?;
             let why = format!("{name} interrupted the import at {} of {}", Size(prefix), Size(size));
-            return Err(Error::new(args.name, why).or("the same command continues it"));
+            return Err(Error::new(args.name, why).or(match is_lasting {
+                true => "the same command continues it",
+                false => {
+                    "the same command begins anew: a device, or a file that was changed just before, may have changed"
+                }
+            }));
         }
         if prefix < noted + NOTED_EVERY_BYTES {
             return Ok(());
@@ -183,6 +179,11 @@ async fn import_volume(args: Import<'_>, store: &Arc<CosStore>) -> Result<Import
     };
     let mut done = workers.finish((args.store, path.display()), note).await;
     progress.end();
+    if let Err(changed) = shared.source.check(path) {
+        // Whatever else happened: what was read is no content that the source ever had.
+        store.abandon_import(&volume).await.map_err(fail)?;
+        return Err(changed);
+    }
     if done.is_ok() {
         let finished = store.finish_import(&volume).await;
         shared.is_full.fetch_or(finished.as_ref().is_err_and(nitro_cos::Error::is_full), SeqCst);
@@ -211,7 +212,7 @@ async fn import_segments(volume: &Volume<AnyDevice>, shared: &Segments) -> Resul
             let start = data_from.max(from);
             let len = (to - start) as usize;
             let mut data = BufMut::with_len(len.next_multiple_of(chunk_bytes as usize));
-            shared.source.read_exact_at(&mut data[..len], start).map_err(Failed::File)?;
+            shared.source.file.read_exact_at(&mut data[..len], start).map_err(Failed::File)?;
             data[len..].fill(0);
             volume.write_padded(start, data.freeze()).await.map_err(|error| {
                 shared.is_full.fetch_or(error.is_full(), SeqCst);
@@ -356,6 +357,7 @@ const PARTS_AHEAD: u64 = 64;
 async fn import_stream(args: Import<'_>, store: &Arc<CosStore>, input: File) -> Result<u64, Error> {
     let signals = Signals::handle()?;
     let fail = |e: nitro_cos::Error| failed(args.store, &e);
+    let source = Source::new(input.try_clone().map_err(|e| Error::new(args.source.display(), e))?, args.source)?;
     let mut import = store.import_stream(args.name, now()).await.map_err(fail)?;
     let cutter = Mutex::new(Some(Cutter { input, rest: Vec::new(), number: 0, is_at_end: false }));
     let shared = Arc::new(StreamShared {
@@ -393,6 +395,7 @@ async fn import_stream(args: Import<'_>, store: &Arc<CosStore>, input: File) -> 
         Ok(())
     };
     workers.finish((args.store, args.source.display()), push).await?;
+    source.check(args.source)?;
     import.finish().await.map_err(fail)?;
     Ok(bytes)
 }

@@ -2,6 +2,7 @@
 
 mod export;
 mod import;
+mod source;
 mod threads;
 
 pub use export::{Export, export};
