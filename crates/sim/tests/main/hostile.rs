@@ -11,18 +11,18 @@ use nitro_units::{ClassId, Fingerprint};
 use proptest::prelude::*;
 use std::collections::HashSet;
 
-/// Requests that a test makes.
-struct Made(std::vec::IntoIter<Request>);
+/// Requests that a test makes, the next one last.
+struct Made(Vec<Request>);
 
 impl Reader for Made {
     fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
-        let next = self.0.next();
+        let next = self.0.pop();
         Ok(next.map(|next| *request = next).is_some())
     }
 }
 
 fn open(requests: &[Request]) -> Result<Box<dyn Reader>, TraceError> {
-    Ok(Box::new(Made(requests.to_vec().into_iter())))
+    Ok(Box::new(Made(requests.iter().rev().cloned().collect())))
 }
 
 /// A number near a power of two.
