@@ -102,6 +102,10 @@ impl<D: Device> Store<D> {
         }
         self.device.flush().await.map_err(|e| self.poison(&e.into()))?;
         self.counters.commits.add(1);
+        if let Err(error) = journal.confirm(&*self.device).await {
+            // Everything is durable; the next commit will find out what the device is worth.
+            tracing::warn!("the journal has no confirmation of its last batch: {error}");
+        }
         self.freed(changed.iter().filter(|s| s.state == SlotState::Free).map(|s| s.slot)).await;
         Ok(true)
     }

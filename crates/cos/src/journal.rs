@@ -1,12 +1,19 @@
 //! The journal: two areas that are used alternately. Each begins with a checkpoint of the whole state of a store,
 //! followed by batches of changes. A batch is applied if it is complete and continues the previous one; a start uses
 //! the newest complete checkpoint.
+//!
+//! A batch is written when the one before is durable. Therefore one that cannot be read, while there are later ones, was
+//! damaged, and the store is not opened. Only the last one may be torn; behind it, once it is durable, stands an empty batch
+//! that says so, which the next one replaces.
 
 use crate::Error;
 use crate::format::batch::{self, BatchHead};
 use crate::format::record::Record;
 use crate::format::{BLOCK_BYTES, checksum};
 use nitro_port::Device;
+
+/// How much of the journal is searched at once.
+const SCAN_BYTES: u64 = 1 << 20;
 
 /// The write position of the journal.
 #[derive(Debug)]
@@ -65,6 +72,16 @@ impl Journal {
         Ok(true)
     }
 
+    /// Writes behind the last batch, which must be durable, an empty one that shows this. It need not be durable, and the
+    /// next batch takes its place.
+    pub(crate) async fn confirm(&self, device: &impl Device) -> Result<(), Error> {
+        let out = batch::encode(&[], (self.epoch, self.number), self.seed);
+        if self.used + out.len() as u64 <= self.area_bytes {
+            device.write(self.area(self.epoch) + self.used, out.freeze()).await?;
+        }
+        Ok(())
+    }
+
     /// The identity of the store's state, if the journal holds a checkpoint alone; else 0.
     pub(crate) fn session(&self) -> u64 {
         self.session
@@ -99,16 +116,25 @@ impl Journal {
     }
 
     /// Reads the records of a journal, oldest first, and its newest epoch.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`]: a batch that had been durable cannot be read.
     pub(crate) async fn read(
         device: &impl Device,
         at: u64,
         area_bytes: u64,
         seed: u64,
     ) -> Result<(u64, Vec<Record>), Error> {
-        let mut heads = Vec::new();
+        let damaged = |epoch, number| {
+            let what = format!("the journal: batch {number} of epoch {epoch} was durable, and cannot be read");
+            Err(Error::Damaged { what })
+        };
+        let (mut heads, mut headless) = (Vec::new(), None);
         for area in 0..2 {
             let block = device.read(at + area * area_bytes, BLOCK_BYTES).await?;
-            heads.extend(BatchHead::decode(&block, seed).filter(|h| h.number == 0 && h.epoch % 2 == area));
+            let head = BatchHead::decode(&block, seed).filter(|h| h.number == 0 && h.epoch % 2 == area);
+            headless = headless.or(head.is_none().then_some(at + area * area_bytes));
+            heads.extend(head);
         }
         heads.sort_by_key(|head| std::cmp::Reverse(head.epoch));
         for head in heads {
@@ -124,11 +150,48 @@ impl Journal {
                     used += len;
                     number += 1;
                 }
+                if has_batch(device, (area, used), area_bytes, seed, |h| {
+                    (h.epoch, h.number > number) == (head.epoch, true)
+                })
+                .await?
+                {
+                    return damaged(head.epoch, number);
+                }
+                if let Some(other) = headless
+                    && has_batch(device, (other, 0), area_bytes, seed, |h| h.epoch > head.epoch).await?
+                {
+                    return damaged(head.epoch + 1, 0);
+                }
                 return Ok((head.epoch, records));
+            }
+            if has_batch(device, (area, 0), area_bytes, seed, |h| (h.epoch, h.number > 0) == (head.epoch, true)).await?
+            {
+                return damaged(head.epoch, 0);
             }
         }
         Err(Error::Damaged { what: "neither of the journal's checkpoints is complete".to_owned() })
     }
+}
+
+/// Whether there is the head of such a batch in an area, from an offset on.
+async fn has_batch(
+    device: &impl Device,
+    (area, from): (u64, u64),
+    area_bytes: u64,
+    seed: u64,
+    is_such: impl Fn(&BatchHead) -> bool,
+) -> Result<bool, Error> {
+    let mut at = from;
+    while at < area_bytes {
+        let len = (area_bytes - at).min(SCAN_BYTES);
+        let bytes = device.read(area + at, len as usize).await?;
+        let mut heads = bytes.chunks(BLOCK_BYTES).filter_map(|block| BatchHead::decode(block, seed));
+        if heads.any(|head| is_such(&head)) {
+            return Ok(true);
+        }
+        at += len;
+    }
+    Ok(false)
 }
 
 /// Reads the batch with this epoch and number, and its length; `None` if it is not there or not complete.

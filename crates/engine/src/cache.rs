@@ -47,8 +47,8 @@ use nitro_port::{Clock, Device};
 use nitro_units::{ExtentIndex, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// See [`Cache::set_witness`].
 type Witness = Box<dyn Fn(&str) -> bool + Send + Sync>;
@@ -87,6 +87,8 @@ pub struct Cache<F, C> {
     pub(crate) weu_count: AtomicU32,
     /// Slots from this number on are being removed by a resize.
     pub(crate) weu_limit: AtomicU32,
+    /// The last filling, according to the journal that the start found, of any slot that an earlier resize has removed.
+    pub(crate) last_beyond: OnceLock<Generation>,
     /// The size is being changed.
     pub(crate) resizing: AtomicBool,
     /// A slot that is being removed is open and has to be closed.

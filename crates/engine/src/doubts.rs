@@ -12,8 +12,12 @@
 //! (`volume/regions.rs`). An origin that loses unflushed writes when the program is killed
 //! ([`Origin::keeps_writes`](nitro_port::Origin::keeps_writes)) has lost power as far as its extents are concerned: a
 //! mark of its object stays in the tables.
+//!
+//! The memory also bears witness of what was flushed: a batch of the journal, or of the write log, that cannot be read at a
+//! restart had been durable if the memory says so, and is damaged; otherwise it may have been cut off by the kill.
 
 use crate::format::superblock::{IDENTITY_BYTES, Superblock};
+use crate::journal::Witness;
 use nitro_units::{ExtentIndex, ExtentKey, ExtentRange, ObjectId};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,11 +59,15 @@ impl fmt::Debug for CrashMemory {
     }
 }
 
-const MAGIC: u64 = u64::from_le_bytes(*b"NITRODBT");
-/// Magic, UUID, epoch, start, then a word for each table: not zero if all extents are doubtful.
-const HEADER_WORDS: usize = 8;
+const MAGIC: u64 = u64::from_le_bytes(*b"NITRODB2");
+/// Magic, UUID, epoch, start; a word for each table: not zero if all extents are doubtful; what was flushed.
+const HEADER_WORDS: usize = 16;
 const START_WORD: usize = 4;
 const ALL_WORDS: [usize; 2] = [5, 6];
+/// A [`Witness`] of the journal.
+const JOURNAL_WORD: usize = 7;
+/// The sequence of the next batch of the write log; 0: not known.
+const LOG_WORD: usize = 8;
 /// A write of more extents than this makes all extents doubtful.
 const EXTENTS_MAX: u64 = 1 << 16;
 
@@ -140,6 +148,15 @@ impl Tables {
     }
 }
 
+/// What was flushed when the program was killed. Torn and rotten batches look alike, but for this.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Witnessed {
+    /// How far the journal was flushed.
+    pub(crate) journal: Option<Witness>,
+    /// The batches of the write log before this sequence were durable; 0: none is known to have been.
+    pub(crate) log_end: u64,
+}
+
 /// The doubts of the start before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Before {
@@ -193,6 +210,27 @@ impl Doubts {
             && found.zip(Tables::header(superblock)).all(|(found, expected)| found == expected)
     }
 
+    /// What the last start had flushed: to be called with a memory that has [outlived](Self::outlived) it.
+    pub(crate) fn witnessed(memory: Option<CrashMemory>) -> Witnessed {
+        let Some(tables) = memory.and_then(Tables::new) else { return Witnessed::default() };
+        let [journal, log_end] = [JOURNAL_WORD, LOG_WORD].map(|at| tables.words[at].load(Ordering::SeqCst));
+        Witnessed { journal: Some(Witness(journal)).filter(|witness| witness.0 > 0), log_end }
+    }
+
+    /// Notes how far the journal was flushed, before anybody is told.
+    pub(crate) fn note_flushed(&self, witness: Witness) {
+        if let Some(tables) = self.tables {
+            tables.words[JOURNAL_WORD].store(witness.0, Ordering::SeqCst);
+        }
+    }
+
+    /// Notes that the batches of the write log before a sequence are durable, before anybody is told.
+    pub(crate) fn note_logged(&self, end: u64) {
+        if let Some(tables) = self.tables {
+            tables.words[LOG_WORD].store(end, Ordering::SeqCst);
+        }
+    }
+
     /// Begins to record the doubts of the start that has written `superblock`. The doubts of the previous start remain
     /// until this start's journal has a record of their result.
     pub(crate) fn begin(&self, superblock: &Superblock, before: Before) {
@@ -204,6 +242,8 @@ impl Doubts {
             Before::Lost | Before::Nothing => {
                 tables.clear(0);
                 tables.clear(1);
+                // Nothing is known of what was flushed before. After a kill, that stays true for this start.
+                [JOURNAL_WORD, LOG_WORD].iter().for_each(|at| tables.words[*at].store(0, Ordering::SeqCst));
             }
         }
         if before == Before::Lost {

@@ -50,7 +50,8 @@ pub use recovery::Recovered;
 pub use relay::IndexRelay;
 pub use settings::EngineSettings;
 pub use volume::{
-    CachedRun, Change, DestageFailure, Explained, Pieces, Rest, StoredAt, Volume, VolumeEntry, VolumeOptions, WriteMode,
+    CachedRun, Change, DestageFailure, Explained, Growing, Pieces, Rest, StoredAt, Volume, VolumeEntry, VolumeOptions,
+    WriteMode,
 };
 pub use write_log::{LogDevice, LogStatus, MissingLog};
 pub use writeback::DirtyShare;

@@ -5,13 +5,14 @@ use crate::error::Error;
 use crate::format::journal::{EVICTED_BYTES, Record};
 use crate::format::superblock::{SUPERBLOCK_BYTES, Superblock};
 use crate::settings::EngineSettings;
+use crate::volume::transitions::{Fact, Flag, Passage};
 use crate::writeback::Room;
 use futures_util::stream::{self, StreamExt};
 use nitro_cache::weu::layout::HEAD_BYTES;
 use nitro_cache::{Evicted, SettingError, Settings};
 use nitro_port::buf::BufMut;
 use nitro_port::{Clock, Device};
-use nitro_units::WeuId;
+use nitro_units::{Generation, WeuId};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -51,22 +52,29 @@ impl<F: Device, C: Clock> Cache<F, C> {
         while self.is_restoring() {
             self.clock.sleep(WAIT).await;
         }
+        let mut passage = Passage::default();
         if new > old {
             self.wipe(old, new).await?;
+            passage.is_durable(Fact::SlotsEmpty);
             self.write_size(new).await?;
-            self.manager.lock().grow(new);
-            self.grow_starts(new);
-            self.weu_count.store(new, Ordering::SeqCst);
+            passage.is_durable(Fact::Superblock);
+            passage.change(Flag::SlotsUsed, || {
+                self.manager.lock().grow(new, self.last_beyond.get().copied().unwrap_or_default());
+                self.grow_starts(new);
+                self.weu_count.store(new, Ordering::SeqCst);
+            });
         } else if new < old {
             let emptied = self.empty_beyond(new).await;
             if let Err(error) = emptied {
-                self.manager.lock().grow(old);
+                self.manager.lock().grow(old, Generation::default());
                 self.weu_limit.store(old, Ordering::SeqCst);
                 return Err(error);
             }
             self.commit().await?;
+            passage.is_durable(Fact::SlotsEmpty);
             self.write_size(new).await?;
-            self.weu_count.store(new, Ordering::SeqCst);
+            passage.is_durable(Fact::Superblock);
+            passage.change(Flag::SlotsGone, || self.weu_count.store(new, Ordering::SeqCst));
         }
         self.weu_limit.store(new, Ordering::SeqCst);
         self.room.notify(usize::MAX);

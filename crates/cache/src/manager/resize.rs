@@ -2,11 +2,13 @@
 
 use super::{CacheManager, Evicted};
 use crate::weu::SlotState;
+use nitro_units::Generation;
 
 impl CacheManager {
-    /// Adds slots, and reactivates those that a shrink removed, so that there are `count`.
-    pub fn grow(&mut self, count: u32) {
-        self.weus.grow(count);
+    /// Adds slots, and reactivates those that a shrink removed, so that there are `count`. A slot that this manager did not
+    /// have before may have had fillings up to `last`: it never gets one of their generations again.
+    pub fn grow(&mut self, count: u32, last: Generation) {
+        self.weus.grow(count, last);
         self.set_classes(self.settings.classes);
     }
 

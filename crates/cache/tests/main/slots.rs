@@ -2,7 +2,7 @@
 
 use nitro_cache::weu::{Space, Stored};
 use nitro_cache::{Append, CacheManager, Settings};
-use nitro_units::{ExtentIndex, ExtentKey, ObjectId, WeuId};
+use nitro_units::{ExtentIndex, ExtentKey, Generation, ObjectId, WeuId};
 
 /// A manager whose slots all hold something.
 fn full() -> CacheManager {
@@ -50,7 +50,7 @@ fn a_slot_that_is_given_up_while_it_is_discarded_stays_so_until_the_cache_grows(
     manager.discarded(WeuId(6));
     assert_eq!(manager.occupied_beyond(6), 1);
     assert_eq!(manager.open_weu(), None);
-    manager.grow(8);
+    manager.grow(8, Generation(0));
     assert_eq!(manager.open_weu().map(|(weu, _)| weu), Some(WeuId(6)));
 }
 

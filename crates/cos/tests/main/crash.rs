@@ -257,3 +257,58 @@ fn random_operations_collections_and_power_failures() {
         });
     }
 }
+
+/// Where the journal's batches are, with their epochs, numbers and bytes of records, in order.
+fn batches(image: &[u8]) -> Vec<(u64, u64, u64, usize)> {
+    let word = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().unwrap());
+    let heads = (0..image.len()).step_by(4096).filter(|at| image[*at..].starts_with(b"NCJB"));
+    let mut found: Vec<_> = heads.map(|at| (word(at + 8), word(at + 16), word(at + 24), at)).collect();
+    found.sort_unstable();
+    found
+}
+
+#[test]
+fn damage_of_the_journal_is_told_from_its_end() {
+    let device = Arc::new(CrashingDevice::with_image(vec![0; SIZE_BYTES as usize], 4096, 1));
+    let opened = |image: Vec<u8>| {
+        let device = Arc::new(CrashingDevice::with_image(image, 4096, 1));
+        block_on(async {
+            let store = Arc::new(Store::open(device, settings()).await?);
+            let volume = store.open_volume("a").await?;
+            volume.read_range(0, 4 * CHUNK).await
+        })
+    };
+    block_on(async {
+        let store = Arc::new(Store::create(Arc::clone(&device), &plan(SIZE_BYTES, 7), settings()).await.unwrap());
+        store.create_volume("a", 8 * CHUNK as u64, None, 1).await.unwrap();
+        let volume = store.open_volume("a").await.unwrap();
+        for number in 1..5 {
+            volume.write_range((number - 1) * CHUNK as u64, bytes_of(&[number])).await.unwrap();
+            store.commit().await.unwrap();
+        }
+    });
+    let image = device.image();
+    assert!(opened(image.clone()).unwrap() == bytes_of(&[1, 2, 3, 4]));
+    let all = batches(&image);
+    let epoch = all.last().unwrap().0;
+    let all: Vec<_> = all.into_iter().filter(|(of, ..)| *of == epoch).collect();
+    assert!(all.len() > 4 && all.last().unwrap().2 == 0, "the last one is empty: {all:?}");
+    for (number, (.., records_bytes, at)) in all.iter().enumerate() {
+        // In the head, and in the records.
+        for byte in [at + 20, at + 50] {
+            let mut damaged = image.clone();
+            damaged[byte] ^= 4;
+            let found = opened(damaged);
+            match *records_bytes {
+                0 => assert!(found.unwrap() == bytes_of(&[1, 2, 3, 4])),
+                _ => assert!(matches!(found, Err(Error::Damaged { .. })), "batch {number}, byte {byte}: {found:?}"),
+            }
+        }
+    }
+    // What a crash has cut off has nothing behind it.
+    let mut torn = image.clone();
+    let [.., (.., last), (.., confirmation)] = &all[..] else { panic!("{all:?}") };
+    torn[*confirmation..confirmation + 4096].fill(0);
+    torn[*last + 20] ^= 4;
+    assert!(opened(torn).unwrap() == bytes_of(&[1, 2, 3, 0]));
+}

@@ -26,8 +26,8 @@ use nitro_port::latch::Latch;
 use nitro_port::{Clock, Device};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Arc, OnceLock};
 
 /// The start of the journal. Other programs may by mistake write to the area before it (partition tables, labels,
 /// filesystems' superblocks).
@@ -114,7 +114,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let superblock = Superblock { logged: log.is_some(), place, ..Self::superblock(&settings, uuid, epoch)? };
         let flash = Flash::several(devices, superblock.data_offset, superblock.weu_bytes);
         let mut cache = Self::new(flash, clock, settings, superblock)?;
-        let verdict = cache.judge_log(None, log.as_ref(), missing).await?;
+        let verdict = cache.judge_log(None, log.as_ref(), missing, 0).await?;
         let identity = Identity { epoch, start: cache.start };
         let journal = Journal::create(&cache.flash, superblock.journal, identity).await.map_err(Error::Flash)?;
         cache.write_superblock(&superblock).await?;
@@ -209,6 +209,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             weu_count: AtomicU32::new(superblock.weu_count),
             weu_limit: AtomicU32::new(superblock.weu_count),
             resizing: AtomicBool::new(false),
+            last_beyond: OnceLock::new(),
             seal_wanted: Event::new(),
             dirty_queue: InsertQueue::new(settings.dirty_queue_bytes, 0),
             dirty_open: Mutex::default(),

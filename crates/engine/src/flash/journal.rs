@@ -4,7 +4,7 @@ use super::Flash;
 use crate::error::Error;
 use crate::format::FormatError;
 use crate::format::superblock::Superblock;
-use crate::journal::{Area, Journal, Replay};
+use crate::journal::{Area, Journal, Replay, Witness};
 use nitro_port::Device;
 use std::sync::atomic::Ordering;
 
@@ -12,15 +12,20 @@ use std::sync::atomic::Ordering;
 const COPY_BYTES: u64 = 1 << 20;
 
 impl<F: Device> Flash<F> {
-    /// Reads the journal from the first device that has it undamaged, and makes the other devices' copies equal to it.
+    /// Reads the journal from the first device that has it undamaged, as far as the batches themselves and the `witness`
+    /// tell, and makes the other devices' copies equal to it.
     /// After a crash they may differ in what was not durable; from then on, one of them is as good as another.
     ///
     /// # Errors
     /// [`Error::Flash`]; [`Error::Format`]; [`Error::Damaged`]: no device has an undamaged journal.
-    pub(crate) async fn read_journal(&self, superblock: &Superblock) -> Result<Replay, Error> {
+    pub(crate) async fn read_journal(
+        &self,
+        superblock: &Superblock,
+        witness: Option<Witness>,
+    ) -> Result<Replay, Error> {
         let mut first_error = None;
         for (number, _, device) in self.in_use() {
-            match read(device, superblock).await {
+            match read(device, superblock, witness).await {
                 Ok(replay) => {
                     self.copy_journal(number, superblock.journal).await?;
                     return Ok(replay);
@@ -64,9 +69,12 @@ impl<F: Device> Flash<F> {
     }
 }
 
-async fn read<F: Device>(device: &F, superblock: &Superblock) -> Result<Replay, Error> {
+async fn read<F: Device>(device: &F, superblock: &Superblock, witness: Option<Witness>) -> Result<Replay, Error> {
     let replay = Journal::read(device, superblock.journal, superblock.epoch).await?;
-    let replay = replay.ok_or(Error::Format(FormatError::Magic { structure: "journal" }))?;
+    let mut replay = replay.ok_or(Error::Format(FormatError::Magic { structure: "journal" }))?;
+    if let Some(witness) = witness {
+        replay.hear(witness);
+    }
     match replay.lost_batches() {
         0 => Ok(replay),
         batches => Err(Error::Damaged { batches }),

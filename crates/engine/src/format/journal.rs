@@ -22,6 +22,9 @@
 //! | 68 | 4 | CRC-32C of the 68 bytes before |
 //!
 //! The records follow one another without gaps, then zeroes up to the batch's end.
+//!
+//! When all batches are durable and none follows for a moment, an empty batch of the log (no records) is written behind the
+//! last one, to say that it is durable. The next batch gets its number and takes its place.
 
 mod record;
 

@@ -62,10 +62,12 @@ pub(super) async fn read<F: Device>(flash: &F, superblock: &Superblock) -> Log {
     log.report.active_half = Some(chosen as u32);
     log.report.lost_batches = read.half.lost_batches();
     log.beyond = (log.report.lost_batches > 0).then(|| beyond(&read)).flatten();
+    let durable_batches = read.half.durable_batches();
     for batch in &read.half.batches {
         log.report.records += u64::from(batch.header.records);
         let told = Told { start: batch.start(), records: batch.records().collect() };
-        match batch.is_last() && read.half.batches.len() > snapshot_batches {
+        let is_in_doubt = batch.is_last() && batch.header.number >= durable_batches;
+        match is_in_doubt && read.half.batches.len() > snapshot_batches {
             true => log.last = Some(told),
             false => log.batches.push(told),
         }

@@ -87,6 +87,21 @@ pub struct Position {
     batches: u32,
 }
 
+/// How far the journal was flushed, as one word for memory that outlives the program: the lower half of the sequence of the
+/// active half, then the number of its durable batches. 0: not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Witness(pub(crate) u64);
+
+impl Witness {
+    const fn sequence(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    const fn batches(self) -> u32 {
+        self.0 as u32
+    }
+}
+
 /// A snapshot that is being written; after an error it can only be begun again.
 struct Snapshot {
     tail: Tail,
@@ -212,12 +227,36 @@ impl Journal {
     }
 
     /// Notes that a flush which began at `position` has succeeded. Later batches record this, so that a reader can
-    /// distinguish a damaged journal from one that ends there; see [`Replay::lost_batches`]. Nothing else depends on
-    /// it.
+    /// distinguish a damaged journal from one that ends there; see [`Replay::lost_batches`] and
+    /// [`Replay::was_durable`].
     pub fn flushed(&mut self, position: Position) {
         if position.sequence == self.active.sequence {
             self.active.durable = self.active.durable.max(position.batches);
         }
+    }
+
+    /// What is known to be durable.
+    pub(crate) const fn witness(&self) -> Witness {
+        Witness(self.active.sequence << 32 | self.active.durable as u64)
+    }
+
+    /// Whether all batches are durable, and nothing on the device says so of the last one.
+    #[must_use]
+    pub const fn is_unconfirmed(&self) -> bool {
+        self.active.durable == self.active.batches && self.active.confirmed < self.active.durable && !self.active.broken
+    }
+
+    /// Writes behind the last batch that it is durable, for a reader that finds it, or the data that it speaks of,
+    /// unreadable. What is written is an empty batch without a flush of its own; the next batch, which says the same, takes
+    /// its place.
+    ///
+    /// # Errors
+    /// [`AppendError::Device`]. The half counts as full then.
+    pub async fn confirm<F: Device>(&mut self, flash: &F) -> Result<AppendedBytes, AppendError> {
+        self.enter()?;
+        let written = self.active.confirm(flash, &self.halves, self.identity).await;
+        self.poisoned = None;
+        written
     }
 
     /// Begins a snapshot in the other half, or begins it again.

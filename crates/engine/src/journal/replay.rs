@@ -2,13 +2,14 @@
 
 use super::area::Halves;
 use super::tail::Tail;
-use super::{Area, Identity, Journal};
+use super::{Area, Identity, Journal, Witness};
 use crate::error::Error;
 use crate::format::FormatError;
 use crate::format::journal::{BATCH_UNIT_BYTES, Header, HeaderCrc, Kind, Record};
 use bytes::Bytes;
 use nitro_port::buf::BufMut;
 use nitro_port::{Device, Operation};
+use std::cmp::Ordering;
 
 /// How much is read at once.
 const READ_BYTES: u64 = 1 << 20;
@@ -70,6 +71,7 @@ pub struct Replay {
     next_start: u32,
     next_sequence: u64,
     lost_batches: u32,
+    durable_batches: u32,
 }
 
 impl Replay {
@@ -91,11 +93,33 @@ impl Replay {
         self.next_start
     }
 
-    /// Number of log batches behind the last one that had been durable, according to later batches, and cannot be read:
+    /// Number of log batches behind the last one that had been durable, according to later batches or to a witness, and cannot be read:
     /// the device damaged the journal. 0 after any crash of a correct device.
     #[must_use]
     pub const fn lost_batches(&self) -> u32 {
         self.lost_batches
+    }
+
+    /// Whether a batch is known to have been durable, together with the data that it speaks of: what of these cannot be
+    /// read any more was lost later.
+    #[must_use]
+    pub fn was_durable(&self, batch: &Batch) -> bool {
+        batch.header.number < self.durable_batches
+    }
+
+    /// Takes into account what was flushed according to a witness outside of the journal.
+    pub(crate) fn hear(&mut self, witness: Witness) {
+        let sequence = self.batches.first().map_or(0, |batch| batch.header.sequence) as u32;
+        let missing = match sequence.cmp(&witness.sequence()) {
+            Ordering::Equal => {
+                self.durable_batches = self.durable_batches.max(witness.batches());
+                witness.batches().saturating_sub(self.batches.len() as u32)
+            }
+            // All of a later half, which had become the active one.
+            Ordering::Less => witness.batches(),
+            Ordering::Greater => 0,
+        };
+        self.lost_batches = self.lost_batches.max(missing);
     }
 
     /// Continues behind the first `accepted` log batches. Batches behind them are still found until the next batch is
@@ -117,6 +141,7 @@ impl Replay {
             sequence: last.header.sequence,
             batches: last.header.number.saturating_add(1),
             durable: 0,
+            confirmed: 0,
             at: last.end,
             log_at: self.batches[self.snapshot_batches - 1].end,
             previous: last.crc,
@@ -174,11 +199,16 @@ impl Half {
         self.snapshot_batches.and(self.batches.first()).map(|b| b.header.sequence)
     }
 
-    pub(crate) fn lost_batches(&self) -> u32 {
+    /// How many batches were durable according to later ones, of which the header alone need be readable.
+    pub(crate) fn durable_batches(&self) -> u32 {
         let Some(last) = self.batches.last() else { return 0 };
         let of_this = |h: &&Header| h.sequence == last.header.sequence && h.start >= last.header.start;
-        let durable = self.remains.iter().filter(of_this).map(|h| h.durable).max();
-        durable.unwrap_or(0).saturating_sub(self.batches.len() as u32)
+        let behind = self.remains.iter().filter(of_this);
+        behind.chain(self.batches.iter().map(|batch| &batch.header)).map(|h| h.durable).max().unwrap_or(0)
+    }
+
+    pub(crate) fn lost_batches(&self) -> u32 {
+        self.durable_batches().saturating_sub(self.batches.len() as u32)
     }
 }
 
@@ -230,9 +260,20 @@ pub(super) async fn read<F: Device>(flash: &F, area: Area, epoch: u64) -> Result
         let damaged = FormatError::Checksum { structure: "journal snapshot" };
         return if nothing { Ok(None) } else { Err(Error::Format(damaged)) };
     };
-    let lost_batches = chosen.lost_batches();
+    let (lost_batches, durable_batches) = (chosen.lost_batches(), chosen.durable_batches());
     let batches = chosen.batches;
-    Ok(Some(Replay { halves, epoch, half, batches, snapshot_batches, next_start, next_sequence, lost_batches }))
+    let replay = Replay {
+        halves,
+        epoch,
+        half,
+        batches,
+        snapshot_batches,
+        next_start,
+        next_sequence,
+        lost_batches,
+        durable_batches,
+    };
+    Ok(Some(replay))
 }
 
 async fn read_half<F: Device>(flash: &F, halves: &Halves, half: usize, epoch: u64) -> Result<Half, Error> {

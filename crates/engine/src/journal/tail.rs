@@ -15,6 +15,8 @@ pub(super) struct Tail {
     pub(super) batches: u32,
     /// How many of them are known to be durable.
     pub(super) durable: u32,
+    /// How many of them the header of an empty batch behind them says to be durable.
+    pub(super) confirmed: u32,
     /// Where the next one begins within the half.
     pub(super) at: u64,
     /// Where the log begins, behind the snapshot.
@@ -27,7 +29,17 @@ pub(super) struct Tail {
 
 impl Tail {
     pub(super) const fn new(half: usize, sequence: u64) -> Self {
-        Self { half, sequence, batches: 0, durable: 0, at: 0, log_at: 0, previous: HeaderCrc(0), broken: false }
+        Self {
+            half,
+            sequence,
+            batches: 0,
+            durable: 0,
+            confirmed: 0,
+            at: 0,
+            log_at: 0,
+            previous: HeaderCrc(0),
+            broken: false,
+        }
     }
 
     pub(super) fn room(&self, halves: &Halves) -> u64 {
@@ -50,6 +62,35 @@ impl Tail {
         if !self.fits(halves, records) {
             return Err(AppendError::Full);
         }
+        let (batch, crc) = self.encode(halves, identity, kind, records);
+        let bytes = batch.len() as u64;
+        self.put(flash, halves, batch).await?;
+        (self.at, self.batches, self.previous) = (self.at + bytes, self.batches + 1, crc);
+        Ok(AppendedBytes(bytes))
+    }
+
+    /// Writes an empty batch behind the last one, in the place of the next one, which will be written over it: its header
+    /// says how many batches are durable. Returns 0 bytes if there is no room.
+    pub(super) async fn confirm<F: Device>(
+        &mut self,
+        flash: &F,
+        halves: &Halves,
+        identity: Identity,
+    ) -> Result<AppendedBytes, AppendError> {
+        let durable = self.durable;
+        if !self.fits(halves, &[]) {
+            self.confirmed = durable;
+            return Ok(AppendedBytes(0));
+        }
+        let (batch, _) = self.encode(halves, identity, Kind::Log, &[]);
+        let bytes = batch.len() as u64;
+        self.put(flash, halves, batch).await?;
+        self.confirmed = durable;
+        Ok(AppendedBytes(bytes))
+    }
+
+    /// The next batch.
+    fn encode(&self, halves: &Halves, identity: Identity, kind: Kind, records: &[Record]) -> (BufMut, HeaderCrc) {
         let payload_bytes = payload_bytes(records);
         let bytes = halves.batch_bytes(payload_bytes);
         let mut batch = BufMut::with_len(bytes as usize);
@@ -67,14 +108,17 @@ impl Tail {
             body_crc,
             previous: self.previous,
         };
-        let previous = header.encode(&mut batch);
+        let crc = header.encode(&mut batch);
+        (batch, crc)
+    }
+
+    async fn put<F: Device>(&mut self, flash: &F, halves: &Halves, batch: BufMut) -> Result<(), AppendError> {
         // Until the write has returned, also where this future is dropped, nothing may be put at the same place: the two
         // writes could mix.
         self.broken = true;
         flash.write(halves.offset(self.half) + self.at, batch.freeze()).await?;
         self.broken = false;
-        (self.at, self.batches, self.previous) = (self.at + bytes, self.batches + 1, previous);
-        Ok(AppendedBytes(bytes))
+        Ok(())
     }
 }
 

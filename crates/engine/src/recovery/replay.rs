@@ -208,6 +208,14 @@ impl State {
         self.evicted.get(&weu).copied().unwrap_or_default()
     }
 
+    /// The last filling of any slot from number `count` on that a record speaks of.
+    pub(crate) fn last_beyond(&self, count: u32) -> Generation {
+        let evicted = self.evicted.iter().map(|(weu, generation)| (*weu, *generation));
+        let dead = self.dead.iter().map(|(weu, (generation, _))| (*weu, *generation));
+        let all = evicted.chain(dead).chain(self.unsealed.keys().copied());
+        all.filter(|(weu, _)| weu.0 >= count).map(|(_, generation)| generation).max().unwrap_or_default()
+    }
+
     /// The dirty extents, by key.
     pub(crate) fn dirty(&self) -> impl Iterator<Item = (ExtentKey, u64, Option<(WeuId, Generation, u16)>)> + '_ {
         self.keys.iter().filter_map(|(key, (version, newest))| match newest {

@@ -96,8 +96,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
         settings: EngineSettings,
     ) -> Result<(Arc<Self>, Recovered), Error> {
         let mut superblock = flash.superblock().await?;
-        let replay = flash.read_journal(&superblock).await?;
         let outlived = Doubts::outlived(settings.crash_memory, &superblock);
+        let witnessed = Doubts::witnessed(settings.crash_memory.filter(|_| outlived));
+        let replay = flash.read_journal(&superblock, witnessed.journal).await?;
         superblock.identity = settings.crash_memory.map_or_else(Default::default, |memory| memory.identity);
         let start = superblock.start.saturating_add(1).max(replay.next_start());
         superblock.start = start;
@@ -106,7 +107,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let mut cache = Self::new(flash, clock, settings, superblock)?;
         let mut recovered = Recovered { outlived, ..Recovered::default() };
         let (state, accepted) = cache.read_state(&replay, &mut recovered).await?;
-        let verdict = cache.judge_log(state.log, log.as_ref(), missing).await?;
+        let verdict = cache.judge_log(state.log, log.as_ref(), missing, witnessed.log_end).await?;
         cache.judge_missing(&state, missing)?;
         cache.write_superblock(&superblock).await?;
         cache.doubts.begin(&superblock, if outlived { Before::Outlived } else { Before::Lost });
@@ -130,7 +131,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
         for batch in replay.batches() {
             let is_log = !batch.is_snapshot();
             let records: Vec<Record> = batch.records().collect();
-            if is_log && batch.is_last() && !self.is_whole(&state, &records).await {
+            let is_in_doubt = is_log && batch.is_last() && !replay.was_durable(batch);
+            if is_in_doubt && !self.is_whole(&state, &records).await {
                 recovered.unfinished_batch = true;
                 break;
             }
@@ -167,6 +169,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.flash.flush().await.map_err(Error::Flash)?;
         self.regions.restore(state.regions.iter().copied(), self.clock.now());
         recovered.open_regions = state.regions.len() as u64;
+        self.last_beyond.get_or_init(|| state.last_beyond(self.superblock.weu_count));
         *self.recovery.lock() = Some(state);
         self.commits.begin(journal);
         Ok(())

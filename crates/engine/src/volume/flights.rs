@@ -183,6 +183,13 @@ impl Flights {
         }
     }
 
+    /// Makes every clean fill void.
+    pub(super) fn void_clean(&self) {
+        let mut state = self.state.lock();
+        state.void(ExtentRange::ALL, |_, _| {});
+        self.update(&state);
+    }
+
     /// Begins a round of destage if no other write touches these extents, or is about to.
     pub(super) fn try_begin_destage(self: &Arc<Self>, extents: ExtentRange) -> Option<Writing> {
         let mut state = self.state.lock();

@@ -16,6 +16,7 @@ mod recipe;
 mod regions;
 pub(crate) mod registry;
 mod room;
+pub(crate) mod transitions;
 mod write;
 mod write_back;
 
@@ -54,6 +55,8 @@ use readahead::ReadaheadQueue;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub use transitions::Growing;
+use transitions::{Attached, Buffering, Whole};
 
 /// A run of a volume that is cached, or is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +90,7 @@ const CACHED_RUNS_MAX: usize = 8192;
 const WRITE_EPOCHS: usize = 1024;
 
 /// A volume: any number of requests at a time, from all threads.
-pub struct Volume<F, O, C> {
+pub struct Volume<F, O, C: Clock> {
     pub(crate) cache: Arc<Cache<F, C>>,
     pub(crate) origin: O,
     options: VolumeOptions,
@@ -101,7 +104,10 @@ pub struct Volume<F, O, C> {
     readahead: ReadaheadQueue,
     write_epochs: Box<[AtomicU32]>,
     writes_back: AtomicBool,
-    attached: AtomicBool,
+    attached: Attached,
+    /// While it is detached.
+    whole: Whole<F, C>,
+    buffering: Buffering,
     may_be_dirty: AtomicBool,
     /// The class of requests without a class.
     class: AtomicU8,
@@ -151,7 +157,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             has_recipes,
             writes_back: AtomicBool::new(options.mode == WriteMode::WriteBack),
             may_be_dirty: AtomicBool::new(may_be_dirty),
-            attached: AtomicBool::new(true),
+            attached: Attached::default(),
+            whole: Mutex::default(),
+            buffering: Buffering::default(),
             class: AtomicU8::new(ClassId::UNCLASSIFIED.number()),
             write_policy: AtomicU8::new(0),
             fill_paused: AtomicBool::new(false),

@@ -119,8 +119,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         held: u64,
     ) {
         let mut ahead = self.cache.ahead.lock();
+        let attached = self.is_attached();
         // A writer makes the token void before it comes here to remove the extent.
-        let valid = extents.iter().filter(|(_, _, token)| !token.is_void());
+        let valid = extents.iter().filter(|(_, _, token)| attached && !token.is_void());
         ahead.hold(valid.map(|(index, kept, _)| (self.key(*index), kept.clone(), read_to(*index))), held);
         drop(ahead);
         extents.iter().for_each(|(index, _, token)| self.flights.settle(*index, token));

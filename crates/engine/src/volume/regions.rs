@@ -6,6 +6,7 @@
 //! writes would each wait for a commit.
 
 use super::Volume;
+use super::transitions::Attachment;
 use crate::doubts::DoubtId;
 use crate::error::Error;
 use crate::format::journal::{REGION_BYTES as REGION_RECORD_BYTES, Record};
@@ -15,6 +16,7 @@ use nitro_units::{ExtentRange, ObjectId};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Bytes of a region.
@@ -29,6 +31,7 @@ const OPEN_MAX: usize = 1024;
 const REQUEST_MAX: u64 = 256;
 /// Stands for all regions of a volume: no region has this number.
 pub(crate) const WHOLE: u64 = u64::MAX - 1;
+const WHOLE_RANGE: Range<u64> = WHOLE..WHOLE + 1;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Region {
@@ -90,7 +93,7 @@ fn of(object: ObjectId) -> RangeInclusive<(ObjectId, u64)> {
 }
 
 /// An opening of a region that is not recorded in the journal yet.
-struct Opened {
+pub(super) struct Opened {
     region: u64,
     opening: u64,
 }
@@ -166,7 +169,7 @@ impl Regions {
         let mut all = self.table.lock();
         let new = regions.clone().filter(|region| !all.open.contains_key(&(object, *region))).count();
         let left = (self.count_max / 2).checked_sub(all.open.len() + new);
-        let regions = if new > 0 && left.is_none() { WHOLE..WHOLE + 1 } else { regions };
+        let regions = if new > 0 && left.is_none() { WHOLE_RANGE } else { regions };
         let rested_max = left.unwrap_or(0).min(opened_max);
         let mut news = Vec::new();
         for region in regions.clone() {
@@ -262,13 +265,62 @@ impl<F, C: Clock> Drop for Intent<'_, F, C> {
     }
 }
 
+/// The region of a whole volume, kept open without a write in progress.
+pub(super) struct WholeIntent<F, C: Clock> {
+    cache: Arc<crate::Cache<F, C>>,
+    object: ObjectId,
+}
+
+impl<F, C: Clock> WholeIntent<F, C> {
+    /// Notes that the journal has its opening.
+    pub(super) fn noted(&self, opened: Vec<Opened>) {
+        self.cache.regions.noted(self.object, opened);
+    }
+}
+
+impl<F, C: Clock> Drop for WholeIntent<F, C> {
+    fn drop(&mut self) {
+        self.cache.regions.leave(self.object, WHOLE_RANGE, self.cache.clock.now());
+    }
+}
+
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
+    /// Opens the region of the whole volume, durably with the next commit. `None`: there is no journal.
+    pub(super) async fn open_whole(&self) -> Option<(WholeIntent<F, C>, Vec<Opened>)> {
+        if !self.cache.is_journaling() {
+            return None;
+        }
+        let (object, now) = (self.options.object, self.cache.clock.now());
+        let enter = |room: &Room<'_>| self.cache.regions.enter(object, WHOLE_RANGE, now, 0, |record| room.push(record));
+        let (_, news) = self.cache.ledger.tell(REGION_RECORD_BYTES as u64, enter).await;
+        Some((WholeIntent { cache: Arc::clone(&self.cache), object }, news))
+    }
+
+    /// The intent of a write to a volume that is detached: the region of the whole volume is open already. Should anything of
+    /// the extents be in the cache nevertheless, it is not believed after a crash.
+    fn intend_detached(&self, extents: ExtentRange) -> Option<Intent<'_, F, C>> {
+        let object = self.options.object;
+        let news = self.cache.regions.enter_open(object, WHOLE_RANGE)?;
+        if !news.is_empty() {
+            // It has been attached meanwhile, and the region was closed, and opened again.
+            self.cache.regions.leave(object, WHOLE_RANGE, self.cache.clock.now());
+            return None;
+        }
+        let doubt = self.cache.doubts.enter(object, extents);
+        Some(Intent { cache: &self.cache, object, regions: WHOLE_RANGE, doubt })
+    }
+
     /// Records in the journal that a range of extents may change at the origin. `None`: there is no journal.
     ///
     /// # Errors
     /// [`Error::Poisoned`]: the journal has failed, and a restart could not find out about the write.
     pub(super) async fn intend(&self, extents: ExtentRange) -> Result<Option<Intent<'_, F, C>>, Error> {
-        if !self.is_attached() || !self.cache.is_journaling() || self.cache.ledger.failed().is_some() {
+        if self.attached.get() == Attachment::Detached
+            && let Some(intent) = self.intend_detached(extents)
+        {
+            return Ok(Some(intent));
+        }
+        if !self.cache.is_journaling() || self.cache.ledger.failed().is_some() {
             self.cache.check_outlived()?;
             return Ok(None);
         }
@@ -277,7 +329,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let object = self.options.object;
         let now = self.cache.clock.now();
         let most = self.cache.ledger.step(REGION_RECORD_BYTES, REQUEST_MAX);
-        let regions = if regions.end - regions.start > most { WHOLE..WHOLE + 1 } else { regions };
+        let regions = if regions.end - regions.start > most { WHOLE_RANGE } else { regions };
         let known = self.cache.regions.enter_open(object, regions.clone());
         let (regions, news) = match known {
             Some(news) => (regions, news),

@@ -4,6 +4,7 @@ use crate::cache::Cache;
 use crate::domain::DedupDomain;
 use crate::error::Error;
 use crate::format::journal::Record;
+use crate::volume::transitions::{Fact, Flag, Passage};
 use nitro_cache::pins::PinRanges;
 use nitro_port::yielding::yield_now;
 use nitro_port::{Clock, Device};
@@ -53,6 +54,8 @@ struct Volumes {
     all: BTreeMap<ObjectId, VolumeEntry>,
     /// Pinned extents of volumes, by their numbers.
     pins: BTreeMap<ObjectId, PinRanges>,
+    /// Numbers of volumes whose removal is not in the journal yet: no other volume gets them.
+    leaving: BTreeSet<ObjectId>,
     /// Volumes with changes that are not in the journal yet.
     changed: BTreeSet<ObjectId>,
     /// Volumes with changed pins that are not in the journal yet.
@@ -148,9 +151,10 @@ impl<F: Device, C: Clock> Cache<F, C> {
     pub fn remember_volume(&self, mut entry: VolumeEntry) -> Option<ObjectId> {
         let mut volumes = self.volumes.0.lock();
         let pins_bytes: usize = volumes.pins.keys().map(|object| volumes.pins_record(*object).encoded_bytes()).sum();
-        let Volumes { all, changed, .. } = &mut *volumes;
+        let Volumes { all, changed, leaving, .. } = &mut *volumes;
         let known = all.iter().find(|(_, known)| known.name == entry.name).map(|(object, _)| *object);
-        let object = known.or_else(|| (0..u16::MAX).map(ObjectId).find(|object| !all.contains_key(object)))?;
+        let is_free = |object: &ObjectId| !all.contains_key(object) && !leaving.contains(object);
+        let object = known.or_else(|| (0..u16::MAX).map(ObjectId).find(is_free))?;
         let others = all.iter().filter(|(other, _)| **other != object);
         let others: usize = others.map(|(other, entry)| entry.record(*other).encoded_bytes()).sum();
         let has_room = |entry: &VolumeEntry| {
@@ -169,12 +173,14 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Some(object)
     }
 
-    /// Removes a volume, which must have no dirty data, and all its cached data.
+    /// Removes a volume, which must have no dirty data, and all its cached data. One that has been served is removed with
+    /// [`Volume::remove`](crate::Volume::remove).
     ///
     /// # Errors
     /// [`Error::Poisoned`] where the cache device fails.
     pub async fn forget_volume(&self, object: ObjectId) -> Result<(), Error> {
         let Some(entry) = self.volumes.0.lock().all.get(&object).cloned() else { return Ok(()) };
+        let mut passage = Passage::default();
         self.forget_object(object, entry.origin_bytes).await;
         // Another volume may get its number.
         self.released_by_log(object).await?;
@@ -183,6 +189,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         {
             let mut volumes = self.volumes.0.lock();
             volumes.all.remove(&object);
+            volumes.leaving.insert(object);
             volumes.changed.remove(&object);
             volumes.pins.remove(&object);
             volumes.pins_changed.remove(&object);
@@ -194,7 +201,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
         };
         drop(counters);
         self.ledger.push(Record::VolumeRemoved { object }).await;
-        self.sync().await
+        self.sync().await?;
+        passage.is_durable(Fact::ContentsVoid);
+        passage.is_durable(Fact::Registered);
+        passage.change(Flag::NumberFree, || self.volumes.0.lock().leaving.remove(&object));
+        Ok(())
     }
 
     /// Drops all cached data of a volume that are not dirty; durable when this returns.

@@ -41,7 +41,7 @@ fn last_of<T>(found: &[(ExtentIndex, T)], index: ExtentIndex) -> Option<&T> {
 
 /// A write of the origin that excludes other writes. If it is dropped before the origin has answered, it may still
 /// arrive: its extents then stay locked, and its write-intent regions open.
-struct OriginWrite<'a, F, C: Clock> {
+pub(super) struct OriginWrite<'a, F, C: Clock> {
     writing: Option<Writing>,
     intent: Option<Intent<'a, F, C>>,
     under_way: bool,
@@ -224,7 +224,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// Excludes other writes from some extents, and prevents readers from sharing reads of them; destages their dirty
     /// data, and records in the journal that they may change.
-    async fn begin_origin_write(
+    pub(super) async fn begin_origin_write(
         &self,
         extents: ExtentRange,
         context: &RequestContext,
@@ -256,10 +256,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             if let Some(reason) = self.cache.ledger.failed() {
                 return Err(Error::Poisoned { reason });
             }
-            if self.is_cached() {
+            // A change of the mode waits for the writes that it finds under way.
+            let is_write_back = || self.mode() == WriteMode::WriteBack && self.is_cached();
+            if let Some(buffered) = self.buffering.begin(is_write_back) {
                 if self.write_back(offset, data.clone(), fua, context).await? {
                     return Ok(());
                 }
+                drop(buffered);
                 // Where others leave no room, the origin gets it at once: it is well. With a log, a write is durable when
                 // it is acknowledged, there too.
                 fua |= self.cache.is_logged();

@@ -1,7 +1,7 @@
 //! Writes to the log: a caller that finds no write in progress writes all waiting entries.
 
 use super::LogStatus;
-use super::ring::{Logged, Task, Turn, WriteLog};
+use super::ring::{Draft, Logged, Task, Turn, WriteLog};
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::format::journal::{LogPosition, Record};
@@ -113,6 +113,36 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let _ = self.fall_back(log).await;
     }
 
+    /// Has the log show that its last batch was durable, if it is not in use just now.
+    pub(crate) async fn confirm_log(&self) {
+        let Some(log) = &self.log else { return };
+        if !log.lead() {
+            return;
+        }
+        let mut lead = Lead { log, writing: false };
+        if let Some(draft) = log.confirmation()
+            && self.write_to_log(log, &mut lead, draft).await
+        {
+            log.confirmed();
+        }
+    }
+
+    /// Writes a batch. Returns whether it is durable; otherwise the log has failed.
+    async fn write_to_log(&self, log: &WriteLog<F>, lead: &mut Lead<'_, F>, draft: Draft) -> bool {
+        lead.writing = true;
+        let written = log.write(&draft).await;
+        lead.writing = false;
+        if let Err(error) = written {
+            log.fail(&format_args!("log device: {error}"));
+            return false;
+        }
+        self.doubts.note_logged(draft.sequence + 1);
+        if log.written(draft) {
+            self.ledger.ask();
+        }
+        true
+    }
+
     /// Performs one step that is required before the waiting entries can be written.
     async fn lead_log(&self, log: &WriteLog<F>) -> Result<(), Error> {
         let mut lead = Lead { log, writing: false };
@@ -124,14 +154,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 log.announced();
             }
             Task::Write(draft) => {
-                lead.writing = true;
-                let written = log.write(&draft).await;
-                lead.writing = false;
-                match written {
-                    Ok(()) if log.written(draft) => self.ledger.ask(),
-                    Ok(()) => {}
-                    Err(error) => log.fail(&format_args!("log device: {error}")),
-                }
+                self.write_to_log(log, &mut lead, draft).await;
             }
             Task::Full => {
                 let used_bytes = log.status().used_bytes;

@@ -68,12 +68,14 @@ impl<D: Device> LogDevice<D> {
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// Decides whether and how the cache may be started with the log device that is `given`, if any. Changes nothing.
+    /// Decides whether and how the cache may be started with the log device that is `given`, if any, of whose log in use
+    /// the batches before `durable_end` are known to have been durable. Changes nothing.
     pub(crate) async fn judge_log(
         &self,
         in_use: Option<LogPosition>,
         given: Option<&LogDevice<F>>,
         missing: MissingLog,
+        durable_end: u64,
     ) -> Result<Verdict, Error> {
         let discard = missing == MissingLog::Discard;
         let label = match given {
@@ -87,7 +89,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let verdict = match (found, in_use, given) {
             (Some((label, position)), _, Some(log)) => {
                 let row = read_row(&log.device, &label, position).await?;
-                let fits = label.extent_bytes == self.superblock.extent_bytes && !row.damaged;
+                let is_damaged = row.damaged || row.next_sequence < durable_end;
+                let fits = label.extent_bytes == self.superblock.extent_bytes && !is_damaged;
                 match fits {
                     true => return Ok(Verdict::Resume(label, position, row)),
                     false if discard => Verdict::Make,
@@ -116,6 +119,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             (Verdict::Resume(label, position, row), Some(log)) => {
                 // What was read may have been in the device's cache only, if but the process had crashed.
                 log.device.flush().await.map_err(Error::Log)?;
+                self.doubts.note_logged(row.next_sequence);
                 let tokens = self.replay_log(newest(&row));
                 let count = tokens.len() as u64;
                 let token = |entry: &Entry| match entry {
@@ -126,6 +130,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 return Ok(count);
             }
             (Verdict::Make, Some(log)) => {
+                // Its sequences begin anew.
+                self.doubts.note_logged(0);
                 let (extent_bytes, cache_uuid) = (self.superblock.extent_bytes, self.superblock.uuid);
                 let label = Label { extent_bytes, uuid: log.uuid, cache_uuid, ring_bytes: log.ring_bytes()? };
                 let mut block = BufMut::zeroed(LABEL_BYTES);

@@ -7,15 +7,20 @@ use crate::format::journal::{LogPosition, Record};
 use crate::insert::{OpenWeu, Parts};
 use crate::journal::{AppendError, Journal, SNAPSHOT_PART_BYTES};
 use crate::write_log::WriteLog;
-use futures_util::future::{join, join_all};
+use futures_util::future::{Either, join, join_all, select};
 use nitro_cache::{Forgotten, Superseded};
 use nitro_port::{Clock, Device, DeviceError};
 use nitro_units::WeuId;
 use parking_lot::Mutex;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// When less than this percentage of the journal's log is free, a snapshot is begun.
 const ROOM_PERCENT: u64 = 40;
+/// How long nobody asks for a commit until the journal gets a block that says that the last batch is durable. Before that,
+/// the next batch says so.
+const CONFIRM_AFTER: Duration = Duration::from_millis(2);
 
 /// The journal, between commits.
 #[derive(Default)]
@@ -114,7 +119,16 @@ impl<F: Device, C: Clock> Cache<F, C> {
                     self.fail(&error);
                 }
             } else if self.ledger.is_closed() {
+                if let Err(error) = committer.confirm(true).await {
+                    self.fail(&error);
+                }
                 break;
+            } else if committer.journal.is_unconfirmed() {
+                if let Either::Right(_) = select(wanted, pin!(self.clock.sleep(CONFIRM_AFTER))).await
+                    && let Err(error) = committer.confirm(false).await
+                {
+                    self.fail(&error);
+                }
             } else {
                 wanted.await;
             }
@@ -241,6 +255,19 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
         self.cache.flash.flush().await?;
         self.journal.flushed(position);
         self.unflushed = false;
+        self.cache.doubts.note_flushed(self.journal.witness());
+        Ok(())
+    }
+
+    /// Has the journal say of its last batch that it is durable, if it does not yet.
+    async fn confirm(&mut self, flush: bool) -> Result<(), AppendError> {
+        if self.journal.is_unconfirmed() {
+            let bytes = self.journal.confirm(&self.cache.flash).await?;
+            self.cache.metrics.ssd_written_journal_bytes.add(bytes.0);
+            if flush {
+                self.cache.flash.flush().await?;
+            }
+        }
         Ok(())
     }
 

@@ -156,6 +156,7 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
         let bytes = self.journal.finish_snapshot(&self.cache.flash, &snapshot.carry).await?;
         self.cache.metrics.ssd_written_journal_bytes.add(bytes.0);
         self.cache.metrics.journal_snapshots.add(1);
+        self.cache.doubts.note_flushed(self.journal.witness());
         debug_assert!(self.journal.room() >= 2 * self.cache.budget.round_bytes, "{} bytes of log", self.journal.room());
         Ok(())
     }

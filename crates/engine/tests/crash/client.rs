@@ -66,6 +66,12 @@ pub trait Disk: 'static {
     fn extent_bytes(&self) -> u64;
     /// What it trims in whole, in bytes.
     fn trim_bytes(&self) -> u64;
+    /// Bytes that clients may use: it may grow.
+    fn size_bytes(&self, all: u64) -> u64 {
+        all
+    }
+    /// Returns when a request can begin at once.
+    async fn ready(&self) {}
     /// Whether writes that begin now are acknowledged only when the origin has them.
     fn writes_through(&self) -> bool;
     /// Whether writes that were not, and have just been acknowledged, are durable.
@@ -193,9 +199,13 @@ impl<D: Disk> Client<D> {
         pause
     }
 
+    fn size_bytes(&self) -> u64 {
+        self.disk.size_bytes(self.shared.borrow().oracle.sectors() * BYTES)
+    }
+
     /// Trims the whole volume, or zeroes it, with one request.
     async fn wipe(&mut self) {
-        let size = self.shared.borrow().oracle.sectors() * BYTES;
+        let size = self.size_bytes();
         match self.rng.one_in(2) {
             true => self.trim_range(0, size).await,
             false => self.change_range(Change::Zero { may_unmap: true }, 0, size).await,
@@ -204,7 +214,7 @@ impl<D: Disk> Client<D> {
 
     /// A range of bytes: often whole extents, often in the volume's hot first third, sometimes a single byte.
     fn range(&mut self) -> (u64, u64) {
-        let size = self.shared.borrow().oracle.sectors() * BYTES;
+        let size = self.size_bytes();
         let area = if self.rng.one_in(3) { size } else { size / 3 }.min(self.habits.area_bytes);
         let extent = self.disk.extent_bytes();
         let at = self.rng.below(area);
@@ -289,6 +299,7 @@ impl<D: Disk> Client<D> {
         // What is written is a copy that nothing but the disk keeps.
         let part = || BufMut::copy_of(&data[start..start + len as usize]).freeze();
         let fua = self.rng.one_in(10) && !self.habits.never_flush;
+        self.disk.ready().await;
         let through = self.disk.writes_through();
         let what = format!("{change:?}{} of {len} bytes at {offset}", if fua { " FUA" } else { "" });
         let is_edge = |sector| old.iter().any(|(edge, _)| *edge == sector);
@@ -365,7 +376,7 @@ impl<D: Disk> Client<D> {
 
     /// Reads everything, in pieces.
     pub async fn read_all(&mut self) {
-        let size = self.shared.borrow().oracle.sectors() * BYTES;
+        let size = self.size_bytes();
         let mut offset = 0;
         while offset < size {
             let len = (BYTES * (1 + self.rng.below(256))).min(size - offset);

@@ -12,3 +12,4 @@ mod scenario;
 mod seeds;
 mod system;
 mod toy;
+mod transitions;

@@ -1,6 +1,8 @@
 //! One seed: start, use, crash, start again, several times over the same devices.
 
 use crate::client::{Client, Disk, Habits, Shared};
+use crate::content::Content;
+use bytes::Bytes;
 use futures_util::future::{Either, select};
 use nitro_port::Clock;
 use nitro_testkit::crashing::{Faults, Loss, Medium, Platter, Power, SECTOR_BYTES, Wiring};
@@ -86,6 +88,14 @@ pub trait System: 'static {
     fn held_bytes(&self, _disks: &[Rc<Self::Disk>]) -> Option<(u64, u64)> {
         None
     }
+    /// How many bytes of a volume there are at first; the rest, which has contents, is there once its origin has grown.
+    fn first_bytes(&self, volume: usize) -> u64 {
+        self.sizes().1[volume]
+    }
+    /// Whether it remembers over a kill, at once, what was flushed.
+    fn bears_witness(&self) -> bool {
+        false
+    }
     /// Whether a client may hear of errors of the flash.
     fn flash_errors_reach_clients(&self) -> bool;
     /// Where the part of the flash begins that holds contents, in bytes: rot there costs those contents and nothing else.
@@ -121,6 +131,8 @@ pub struct Outcome {
     /// Stops in good order.
     pub stops: u64,
     pub refusals: u64,
+    /// Times that contents rotted right after they were flushed, and the program was killed.
+    pub rotted_in_doubt: u64,
 }
 
 /// A world that outlives crashes.
@@ -137,6 +149,8 @@ struct World<S> {
     block_bytes: u32,
     /// What is on the flash can no longer be trusted.
     corrupt: bool,
+    /// The program is killed next, and its devices stay as they are.
+    killed_next: bool,
     /// Many short lives rather than a few long ones.
     restless: bool,
     /// Which devices, flash and origins, now and then take seconds.
@@ -167,10 +181,12 @@ pub fn run<S: System>(seed: u64, system: S) -> Outcome {
         system: Rc::new(system),
         rng,
         corrupt: false,
+        killed_next: false,
         restless,
         stalls,
         outcome: Outcome::default(),
     };
+    world.fill();
     let cycles = if restless { 8 + world.rng.below(8) } else { 3 + world.rng.below(4) };
     for cycle in 0..cycles {
         world.cycle(cycle);
@@ -187,6 +203,25 @@ async fn powered<T>(power: Power, future: impl Future<Output = T>) -> Option<T> 
 }
 
 impl<S: System> World<S> {
+    /// Writes contents where volumes will grow to.
+    fn fill(&mut self) {
+        for (n, volume) in self.volumes.iter().enumerate() {
+            let mut shared = volume.borrow_mut();
+            let first = self.system.first_bytes(n) / SECTOR_BYTES as u64;
+            let content = Content::Unique { volume: n as u8, write: u32::MAX };
+            let mut data = vec![0; ((shared.oracle.sectors() - first) as usize) * SECTOR_BYTES];
+            for (sector, out) in (first..).zip(data.chunks_mut(SECTOR_BYTES)) {
+                content.fill(sector, out);
+            }
+            let data = Bytes::from(data);
+            self.origins[n].lock().damage(first * SECTOR_BYTES as u64, &data);
+            if !data.is_empty() {
+                let writing = shared.oracle.begin_write(first, &data, |_| false, true, "what there was".into());
+                shared.oracle.end_write(writing, true, true);
+            }
+        }
+    }
+
     /// When the power fails: often early, sometimes during the start.
     fn lifetime(&mut self, cycle: u64) -> u64 {
         if self.system.habits().busy {
@@ -386,9 +421,15 @@ impl<S: System> World<S> {
         if count == 0 {
             return;
         }
-        // Until all that was committed is known to be whole.
+        // Until the device itself shows that all that was committed was whole. After a kill, that need not be durable, and where
+        // memory outlives the program, there is no need to wait.
+        self.killed_next = self.rng.one_in(2);
+        let rest = match self.killed_next {
+            true if self.system.bears_witness() => Duration::ZERO,
+            _ => REST,
+        };
         let (clock, on) = (sim.clock.clone(), power.clone());
-        sim.run(async move { powered(on, clock.sleep(REST)).await });
+        sim.run(async move { powered(on, clock.sleep(rest)).await });
         if power.is_off() {
             return;
         }
@@ -397,13 +438,15 @@ impl<S: System> World<S> {
             self.flash.lock().rot_at_rest(&mut self.rng, first);
         }
         self.volumes.iter().for_each(|v| v.borrow_mut().rotten = true);
+        self.outcome.rotted_in_doubt += u64::from(rest.is_zero());
     }
 
     fn crash(&mut self) {
         let losses = [Loss::Shuffled, Loss::Shuffled, Loss::Shuffled, Loss::All, Loss::None];
-        let killed = self.rng.one_in(4);
+        let stays = std::mem::take(&mut self.killed_next);
+        let killed = self.rng.one_in(4) || stays;
         // While it is down, the flash is taken out and put in again.
-        let flash_reset = killed && self.rng.one_in(4);
+        let flash_reset = killed && self.rng.one_in(4) && !stays;
         self.system.crashed(killed && !flash_reset);
         let (torn, forgets) = (self.system.faults().0.torn_sectors, self.system.origins_forget());
         if let Some(log) = &self.log {

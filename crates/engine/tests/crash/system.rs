@@ -3,7 +3,9 @@
 use crate::client::{Disk, Habits};
 use crate::scenario::{CYCLE_MAX, Devices, Outcome, System, run};
 use crate::seeds::for_seeds;
+use crate::transitions::{self, Gate, Growing, Transitions};
 use bytes::Bytes;
+use futures_util::future::AbortHandle;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use nitro_engine::journal::{Area, Identity, Journal, Record};
 use nitro_engine::manager::Settings;
@@ -15,7 +17,7 @@ use nitro_engine::manager::pattern::StreamSettings;
 use nitro_engine::manager::pins::{PinRanges, with_range};
 use nitro_engine::{
     Cache, Change, CrashMemory, DeviceState, Endurance, EngineSettings, Error, Flash, Health, LogDevice, MissingLog,
-    PinError, Rest, Volume, VolumeOptions, WriteMode,
+    PinError, Rest, Volume, WriteMode,
 };
 use nitro_port::buf::{BufMut, bytes_in_use_here};
 use nitro_port::codec::Compression;
@@ -30,8 +32,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-type TestCache = Cache<CrashingDevice, VirtualTime>;
-type TestVolume = Volume<CrashingDevice, CrashingDevice, VirtualTime>;
+pub type TestCache = Cache<CrashingDevice, VirtualTime>;
+pub type TestVolume = Volume<CrashingDevice, Growing, VirtualTime>;
 
 const WEU_BYTES: u32 = 512 << 10;
 /// Virtual time in which any request ends on devices that answer within a quarter of a second.
@@ -236,7 +238,7 @@ fn log_faults(seed: u64) -> Faults {
 
 /// What may be pinned of each volume: what was acknowledged last, or what was asked for since.
 #[derive(Default)]
-struct Pinned(BTreeMap<ObjectId, Vec<PinRanges>>);
+pub struct Pinned(BTreeMap<ObjectId, Vec<PinRanges>>);
 
 impl Pinned {
     fn of(&mut self, object: ObjectId) -> &mut Vec<PinRanges> {
@@ -253,12 +255,21 @@ impl Pinned {
 
 /// A volume in front of a cache.
 pub struct CachedDisk {
-    volume: Arc<TestVolume>,
-    object: ObjectId,
+    volume: RefCell<Arc<TestVolume>>,
+    /// The volume's workers.
+    pub workers: RefCell<AbortHandle>,
+    /// The volume's name in the cache.
+    pub name: String,
+    pub gate: Gate,
+    pub happened: Arc<Transitions>,
+    /// It leaves its cache, or is removed, and comes back.
+    transits: bool,
+    /// Its origin grows.
+    pub is_growing: bool,
     /// In the seeds that pin anything.
-    pinned: Option<Rc<RefCell<Pinned>>>,
+    pub pinned: Option<Rc<RefCell<Pinned>>>,
     traits: Rc<Traits>,
-    sim: Rc<Simulation>,
+    pub sim: Rc<Simulation>,
     /// Bytes of its requests under way.
     asked_bytes: Cell<u64>,
 }
@@ -274,6 +285,21 @@ impl Drop for Asked<'_> {
 }
 
 impl CachedDisk {
+    pub fn volume(&self) -> Arc<TestVolume> {
+        self.volume.borrow().clone()
+    }
+
+    /// Its number in the cache.
+    pub fn object(&self) -> ObjectId {
+        let known = self.volume().cache().volumes().into_iter().find(|(_, entry)| entry.name == self.name);
+        known.map(|(object, _)| object).unwrap()
+    }
+
+    /// Serves another volume in the place of the former one.
+    pub fn set_volume(&self, volume: Arc<TestVolume>, workers: AbortHandle) {
+        (*self.volume.borrow_mut(), *self.workers.borrow_mut()) = (volume, workers);
+    }
+
     /// Begins a request of `len` bytes: it takes the extents that it touches.
     fn ask(&self, len: u64) -> Asked<'_> {
         let bytes = len + 2 * self.extent_bytes();
@@ -283,35 +309,37 @@ impl CachedDisk {
 
     /// Bytes of RAM that it may take beside its cache.
     fn may_hold(&self) -> u64 {
-        let settings = self.volume.cache().settings();
+        let volume = self.volume();
+        let settings = volume.cache().settings();
         // Destage and read-ahead hold no more than there is of the volume.
         let usual = EngineSettings { origin_timeout: None, ..*settings }.volume_ram_bytes();
         let given_up = settings.volume_ram_bytes() - usual;
-        usual.min(VOLUME_HELD_TIMES * self.volume.size_bytes()) + given_up + REQUEST_COPIES * self.asked_bytes.get()
+        usual.min(VOLUME_HELD_TIMES * self.volume().size_bytes()) + given_up + REQUEST_COPIES * self.asked_bytes.get()
     }
 
     async fn change(&self, change: Change) -> Result<(), String> {
-        self.see_to(self.volume.change(change).await)
+        self.see_to(self.volume().change(change).await)
     }
 
     /// Pins a range of extents, or unpins it.
     async fn pin(&self, rng: &mut Rng, pinned: &RefCell<Pinned>) -> Result<(), String> {
-        if pinned.borrow_mut().of(self.object).len() > 1 {
+        if pinned.borrow_mut().of(self.object()).len() > 1 {
             // Another change is under way, or failed.
             return Ok(());
         }
-        let extents = self.volume.size_bytes() / self.extent_bytes();
+        let extents = self.volume().size_bytes() / self.extent_bytes();
         let start = rng.below(extents);
         let range = start..extents.min(start + 1 + rng.below(24));
         let pins = !rng.one_in(3);
-        let cache = self.volume.cache();
-        let after = with_range(&cache.pins(self.object), &range, pins);
-        pinned.borrow_mut().of(self.object).push(after.clone());
-        let done = cache.pin(self.object, range, pins).await;
+        let volume = self.volume();
+        let cache = volume.cache();
+        let after = with_range(&cache.pins(self.object()), &range, pins);
+        pinned.borrow_mut().of(self.object()).push(after.clone());
+        let done = cache.pin(self.object(), range, pins).await;
         match &done {
-            Ok(()) => *pinned.borrow_mut().of(self.object) = vec![after],
+            Ok(()) => *pinned.borrow_mut().of(self.object()) = vec![after],
             Err(PinError::Journal(_)) => {}
-            Err(_) => drop(pinned.borrow_mut().of(self.object).pop()),
+            Err(_) => drop(pinned.borrow_mut().of(self.object()).pop()),
         }
         // More than the cache can keep is refused.
         match done {
@@ -330,7 +358,7 @@ impl CachedDisk {
     }
 }
 
-fn text<T>(result: Result<T, Error>) -> Result<T, String> {
+pub fn text<T>(result: Result<T, Error>) -> Result<T, String> {
     result.map_err(|error| error.to_string())
 }
 
@@ -340,57 +368,75 @@ impl Disk for CachedDisk {
     }
 
     fn extent_bytes(&self) -> u64 {
-        self.volume.cache().settings().manager.extent_bytes.into()
+        self.volume().cache().settings().manager.extent_bytes.into()
     }
 
     fn trim_bytes(&self) -> u64 {
-        self.volume.origin().geometry().block_bytes.into()
+        self.volume().origin().geometry().block_bytes.into()
+    }
+
+    fn size_bytes(&self, _all: u64) -> u64 {
+        self.volume().size_bytes()
+    }
+
+    async fn ready(&self) {
+        drop(self.gate.enter(&self.sim.clock).await);
     }
 
     fn writes_through(&self) -> bool {
-        self.volume.mode() == WriteMode::WriteThrough
+        self.volume().mode() == WriteMode::WriteThrough
     }
 
     fn durable_at_once(&self) -> bool {
-        let status = self.volume.cache().status();
+        let status = self.volume().cache().status();
         status.health == Health::Caching && status.log.is_some_and(|log| log.active)
     }
 
     async fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, String> {
+        let _inside = self.gate.enter(&self.sim.clock).await;
         let _asked = self.ask(len);
-        let pieces = match self.volume.try_read(offset, len) {
+        let pieces = match self.volume().try_read(offset, len) {
             Some(pieces) => pieces,
-            None => text(self.volume.read(offset, len).await)?,
+            None => text(self.volume().read(offset, len).await)?,
         };
         Ok(pieces.concat())
     }
 
     async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), String> {
+        let _inside = self.gate.enter(&self.sim.clock).await;
         let _asked = self.ask(data.len() as u64);
         self.change(Change::Write { offset, data, fua }).await
     }
 
     async fn flush(&self) -> Result<(), String> {
+        let _inside = self.gate.enter(&self.sim.clock).await;
         self.change(Change::Flush).await
     }
 
     async fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), String> {
+        let _inside = self.gate.enter(&self.sim.clock).await;
         self.change(Change::Trim { offset, len, fua }).await
     }
 
     async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool, fua: bool) -> Result<(), String> {
+        let _inside = self.gate.enter(&self.sim.clock).await;
         let _asked = self.ask(len.min(ZERO_BYTES));
         self.change(Change::WriteZeroes { offset, len, may_unmap, fast: false, fua }).await
     }
 
     async fn exercise(&self, rng: &mut Rng) -> Result<(), String> {
+        if self.transits && rng.one_in(4) {
+            return self.transit(rng).await;
+        }
+        let _inside = self.gate.enter(&self.sim.clock).await;
         let _asked = self.ask(WARM_BYTES_MAX);
-        let volume = &self.volume;
+        let volume = self.volume();
         let mode = self.traits.mode(rng);
         let choice = rng.below(12);
         trace(|| format!("begins exercise {choice}"));
         let done = match choice {
             0..3 => {
+                let Some(_turn) = self.gate.turn() else { return Ok(()) };
                 let own = volume.clone();
                 let bringing =
                     async move { if choice == 2 { own.destage_all().await } else { own.set_mode(mode).await } };
@@ -444,6 +490,7 @@ struct Happened {
     devices_missing: AtomicU64,
     devices_left_out: AtomicU64,
     devices_refused: AtomicU64,
+    transitions: Arc<Transitions>,
     outcome: Mutex<Outcome>,
 }
 
@@ -457,6 +504,20 @@ struct Logs {
     /// Starts without the log: refused, or not.
     refused: AtomicU64,
     left_out: AtomicU64,
+}
+
+/// Sizes of the volumes of a seed, in bytes.
+fn sizes(seed: u64) -> Vec<u64> {
+    if seed.is_multiple_of(3) { vec![5 << 20] } else { vec![3 << 20, 1 << 20] }
+}
+
+/// How many bytes of a volume there are at first: in a third of the seeds, origins grow from about half.
+fn first_size(seed: u64, bytes: u64) -> u64 {
+    let mut rng = Rng::new(seed ^ 0x6304);
+    match rng.one_in(3) {
+        true => (bytes / 3 + rng.below(bytes / 3)) / 4096 * 4096,
+        false => bytes,
+    }
 }
 
 struct Nitro {
@@ -480,6 +541,8 @@ struct Nitro {
     pinned: Option<Rc<RefCell<Pinned>>>,
     /// Becomes another number when more is lost than the program.
     machine: Cell<u64>,
+    /// The present sizes of the origins in bytes.
+    origin_bytes: Vec<Arc<AtomicU64>>,
     /// Bytes of buffers that there were before this cycle began.
     held_before: Cell<i64>,
 }
@@ -494,6 +557,8 @@ impl Nitro {
         let (happened, machine) = (happened.clone(), Cell::new(1));
         let pins = Rng::new(seed ^ 0x919).one_in(3) && faults(seed).0 == Faults::default();
         let pinned = pins.then(Rc::default);
+        let origin_bytes = sizes(seed).into_iter().map(|bytes| Arc::new(AtomicU64::new(first_size(seed, bytes))));
+        let origin_bytes = origin_bytes.collect();
         Self {
             seed,
             logged: false,
@@ -508,6 +573,7 @@ impl Nitro {
             memory,
             pinned,
             machine,
+            origin_bytes,
             held_before: Cell::new(0),
         }
     }
@@ -519,7 +585,8 @@ impl Nitro {
         settings.manager.dedup |= abuse.habits.sparse;
         let traits = Traits { half_bytes: None, ..Traits::new(seed, &settings) };
         let new = Self::new(seed, happened);
-        Self { logged: abuse.logged, abuse: Some(abuse), settings, traits: Rc::new(traits), ..new }
+        let origin_bytes = abuse.volumes.iter().map(|bytes| Arc::new(AtomicU64::new(*bytes))).collect();
+        Self { logged: abuse.logged, abuse: Some(abuse), settings, traits: Rc::new(traits), origin_bytes, ..new }
     }
 
     fn with_log(seed: u64, happened: &Arc<Happened>) -> Self {
@@ -631,8 +698,8 @@ impl Nitro {
             opened => opened?,
         };
         if let Some(pinned) = &self.pinned {
-            for number in 1..=self.sizes().1.len() as u16 {
-                pinned.borrow_mut().check(ObjectId(number), cache.pins(ObjectId(number)));
+            for (object, _) in cache.volumes() {
+                pinned.borrow_mut().check(object, cache.pins(object));
             }
         }
         add(&self.happened.logs.replayed, recovered.replayed_extents);
@@ -666,13 +733,13 @@ impl Nitro {
         });
     }
 
-    fn serve(
+    async fn serve(
         &self,
         sim: &Rc<Simulation>,
         cache: &Arc<TestCache>,
         origins: Vec<CrashingDevice>,
         cycle: u64,
-    ) -> Vec<Rc<CachedDisk>> {
+    ) -> Result<Vec<Rc<CachedDisk>>, Error> {
         self.at_work.set(0);
         let witnessed = self.witnessed.clone();
         cache.set_loss_witness(move |lost| add(&witnessed, u64::from(lost) & !witnessed.load(Ordering::Relaxed)));
@@ -680,21 +747,39 @@ impl Nitro {
         self.employ(sim, async move { inserting.insertion_worker().await });
         self.employ(sim, async move { journaling.journal_worker().await });
         let mut rng = Rng::new(self.seed << 8 | cycle);
-        let open = |(n, origin): (usize, CrashingDevice)| {
+        let mut disks = Vec::new();
+        for (n, (device, size_bytes)) in origins.into_iter().zip(&self.origin_bytes).enumerate() {
             let mode = self.traits.mode(&mut rng);
-            let object = ObjectId(n as u16 + 1);
-            let options = VolumeOptions { object, read_only: false, mode };
-            let volume = Volume::new(cache.clone(), origin, options);
+            let (name, happened) = (volume_name(n), self.happened.transitions.clone());
+            let is_growing = size_bytes.load(Ordering::SeqCst) < device.geometry().size_bytes;
+            let origin = Growing::new(device, size_bytes.clone());
+            let (volume, workers) = transitions::open((cache, &**sim), &name, &origin, mode, &happened).await?;
             volume.set_class(ClassId::all().nth(rng.below(CLASSES as u64) as usize).unwrap_or_default());
             volume.set_write_policy(WritePolicy::ALL[rng.below(WritePolicy::ALL.len() as u64) as usize]);
-            let [ahead, destaging] = [0; 2].map(|_| volume.clone());
-            sim.spawn(async move { ahead.readahead_worker().await });
-            sim.spawn(async move { destaging.destage_worker().await });
             let (traits, pinned) = (self.traits.clone(), self.pinned.clone());
-            Rc::new(CachedDisk { volume, object, pinned, traits, sim: sim.clone(), asked_bytes: Cell::new(0) })
-        };
-        origins.into_iter().enumerate().map(open).collect()
+            let (volume, workers) = (RefCell::new(volume), RefCell::new(workers));
+            let (gate, transits) = (Gate::default(), self.abuse.is_none());
+            let (sim, asked_bytes) = (sim.clone(), Cell::new(0));
+            disks.push(Rc::new(CachedDisk {
+                volume,
+                workers,
+                name,
+                gate,
+                happened,
+                transits,
+                is_growing,
+                pinned,
+                traits,
+                sim,
+                asked_bytes,
+            }));
+        }
+        Ok(disks)
     }
+}
+
+fn volume_name(number: usize) -> String {
+    format!("volume {number}")
 }
 
 impl System for Nitro {
@@ -705,8 +790,7 @@ impl System for Nitro {
         let overhead = Cache::<CrashingDevice, VirtualTime>::overhead_bytes(settings);
         let volumes = match &self.abuse {
             Some(abuse) => abuse.volumes.clone(),
-            None if self.seed.is_multiple_of(3) => vec![5 << 20],
-            None => vec![3 << 20, 1 << 20],
+            None => sizes(self.seed),
         };
         let weu_bytes = u64::from(WEU_BYTES);
         let each = (settings.manager.cache_bytes / weu_bytes).div_ceil(self.devices) * weu_bytes;
@@ -731,6 +815,14 @@ impl System for Nitro {
 
     fn log_faults(&self) -> Faults {
         if self.logged { log_faults(self.seed) } else { Faults::default() }
+    }
+
+    fn first_bytes(&self, volume: usize) -> u64 {
+        self.origin_bytes[volume].load(Ordering::SeqCst)
+    }
+
+    fn bears_witness(&self) -> bool {
+        self.memory.is_some()
     }
 
     fn block_bytes(&self) -> u32 {
@@ -764,7 +856,7 @@ impl System for Nitro {
     /// All buffers, of the cache and of requests, against the RAM that the settings allow for what consists of buffers.
     fn held_bytes(&self, disks: &[Rc<CachedDisk>]) -> Option<(u64, u64)> {
         let held = bytes_in_use_here() - self.held_before.get();
-        let parts = disks[0].volume.cache().ram_parts();
+        let parts = disks[0].volume().cache().ram_parts();
         let cache: u64 = parts.iter().filter(|part| !NO_BUFFERS.contains(&part.name)).map(|part| part.bytes).sum();
         let may = cache + disks.iter().map(|disk| disk.may_hold()).sum::<u64>();
         let held = u64::try_from(held).unwrap_or(0);
@@ -788,7 +880,7 @@ impl System for Nitro {
             true => self.open(&sim.clock, flash, log, cycle).await,
             false => self.format(&sim.clock, flash, log, cycle).await,
         })?;
-        Ok(self.serve(&sim, &cache, origins, cycle))
+        text(self.serve(&sim, &cache, origins, cycle).await)
     }
 
     async fn start_over(&self, sim: Rc<Simulation>, devices: Devices, cycle: u64) -> Vec<Rc<CachedDisk>> {
@@ -797,12 +889,12 @@ impl System for Nitro {
         }
         let flash = devices.all_flash().flatten().cloned().collect();
         let cache = self.format(&sim.clock, flash, devices.log, cycle).await.unwrap();
-        self.serve(&sim, &cache, devices.origins, cycle)
+        self.serve(&sim, &cache, devices.origins, cycle).await.unwrap()
     }
 
     async fn stop(&self, disks: &[Rc<CachedDisk>], clock: &VirtualTime, rng: &mut Rng) -> Vec<Result<(), String>> {
         let mut stopped = Vec::new();
-        for volume in disks.iter().map(|disk| &disk.volume) {
+        for volume in disks.iter().map(|disk| disk.volume()) {
             let destaged = match rng.one_in(2) {
                 // Everything else is at the origin.
                 true => {
@@ -813,7 +905,7 @@ impl System for Nitro {
             let flushed = volume.flush().await;
             stopped.push(text(destaged.and(flushed)));
         }
-        disks[0].volume.cache().close();
+        disks[0].volume().cache().close();
         while self.at_work.get() > 0 {
             clock.sleep(Duration::from_millis(10)).await;
             assert!(clock.now() < CYCLE_MAX, "a worker does not end");
@@ -826,7 +918,7 @@ impl System for Nitro {
     }
 
     fn ended(&self, disks: &[Rc<CachedDisk>]) {
-        let status = disks[0].volume.cache().status();
+        let status = disks[0].volume().cache().status();
         let happened = &self.happened;
         add(&happened.evicted, status.manager.weus_evicted);
         add(&happened.forwarded, status.manager.forwarded);
@@ -847,7 +939,7 @@ impl System for Nitro {
             add(&happened.logs.stalls, log.stalls);
             add(&happened.logs.failures, log.failed.is_some().into());
         }
-        for counters in disks.iter().map(|disk| disk.volume.counters()) {
+        for counters in disks.iter().map(|disk| disk.volume().counters()) {
             add(&happened.destaged, counters.destaged_extents);
             add(&happened.given_up, counters.origin_timeouts);
         }
@@ -877,14 +969,23 @@ fn the_engine_survives_crashes() {
         all.quiet_ends += outcome.quiet_ends;
         all.stops += outcome.stops;
         all.refusals += outcome.refusals;
+        all.rotted_in_doubt += outcome.rotted_in_doubt;
     });
     let all = *happened.outcome.lock().unwrap();
     let Happened { evicted, forwarded, duplicates, ssd_reads, corrupt, destaged, .. } = &*happened;
     let Happened {
-        recovered_dirty, unfinished_batches, open_regions, outlived, snapshots, outrun_reads, given_up, ..
+        recovered_dirty,
+        unfinished_batches,
+        open_regions,
+        outlived,
+        snapshots,
+        outrun_reads,
+        given_up,
+        transitions,
+        ..
     } = &*happened;
     let mut few = all.kills.min(all.power_losses).min(all.crashes_in_start).min(all.stops) < 50;
-    println!("{all:?}");
+    println!("{all:?}, starts with an origin larger than registered: {:?}", transitions.found_grown);
     few |= is_any_below(
         20,
         &[
@@ -901,6 +1002,9 @@ fn the_engine_survives_crashes() {
             ("journal snapshots", snapshots),
             ("reads outrun by an eviction", outrun_reads),
             ("requests given up", given_up),
+            ("times that a volume left its cache", &transitions.detached),
+            ("times that a volume grew", &transitions.grown),
+            ("times that a volume was removed and added", &transitions.reloaded),
         ],
     );
     assert!(seeds < SEEDS || !few, "the scenario does not reach what it is for");

@@ -5,7 +5,7 @@ use crate::jittery::Jittery;
 use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_engine::manager::Settings;
-use nitro_engine::{Cache, CrashMemory, EngineSettings, Volume, VolumeOptions, WriteMode};
+use nitro_engine::{Cache, CrashMemory, EngineSettings, Error, Volume, VolumeOptions, WriteMode};
 use nitro_port::{Clock, Device};
 use nitro_testkit::{Simulation, VirtualTime};
 use nitro_units::ObjectId;
@@ -14,26 +14,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-type Disk = Jittery<Arc<RamDevice>>;
-type TestVolume = Arc<Volume<Disk, Disk, VirtualTime>>;
+pub type Disk = Jittery<Arc<RamDevice>>;
+pub type TestVolume = Arc<Volume<Disk, Disk, VirtualTime>>;
 
 const WEU_BYTES: u64 = 512 << 10;
-const MIB: u64 = 1 << 20;
+pub const MIB: u64 = 1 << 20;
 
 /// What outlives the program.
-struct Machine {
-    settings: EngineSettings,
-    flash: Arc<RamDevice>,
-    origin: Arc<RamDevice>,
+pub struct Machine {
+    pub settings: EngineSettings,
+    pub flash: Arc<RamDevice>,
+    pub origin: Arc<RamDevice>,
     /// An operation of the SSD takes up to twice as long.
-    flash_us: u64,
-    formatted: bool,
+    pub flash_us: u64,
+    pub formatted: bool,
     /// The origin loses unflushed writes with the program.
-    forgets: bool,
+    pub forgets: bool,
 }
 
 impl Machine {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let manager = Settings { weu_bytes: WEU_BYTES as u32, extent_bytes: 4096, ..Settings::new(16 * WEU_BYTES) };
         let words: &'static [AtomicU64] = Vec::leak((0..4096).map(|_| AtomicU64::new(0)).collect());
         let settings = EngineSettings {
@@ -47,13 +47,18 @@ impl Machine {
         Self { settings, flash, origin, flash_us: 50, formatted: false, forgets: false }
     }
 
-    fn start(&mut self, mode: WriteMode) -> (Rc<Simulation>, TestVolume) {
+    pub fn start(&mut self, mode: WriteMode) -> (Rc<Simulation>, TestVolume) {
+        self.try_start(mode).unwrap()
+    }
+
+    /// As [`start`](Self::start), which may be refused.
+    pub fn try_start(&mut self, mode: WriteMode) -> Result<(Rc<Simulation>, TestVolume), Error> {
         let (sim, settings) = (Simulation::new(1), self.settings);
         let clock = sim.clock.clone();
         let flash = Jittery::new(self.flash.clone(), &clock, 1, self.flash_us);
         let cache = match std::mem::replace(&mut self.formatted, true) {
             false => sim.run(Cache::format(flash, clock.clone(), settings, [7; 16], 1)).unwrap(),
-            true => sim.run(Cache::open(flash, clock.clone(), settings)).unwrap().0,
+            true => sim.run(Cache::open(flash, clock.clone(), settings))?.0,
         };
         let options = VolumeOptions { object: ObjectId(1), read_only: false, mode };
         let mut origin = Jittery::new(self.origin.clone(), &clock, 1, 50);
@@ -63,7 +68,7 @@ impl Machine {
         sim.spawn(async move { destaging.destage_worker().await });
         sim.spawn(async move { cache.insertion_worker().await });
         sim.spawn(async move { journaling.journal_worker().await });
-        (sim, volume)
+        Ok((sim, volume))
     }
 }
 

@@ -5,13 +5,16 @@ use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_device::faulty::{Effect, Fault, FaultyDevice};
 use nitro_engine::format::write_log::{Header, LABEL_BYTES, RING_BYTES_MIN};
-use nitro_engine::{Cache, Error, LogDevice, MissingLog, Recovered, Volume, VolumeOptions, WriteMode};
+use nitro_engine::{
+    Cache, CrashMemory, EngineSettings, Error, LogDevice, MissingLog, Recovered, Volume, VolumeOptions, WriteMode,
+};
 use nitro_port::{Clock, ErrorKind, Operation};
 use nitro_testkit::{Simulation, VirtualTime};
 use nitro_units::ObjectId;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 const LOG_BYTES: usize = LABEL_BYTES + RING_BYTES_MIN as usize;
@@ -228,6 +231,53 @@ fn damage_of_the_log_is_told_from_its_end() {
             }
         }
     }
+}
+
+#[test]
+fn the_last_batch_of_a_log_is_not_dropped_after_a_kill() {
+    let words: &'static [AtomicU64] = Vec::leak((0..64).map(|_| AtomicU64::new(0)).collect());
+    let settings = EngineSettings { crash_memory: Some(CrashMemory { words, identity: [1; 16] }), ..settings() };
+    let sim = Simulation::new(5);
+    let (flash, log) = (Arc::new(Ram::new(vec![0; image_bytes()])), Arc::new(Ram::new(vec![0; LOG_BYTES])));
+    let (device, given, clock) = (flash.clone(), Some(log_device(log.clone(), 1)), sim.clock.clone());
+    let made = Cache::format_logged(device, given, MissingLog::Refuse, clock, settings, CACHE_UUID, 0xC0FFEE);
+    let run = Run::with(sim.clone(), sim.run(made).unwrap(), flash, log);
+    run.write(written().0);
+    let mut images = run.images();
+    sim.end();
+    let headers = (LABEL_BYTES..LOG_BYTES).step_by(512).filter(|at| Header::decode(&images.log[*at..]).is_ok());
+    let last = headers.last().unwrap();
+    images.log[last + 70] ^= 4;
+    let open = |settings| {
+        let (flash, log) = (Ram::new(images.flash.clone()), Ram::new(images.log.clone()));
+        let (sim, given) = (Simulation::new(6), Some(log_device(log, 2)));
+        let clock = sim.clock.clone();
+        sim.run(async move { Cache::open_logged(flash, given, MissingLog::Refuse, clock, settings).await })
+    };
+    assert!(matches!(open(settings).err(), Some(Error::LogDamaged)));
+    // After a power cut, it may have been cut off.
+    assert!(open(EngineSettings { crash_memory: None, ..settings }).is_ok());
+}
+
+#[test]
+fn when_nothing_more_is_logged_the_log_shows_that_its_last_batch_was_durable() {
+    let run = Run::new();
+    let (writes, _) = written();
+    run.write(writes);
+    let batches = run.cache.log_status().unwrap().batches;
+    let clock = run.sim.clock.clone();
+    // Journal and log say so within a second or two, and then rest.
+    run.sim.run(async move { clock.sleep(Duration::from_secs(4)).await });
+    assert_eq!(run.cache.log_status().unwrap().batches, batches + 1);
+    let images = run.images();
+    assert!(open(&images, true, MissingLog::Refuse, &Simulation::new(6)).is_ok());
+    let headers =
+        (LABEL_BYTES..LOG_BYTES).step_by(512).filter_map(|at| Some((Header::decode(&images.log[at..]).ok()?, at)));
+    let last = headers.filter(|(header, _)| header.records > 0).max_by_key(|(header, _)| header.sequence);
+    let mut damaged = images.clone();
+    damaged.log[last.unwrap().1 + 70] ^= 4;
+    let refused = open(&damaged, true, MissingLog::Refuse, &Simulation::new(6)).err();
+    assert!(matches!(refused, Some(Error::LogDamaged)), "{refused:?}");
 }
 
 #[test]

@@ -33,12 +33,14 @@ impl Served {
         let fail = |e: nitro_engine::Error| Error::with_sources(&what, &e).or("see nitro status");
         export.entry.cache.check_origin_size(size_bytes).map_err(fail)?;
         export.volume.origin().replace(device);
+        // First what the cache has of the old end is void, then the registry has the new size, then clients do.
+        let growing = export.volume.begin_growing(size_bytes).await.map_err(fail)?;
         if let Some(lease) = export.volume.origin().lease() {
             lease.grow(size_bytes).await?;
+            export.entry.cache.sync().await.map_err(fail)?;
         }
-        export.volume.grow(size_bytes).await.map_err(fail)?;
+        growing.finish();
         export.resized.notify(usize::MAX);
-        export.entry.cache.sync().await.map_err(fail)?;
         let message = format!(
             "{what}: {} from now on, {} before; NBD clients see it when they connect again",
             Size(size_bytes),

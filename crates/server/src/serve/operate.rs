@@ -423,8 +423,8 @@ impl Served {
         if let Some(lease) = volume.origin().lease() {
             lease.pause();
         }
-        if let Some((object, _)) = export.entry.known(&export.name) {
-            export.entry.cache.forget_volume(object).await.map_err(|e| failed(export, &e))?;
+        if export.entry.known(&export.name).is_some() {
+            volume.remove().await.map_err(|e| failed(export, &e))?;
         }
         if let Some(guard) = &export.guard {
             guard.release();

@@ -46,7 +46,8 @@ impl WeuTable {
         self.slot(weu).state == SlotState::Unread
     }
 
-    pub(crate) fn grow(&mut self, count: u32) {
+    /// `last`: the last filling that a slot may have had before it was removed, and that a journal may still speak of.
+    pub(crate) fn grow(&mut self, count: u32, last: Generation) {
         self.order.grow(count);
         let known = self.slots.len() as u32;
         for weu in (0..known.min(count)).map(WeuId) {
@@ -58,7 +59,7 @@ impl WeuTable {
         self.limit = count;
         for weu in (known..count).map(WeuId) {
             self.slots.push(Slot::new());
-            self.release(weu);
+            self.restore_free(weu, last);
         }
     }
 

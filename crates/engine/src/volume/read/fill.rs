@@ -65,6 +65,10 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             return;
         }
         if let (Start::Own, _, Some(reading)) = self.flights.start(ExtentRange::one(index)) {
+            // Only now: a volume that leaves its cache makes the fills void that it finds.
+            if !self.is_cached() {
+                return;
+            }
             // From here on a write makes the fill void; one that came before has raised the epoch.
             if self.write_epoch(index).load(Ordering::SeqCst) != epoch {
                 return;

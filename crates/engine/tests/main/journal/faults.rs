@@ -6,7 +6,7 @@ use nitro_engine::Error;
 use nitro_engine::format::FormatError;
 use nitro_engine::format::journal::{Header, HeaderCrc, Kind};
 use nitro_engine::journal::{AppendError, Area, Identity, Journal};
-use nitro_port::{ErrorKind, Operation};
+use nitro_port::{Device, ErrorKind, Operation};
 use nitro_testkit::{CrashingDevice, VirtualTime};
 use std::collections::BTreeMap;
 
@@ -102,6 +102,39 @@ fn a_flipped_bit_ends_the_log_or_is_an_error_and_damage_is_told_from_a_tear() {
             }
         }
     }
+}
+
+#[test]
+fn a_confirmation_shows_damage_and_gives_way_to_the_next_batch() {
+    let flash = recorder(512);
+    let mut journal = now(Journal::create(&flash, AREA, FIRST)).unwrap();
+    append(&mut journal, &flash, 0..3);
+    assert!(!journal.is_unconfirmed(), "nothing is known of the last batch");
+    let position = journal.position();
+    now(flash.flush()).unwrap();
+    journal.flushed(position);
+    let room = journal.room();
+    assert!(journal.is_unconfirmed());
+    now(journal.confirm(&flash)).unwrap();
+    assert!(!journal.is_unconfirmed() && journal.room() == room);
+    let replay = read(&flash);
+    assert_eq!((logged(&replay), replay.lost_batches()), (vec![0, 1, 2], 0));
+    let durable: Vec<_> = replay.batches().iter().map(|batch| replay.was_durable(batch)).collect();
+    assert_eq!(durable, [true, true, true, true, false], "snapshot, three batches, confirmation");
+    let last = AREA.offset + 3 * 512;
+    for byte in last..last + 512 {
+        let mut image = flash.image();
+        image[byte as usize] ^= 8;
+        assert_eq!(read(&CrashingDevice::recorded(image, 512)).lost_batches(), 1, "byte {byte}");
+    }
+    // A start continues behind it, and the writer in its place.
+    let copied = copy(&flash);
+    let mut resumed = replay.resume(4, FIRST);
+    append(&mut resumed, &copied, [9]);
+    assert_eq!(logged(&read(&copied)), [0, 1, 2, 9]);
+    append(&mut journal, &flash, [3, 4]);
+    let replay = read(&flash);
+    assert_eq!((logged(&replay), replay.lost_batches()), (vec![0, 1, 2, 3, 4], 0));
 }
 
 #[test]
