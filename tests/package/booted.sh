@@ -42,6 +42,18 @@ kill -KILL "$(show MainPID)"
 until_active 2
 same || fail "after SIGKILL"
 
+# Killed while it is written to: the cache is warm, although the unit has RemoveIPC=yes.
+hits() { NITRO_CONTROL=/run/nitro/nitro.control nitro status -o json | grep -m1 "\"$1\":" | tr -dc 0-9; }
+NITRO_CONTROL=/run/nitro/nitro.control nitro volume set vm --mode write-through >/dev/null || fail "write-through"
+for _ in 1 2; do nbdcopy "$uri" /tmp/back || fail "read"; sleep 2; done
+nbdcopy --flush /tmp/data "$uri" || fail "write"
+[[ -n $(ls /run/nitro/crash) && ! -e /dev/shm/nitro-$(id -u nitro) ]] || fail "the record of writes is not in /run/nitro"
+kill -KILL "$(show MainPID)"
+until_active 3
+same || fail "after SIGKILL in write-through"
+found=$(hits read_hit_extents) missed=$(hits read_miss_extents)
+((found * 100 >= (found + missed) * 95)) || fail "$found hits and $missed misses after SIGKILL"
+
 printf '[volume.second]\norigin = "/srv/disks/second.img"\n' >>/etc/nitro/nitro.toml
 systemctl reload nitro || fail "reload"
 NITRO_CONTROL=/run/nitro/nitro.control nitro volume list | grep -q second || fail "reload adds no volume"

@@ -1,9 +1,10 @@
 //! The manager's counters. Their names, units and meanings are defined only here.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Counters since the start, and a few gauges, which are marked.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Stats {
     /// Extent look-ups answered by the file index.
     pub hits: u64,

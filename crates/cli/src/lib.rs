@@ -31,6 +31,7 @@ use nitro_console::error::Error;
 use nitro_console::logging;
 pub use nitro_server::config::Config;
 use nitro_server::serve;
+use nitro_server::signals::survive_file_limit;
 
 /// The description of the command line.
 #[doc(hidden)]
@@ -43,8 +44,9 @@ use std::process::ExitCode;
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = Cli::given();
-    let ended =
-        logging::start(&cli.log, cli.log_format, matches!(cli.command, Command::Serve(_))).and_then(|()| run(&cli));
+    let is_server = matches!(cli.command, Command::Serve(_));
+    let started = logging::start(&cli.log, cli.log_format, is_server).and_then(|()| survive_file_limit());
+    let ended = started.and_then(|()| run(&cli));
     if let Err(error) = &ended {
         logging::print(format_args!("nitro: {error}"));
     }

@@ -77,7 +77,8 @@ pub(crate) fn wait(server: &ServerArgs, volume: &str, command: Command) -> Resul
     let total_bytes = dirty_bytes(&watcher.status()?, volume);
     let progress = Progress::new(total_bytes, "written back");
     let done = thread::scope(|scope| {
-        let working = scope.spawn(|| worker.execute(command));
+        let thread = thread::Builder::new().spawn_scoped(scope, || worker.execute(command));
+        let working = thread.map_err(|e| Error::new("threads", e).or("raise the limit of threads"))?;
         while !working.is_finished() {
             // If the status is not available, only the progress is missing.
             if let Some(status) = (total_bytes > 0).then(|| watcher.status().ok()).flatten() {

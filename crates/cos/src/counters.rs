@@ -1,7 +1,7 @@
 //! Counters of a store since it was opened.
 
 use crate::format::region::{ChunkKind, Prepared};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A counter.
@@ -19,16 +19,28 @@ impl Count {
 }
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+    ($($(#[doc = $doc:literal])+ $name:ident),* $(,)?) => {
         #[derive(Debug, Default)]
         pub(crate) struct Counting {
             $(pub(crate) $name: Count,)*
         }
 
         /// Counters of a store since it was opened.
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default)]
         pub struct Counters {
-            $($(#[$doc])* pub $name: u64,)*
+            $($(#[doc = $doc])+ pub $name: u64,)*
+        }
+
+        impl Counters {
+            /// The names and meanings of all counters.
+            pub const ALL: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($name), concat!($($doc),+).trim_ascii()),)*];
+
+            /// All counters with their values.
+            pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                Self::ALL.iter().map(|(name, _)| *name).zip([$(self.$name,)*])
+            }
         }
 
         impl Counting {

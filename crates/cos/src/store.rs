@@ -269,6 +269,11 @@ impl<D: Device> Store<D> {
         self.counters.snapshot()
     }
 
+    /// Why the store accepts no more changes, if it does not.
+    pub fn poisoned(&self) -> Option<String> {
+        self.poisoned.get().cloned()
+    }
+
     /// The device.
     pub fn device(&self) -> &D {
         &self.device

@@ -17,6 +17,10 @@ pub enum ErrorKind {
     NotADevice,
     /// A file of this name exists already.
     Exists,
+    /// The system refuses a thread.
+    NoThread,
+    /// The file is, or would be, larger than the process may write (`RLIMIT_FSIZE`), or than its file system allows.
+    TooLarge,
 }
 
 impl ErrorKind {
@@ -29,6 +33,8 @@ impl ErrorKind {
             Self::NoSpace => "no space left",
             Self::NotADevice => "neither a regular file nor a block device",
             Self::Exists => "exists already",
+            Self::NoThread => "the system refuses a thread",
+            Self::TooLarge => "larger than files of this process, or on this file system, may be",
         }
     }
 }
@@ -59,6 +65,7 @@ impl Error {
             io::ErrorKind::ResourceBusy | io::ErrorKind::AddrInUse => ErrorKind::InUse,
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
             io::ErrorKind::AlreadyExists => ErrorKind::Exists,
+            io::ErrorKind::FileTooLarge => ErrorKind::TooLarge,
             _ => ErrorKind::Io,
         };
         Self { kind, operation, subject: subject.to_string(), source: Some(source) }

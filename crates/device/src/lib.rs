@@ -25,7 +25,7 @@ pub mod slice;
 
 pub use allocator::limit_allocator;
 pub use any::AnyDevice;
-pub use crash_memory::map_words;
+pub use crash_memory::{map_words, remove_unmapped};
 pub use error::{Error, ErrorKind};
 pub use faulty::FaultyDevice;
 pub use file::{Blocking, FileDevice, FileOptions};

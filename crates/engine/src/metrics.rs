@@ -3,20 +3,56 @@
 use hdrhistogram::Histogram;
 use nitro_units::ClassId;
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+/// What a counter counts. Status, metrics, alerts and documents are derived from this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counted {
+    /// The counter's name; a unit other than extents, requests and the like is its end.
+    pub name: &'static str,
+    /// Its meaning.
+    pub meaning: &'static str,
+    /// It counts data that are lost, or failures: any value above 0 is reported to the operator.
+    pub is_loss: bool,
+}
+
+/// Declares counters: each with its meaning, and `loss` before the name of one that counts losses or failures.
 macro_rules! counters {
-    ($(#[$doc:meta])* $name:ident / $snapshot:ident { $($(#[$field_doc:meta])* $field:ident,)* }) => {
+    (@is_loss) => { false };
+    (@is_loss loss) => { true };
+    ($(#[$doc:meta])* $name:ident / $snapshot:ident {
+        $($(#[doc = $meaning:literal])+ $([$loss:ident])? $field:ident,)*
+    }) => {
         $(#[$doc])*
         #[derive(Debug, Default)]
-        pub struct $name { $($(#[$field_doc])* pub $field: Counter,)* }
+        pub struct $name { $($(#[doc = $meaning])+ pub $field: Counter,)* }
 
         $(#[$doc])*
         /// At one moment.
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-        pub struct $snapshot { $($(#[$field_doc])* pub $field: u64,)* }
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct $snapshot { $($(#[doc = $meaning])+ pub $field: u64,)* }
+
+        impl $snapshot {
+            /// All counters, in the order of their declaration.
+            pub const ALL: &'static [Counted] = &[$(Counted {
+                name: stringify!($field),
+                meaning: concat!($($meaning),+).trim_ascii(),
+                is_loss: counters!(@is_loss $($loss)?),
+            },)*];
+
+            /// All counters with their values.
+            pub fn each(&self) -> impl Iterator<Item = (&'static Counted, u64)> + use<> {
+                Self::ALL.iter().zip([$(self.$field,)*])
+            }
+
+            /// Those that count losses or failures, and are above 0.
+            pub fn losses(&self) -> impl Iterator<Item = (&'static Counted, u64)> + use<> {
+                self.each().filter(|(counted, value)| counted.is_loss && *value > 0)
+            }
+        }
 
         impl $name {
             /// The counters as they are now.
@@ -75,7 +111,7 @@ counters! {
         /// Write-intent regions opened: for each, a write waited for a commit.
         regions_opened,
         /// Dirty extents that were lost with one of several devices.
-        device_lost_extents,
+        [loss] device_lost_extents,
         /// Times that a dirty extent had to wait for room in the cache.
         dirty_stalls,
         /// Fills dropped because the insertion queue was full.
@@ -89,13 +125,13 @@ counters! {
         /// Compared extents that had different bytes: they were stored separately.
         duplicate_mismatches,
         /// Stored extents with a wrong checksum or encoding; each was read from the origin.
-        corrupt_extents,
+        [loss] corrupt_extents,
         /// Stored extents whose WEU was refilled while they were being read.
         outrun_reads,
         /// Failed reads of the cache device.
-        ssd_read_errors,
+        [loss] ssd_read_errors,
         /// Failed writes of the cache device.
-        ssd_write_errors,
+        [loss] ssd_write_errors,
     }
 }
 
@@ -170,11 +206,11 @@ counters! {
         /// Extents destaged.
         destaged_extents,
         /// Rounds of destage in which the origin refused a write.
-        destage_failures,
+        [loss] destage_failures,
         /// Requests given up because the origin did not answer in time.
-        origin_timeouts,
+        [loss] origin_timeouts,
         /// Requests that failed.
-        errors,
+        [loss] errors,
     }
 }
 

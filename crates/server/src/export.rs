@@ -13,7 +13,7 @@ use bytes::Bytes;
 use event_listener::Event;
 use nitro_cache::admission::Source;
 use nitro_cache::class::Asked;
-use nitro_console::logging::Repeats;
+use nitro_console::logging::{EACH, Repeats};
 use nitro_console::size::Size;
 use nitro_device::CompioClock;
 use nitro_engine::{CachedRun, Change, Classifier, ErrorKind, Rest, Volume, WriteMode};
@@ -391,7 +391,7 @@ impl VolumeExport {
             | ErrorKind::Log => {
                 if let Some(left_out) = self.failures.next() {
                     let what = format_args!("volume {}: a request failed", self.name);
-                    tracing::warn!("{}{left_out}", nitro_console::error::Error::with_sources(what, error));
+                    tracing::warn!(target: EACH, "{}{left_out}", nitro_console::error::Error::with_sources(what, error));
                 }
                 DiskError::Io
             }

@@ -3,12 +3,12 @@
 use event_listener::Event;
 use nitro_console::error::Error;
 use nitro_port::yielding::attempt_at;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals as Arrivals;
 use signal_hook::low_level::{emulate_default_handler, signal_name};
 use std::fs;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 /// How urgently the process has to end.
@@ -97,6 +97,16 @@ impl Signals {
         self.urgency.store(urgency, Ordering::SeqCst);
         self.raised.notify(usize::MAX);
     }
+}
+
+/// Makes writes beyond the limit of file sizes (`ulimit -f`) fail with an error, instead of ending the process by a signal.
+/// Programs that this one starts get the signal as before.
+///
+/// # Errors
+/// The handler cannot be installed.
+pub fn survive_file_limit() -> Result<(), Error> {
+    let noted = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGXFSZ, noted).map(drop).map_err(|e| Error::new("signals", e))
 }
 
 /// Runs `clean` when a signal ends a command that has no other signal handler; then the signal has its default effect.

@@ -9,6 +9,7 @@ use nitro_console::output::{self, Format, Table};
 use nitro_console::size::Size;
 use nitro_server::config::{KeyPath, Scope, Setting, file, reference};
 use nitro_server::control::protocol::{Command, Done, Outcome};
+use nitro_server::serve;
 use serde::Serialize;
 
 /// The manual page `nitro.toml(5)`.
@@ -36,6 +37,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
     let config = file::load(&args.file)?;
     config.server.socket_access()?;
     config.server.control_access()?;
+    serve::check_limits(&config)?;
     let checked = Checked {
         file: args.file.display().to_string(),
         caches: config.caches.keys().cloned().collect(),

@@ -5,10 +5,11 @@ use nitro_cache::weu::Space;
 use nitro_console::output::Table;
 use nitro_console::screen::duration;
 use nitro_console::size::Size;
+use nitro_engine::metrics::Counted;
 use nitro_server::control::faults::{SILENCE_SECONDS, Severity, faults};
 use nitro_server::control::protocol::{
     Cache, ClassOfContents, Detection, Endurance, KnownVolume, Latency, Ram, Recording, Recovered, Scan, Server, Spans,
-    Status, Volume,
+    Status, Store, Volume,
 };
 
 /// Parts of the RAM that are smaller than this are shown as one sum; `-o json` has all parts.
@@ -34,6 +35,10 @@ pub(super) fn render(status: &Status) -> String {
     for volume in &status.volumes {
         out += "\n";
         out += &self::volume(volume);
+    }
+    for store in &status.stores {
+        out += "\n";
+        out += &self::store(store);
     }
     out
 }
@@ -65,6 +70,10 @@ fn server(server: &Server) -> String {
     }
     if let Some(Spans { url, sample, sent, dropped }) = &server.spans {
         lines.push(("spans", format!("{url}: one in {sample} requests, {sent} sent, {dropped} dropped")));
+    }
+    if server.log_lines_limited > 0 {
+        let text = format!("{} messages were not logged: their kinds came too often", server.log_lines_limited);
+        lines.push(("log", text));
     }
     if server.log_lines_left_out > 0 {
         lines.push(("log", format!("{} lines left out: standard error is not read", server.log_lines_left_out)));
@@ -290,13 +299,41 @@ fn traffic(cache: &Cache) -> impl Iterator<Item = (&'static str, String)> {
 }
 
 fn failures(cache: &Cache) -> String {
-    match cache.corrupt_extents + cache.ssd_read_errors + cache.ssd_write_errors {
-        0 => "none".to_owned(),
-        _ => format!(
-            "{} corrupt extents, {} failed reads, {} failed writes",
-            cache.corrupt_extents, cache.ssd_read_errors, cache.ssd_write_errors
+    losses(cache.counters.losses()).unwrap_or_else(|| "none".to_owned())
+}
+
+/// Counters of losses that are above 0.
+fn losses(losses: impl Iterator<Item = (&'static Counted, u64)>) -> Option<String> {
+    let each: Vec<_> = losses.map(|(counted, value)| format!("{value} {}", counted.name.replace('_', " "))).collect();
+    (!each.is_empty()).then(|| each.join(", "))
+}
+
+fn store(store: &Store) -> String {
+    let counters = &store.counters;
+    let mut lines = vec![
+        (
+            "stored",
+            format!(
+                "{} in {} chunks; {} duplicates",
+                Size(counters.stored_bytes),
+                counters.stored_chunks,
+                counters.duplicate_chunks
+            ),
         ),
-    }
+        ("commits", format!("{}; {} collections", counters.commits, counters.collections)),
+    ];
+    lines.extend(store.poisoned.as_ref().map(|reason| ("refuses changes", reason.clone())));
+    lines.extend(store.ssd.as_ref().map(|ssd| {
+        let failed = ssd.failed.as_ref().map_or_else(String::new, |reason| format!("; not used any more: {reason}"));
+        let text = format!(
+            "{} written, {} failed reads, {} damaged pieces{failed}",
+            Size(ssd.written_bytes),
+            ssd.read_errors,
+            ssd.damaged
+        );
+        ("SSD", text)
+    }));
+    block(&format!("store {}, since it was opened", store.path), &lines)
 }
 
 fn ram_of(cache: &Cache) -> String {

@@ -140,3 +140,17 @@ fn one_peer_takes_no_more_than_its_part() {
     place.until("gone", |s| s["server"]["connections"] == 0);
     place.client();
 }
+
+/// No part of the program has to ask for it.
+#[test]
+fn what_clients_cause_in_the_log_is_bounded_and_counted() {
+    let place = place();
+    let server = place.serve(SERVE);
+    for _ in 0..200 {
+        let mut stream = greet(&place, b"nonsense that is no option of the protocol");
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    place.until("counted", |s| s["server"]["log_lines_limited"].as_u64().unwrap() >= 180);
+    let (_, said) = server.stop();
+    assert!((1..=20).contains(&said.matches("a client was dropped").count()), "{said}");
+}

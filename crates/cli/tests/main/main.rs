@@ -19,6 +19,7 @@ mod hostile;
 mod http;
 mod identity;
 mod initiators;
+mod limits;
 mod operating;
 mod options;
 mod pins;

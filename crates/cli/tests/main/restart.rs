@@ -1,16 +1,16 @@
 //! What a cache still holds when its server comes back.
 
-use crate::support::{Place, noise};
+use crate::support::{Place, Server, noise};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::time::{Duration, SystemTime};
 
 const AGAIN: &str = "--origin vm.img --cache cache.img --sequential-threshold 0";
 
 /// A place with an origin of noise, of which `mib` MiB were read through a cache.
-fn warmed(mib: u64) -> (Place, crate::support::Server, Vec<u8>) {
+fn warmed(mib: u64) -> (Place, Server, Vec<u8>) {
     let place = Place::new();
     let data = noise(11, 32 << 20);
     place.write("vm.img", &data);
@@ -109,6 +109,30 @@ fn scattered_writes_leave_the_rest_warm_at_kill_9() {
     let _server = place.serve(AGAIN);
     let found = hit_percent(&place, &data);
     assert!(found >= 95, "{found} %: {}", place.status());
+}
+
+/// A unit with `RemoveIPC=yes` loses what its user has in shared memory when it ends, also by kill -9; its runtime folder stays.
+#[test]
+fn a_service_is_warm_after_kill_9_by_what_its_runtime_folder_keeps() {
+    let (place, server, mut data) = warmed(24);
+    assert!(server.stop().0.success());
+    fs::create_dir(place.path("service")).unwrap();
+    fs::set_permissions(place.path("service"), fs::Permissions::from_mode(0o755)).unwrap();
+    let serve = || {
+        let sockets = "--listen unix:run/nitro/vm.sock --control run/nitro/vm.control";
+        let mut command = place.command(&format!("serve {AGAIN} {sockets}"));
+        Server::start(command.env("RUNTIME_DIRECTORY", place.path("service")).env_remove("XDG_RUNTIME_DIR"))
+    };
+    let memories = || fs::read_dir(place.path("service/crash")).unwrap().count();
+    let server = serve();
+    scatter(&place, &mut data);
+    assert_eq!(memories(), 1);
+    server.kill();
+    let server = serve();
+    let found = hit_percent(&place, &data);
+    assert!(found >= 95, "{found} %: {}", place.status());
+    assert!(server.stop().0.success());
+    assert_eq!(memories(), 0);
 }
 
 /// Cuts the power after scattered writes and `wait`: at least so many percent of the rest must come from the cache.

@@ -1,13 +1,17 @@
 //! Logging to standard error.
 //!
 //! A server's log goes through a bounded queue to a thread of its own, so that a stopped terminal, or a pipe that no
-//! process reads, does not delay requests. Lines for which the queue has no room are dropped and counted.
+//! process reads, does not delay requests. Lines for which the queue has no room are dropped and counted. While clients are
+//! served, each place in the program logs at most ten times in 10 s (`limit`).
 
+mod limit;
 mod repeats;
 
+pub use limit::{EACH, limit, lines_limited};
 pub use repeats::Repeats;
 
 use crate::error::Error;
+use limit::Limited;
 use std::io::{self, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +19,7 @@ use std::sync::mpsc::{self, SyncSender};
 use std::thread;
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Format;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 /// Most lines that wait to be written.
@@ -59,8 +64,11 @@ pub fn start(filter: &str, format: LogFormat, queued: bool) -> Result<(), Error>
     let builder = tracing_subscriber::fmt().log_internal_errors(false);
     let builder = builder.with_env_filter(filter).with_writer(writer).with_ansi(false);
     match format {
-        LogFormat::Text => builder.with_target(false).init(),
-        LogFormat::Json => builder.json().init(),
+        LogFormat::Text => {
+            let inner = Format::default().with_ansi(false).with_target(false);
+            builder.event_format(Limited { inner, format }).init();
+        }
+        LogFormat::Json => builder.json().map_event_format(|inner| Limited { inner, format }).init(),
     }
     Ok(())
 }

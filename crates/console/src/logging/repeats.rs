@@ -23,6 +23,13 @@ struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeftOut(u64);
 
+impl LeftOut {
+    /// The number itself.
+    pub(super) const fn count(self) -> u64 {
+        self.0
+    }
+}
+
 impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -36,6 +43,12 @@ impl Repeats {
     /// Counts an event. `None`: it must not be logged.
     pub fn next(&self) -> Option<LeftOut> {
         self.next_at(Instant::now())
+    }
+
+    /// Lets the next event be the first of its window.
+    #[cfg(test)]
+    pub(super) fn end_window(&self) {
+        self.0.lock().begun = None;
     }
 
     fn next_at(&self, now: Instant) -> Option<LeftOut> {

@@ -26,6 +26,8 @@ use futures_util::FutureExt as _;
 use nitro_port::buf::{BufMut, is_aligned};
 use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, StorageId, Urgency};
 use rustix::fd::OwnedFd;
+use rustix::fs::fdatasync;
+use rustix::io::{Errno, retry_on_intr};
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -71,15 +73,21 @@ struct UnderWay {
 }
 
 impl UnderWay {
-    fn new(may_wait: bool) -> Self {
-        let threads_max = if may_wait { waiting::THREADS_MAX } else { blocking::THREADS_MAX };
-        Self { blocking: Blocking::new(threads_max), turns: Arc::default(), flushes: Flushes::default() }
+    /// With a thread that stays, so that later no request fails for lack of one.
+    fn new(may_wait: bool) -> io::Result<Self> {
+        let threads_max = match may_wait {
+            true => waiting::THREADS_MAX,
+            false if is_io_uring() => blocking::THREADS_MAX,
+            false => blocking::THREADS_MAX + bound::THREADS_MAX,
+        };
+        Ok(Self { blocking: Blocking::new(threads_max)?, turns: Arc::default(), flushes: Flushes::default() })
     }
 }
 
-/// Maximum number of turns of a device's reads and writes.
-fn turns_max() -> usize {
-    if is_io_uring() { bound::RING_MAX } else { bound::THREADS_MAX }
+/// Whether io_uring has given up a request because the kernel could not start a worker thread for it (a limit of
+/// threads was reached). The request was not begun. Requests that this process cancels have no task that sees their end.
+fn lacks_worker(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::CANCELED.raw_os_error())
 }
 
 /// The usable part of a transfer that stopped after `done` of `len` bytes: all of a complete transfer, otherwise whole
@@ -153,6 +161,16 @@ impl FileDevice {
         Lent::new(&self.fd)
     }
 
+    /// Whether reads and writes take threads of the device: they may wait, or there is no io_uring.
+    fn takes_threads(&self) -> bool {
+        self.may_wait || !is_io_uring()
+    }
+
+    /// Maximum number of turns of reads and writes that take threads.
+    fn threads_max(&self) -> usize {
+        if self.may_wait { waiting::THREADS_MAX } else { bound::THREADS_MAX }
+    }
+
     /// Runs `work` on a thread where it may block.
     async fn blocking<T, W>(&self, work: W) -> io::Result<T>
     where
@@ -167,13 +185,13 @@ impl FileDevice {
     async fn lend_in_turn(&self, urgency: Urgency, len: usize) -> Lent {
         match self.lend_at_once(len) {
             Some(lent) => lent,
-            None => Lent::with(&self.fd, self.under_way.turns.take(urgency, turns_max(), len).await),
+            None => Lent::with(&self.fd, self.under_way.turns.take(urgency, bound::RING_MAX, len).await),
         }
     }
 
     /// As [`lend_in_turn`](Self::lend_in_turn), if a turn is available without waiting.
     fn lend_at_once(&self, len: usize) -> Option<Lent> {
-        Some(Lent::with(&self.fd, self.under_way.turns.take_at_once(turns_max(), len)?))
+        Some(Lent::with(&self.fd, self.under_way.turns.take_at_once(bound::RING_MAX, len)?))
     }
 
     /// Runs a read or write of `len` bytes on a thread, in its turn.
@@ -182,7 +200,7 @@ impl FileDevice {
         T: Send + 'static,
         W: FnOnce(&OwnedFd, usize) -> io::Result<T> + Send + 'static,
     {
-        let turn = self.under_way.turns.take(urgency, waiting::THREADS_MAX, len).await;
+        let turn = self.under_way.turns.take(urgency, self.threads_max(), len).await;
         let step = self.step_bytes();
         self.blocking(move |fd| {
             let result = work(fd, step);
@@ -192,10 +210,15 @@ impl FileDevice {
         .await?
     }
 
+    /// A read that takes a thread.
+    async fn read_on_thread(&self, urgency: Urgency, offset: u64, len: usize) -> io::Result<Bytes> {
+        self.transfer(urgency, len, move |fd, step| waiting::read(fd, step, offset, len)).await
+    }
+
     /// A read that waits for its turn, or that takes a thread.
     async fn read_waiting(&self, urgency: Urgency, offset: u64, len: usize) -> io::Result<Bytes> {
-        if self.may_wait {
-            return self.transfer(urgency, len, move |fd, step| waiting::read(fd, step, offset, len)).await;
+        if self.takes_threads() {
+            return self.read_on_thread(urgency, offset, len).await;
         }
         let lent = self.lend_in_turn(urgency, len).await;
         let (result, buf) = read_once(lent, offset, BufMut::with_len(len), 0).await;
@@ -213,6 +236,7 @@ impl FileDevice {
                 Ok(read) => {
                     done += progress(self.step_bytes(), read, len - done).ok_or(io::ErrorKind::UnexpectedEof)?;
                 }
+                Err(e) if lacks_worker(&e) => return self.read_on_thread(Urgency::default(), offset, len).await,
                 Err(e) => retries.pause(e).await?,
             }
             let lent = self.lend_in_turn(Urgency::default(), len - done).await;
@@ -225,16 +249,19 @@ impl FileDevice {
         if self.direct && !is_aligned(&data) { BufMut::copy_of(&data).freeze() } else { data }
     }
 
+    /// A write that takes a thread.
+    async fn write_on_thread(&self, offset: u64, data: Bytes) -> io::Result<()> {
+        let data = self.aligned(data);
+        self.transfer(Urgency::default(), data.len(), move |fd, step| waiting::write(fd, step, offset, data)).await
+    }
+
     /// A write that waits for its turn, or that takes a thread.
     async fn write_waiting(&self, offset: u64, data: Bytes) -> io::Result<()> {
         if data.is_empty() {
             return Ok(());
         }
-        if self.may_wait {
-            let data = self.aligned(data);
-            return self
-                .transfer(Urgency::default(), data.len(), move |fd, step| waiting::write(fd, step, offset, data))
-                .await;
+        if self.takes_threads() {
+            return self.write_on_thread(offset, data).await;
         }
         let lent = self.lend_in_turn(Urgency::default(), data.len()).await;
         let (result, data) = write_once(lent, offset, self.aligned(data)).await;
@@ -251,6 +278,7 @@ impl FileDevice {
                     rest.advance(done);
                     offset += done as u64;
                 }
+                Err(e) if lacks_worker(&e) => return self.write_on_thread(offset, rest).await,
                 Err(e) => retries.pause(e).await?,
             }
             if rest.is_empty() {
@@ -262,15 +290,20 @@ impl FileDevice {
     }
 
     async fn flush_once(&self) -> Result<(), DeviceError> {
+        self.sync().await.map_err(|e| DeviceError::from_io(e, Operation::Flush, 0, self.geometry.size_bytes))
+    }
+
+    async fn sync(&self) -> io::Result<()> {
         let mut retries = Retries::new();
-        loop {
+        while is_io_uring() {
             let BufResult(result, _) = submit(SyncOp::new(self.lend(), true)).await;
-            let fail = |e| DeviceError::from_io(e, Operation::Flush, 0, self.geometry.size_bytes);
             match result {
                 Ok(_) => return Ok(()),
-                Err(e) => retries.pause(e).await.map_err(fail)?,
+                Err(e) if lacks_worker(&e) => break,
+                Err(e) => retries.pause(e).await?,
             }
         }
+        Ok(self.blocking(|fd| retry_on_intr(|| fdatasync(fd))).await??)
     }
 }
 
@@ -287,7 +320,7 @@ impl Device for FileDevice {
     fn read_with(&self, urgency: Urgency, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>> {
         async move {
             self.check(Operation::Read, offset, len as u64)?;
-            let result = match (!self.may_wait).then(|| self.lend_at_once(len)).flatten() {
+            let result = match (!self.takes_threads()).then(|| self.lend_at_once(len)).flatten() {
                 // The buffer is allocated only now: a request that waits takes no memory.
                 Some(lent) => match read_once(lent, offset, BufMut::with_len(len), 0).await {
                     (Ok(read), buf) if read == len => Ok(buf.freeze()),
@@ -304,7 +337,7 @@ impl Device for FileDevice {
         async move {
             let len = data.len();
             self.check_writable(Operation::Write, offset, len as u64)?;
-            let lent = (len > 0 && !self.may_wait).then(|| self.lend_at_once(len)).flatten();
+            let lent = (len > 0 && !self.takes_threads()).then(|| self.lend_at_once(len)).flatten();
             let result = match lent {
                 Some(lent) => match write_once(lent, offset, self.aligned(data)).await {
                     (Ok(written), _) if written == len => Ok(()),

@@ -13,6 +13,7 @@ use rustix::fs::{
     ftruncate, open, stat,
 };
 use rustix::io::{Errno, retry_on_intr};
+use rustix::process::Resource;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -111,6 +112,10 @@ impl FileOptions {
         let Some(probe) = Probe::new(&fd).map_err(|e| Error::from_io(e, operation, self.path.display()))? else {
             return Err(Error::new(ErrorKind::NotADevice, operation, self.path.display()));
         };
+        let limit = rustix::process::getrlimit(Resource::Fsize).current;
+        if !self.read_only && probe.medium == Medium::File && limit.is_some_and(|limit| probe.size_bytes > limit) {
+            return Err(Error::new(ErrorKind::TooLarge, operation, self.path.display()));
+        }
         // `O_NONBLOCK` has no use on files, and some file systems would return EAGAIN.
         let plain = fcntl_getfl(&fd).map_err(fail)? - OFlags::NONBLOCK;
         fcntl_setfl(&fd, plain).map_err(fail)?;
@@ -131,12 +136,14 @@ impl FileOptions {
         let block_bytes = direct.unwrap_or_else(|| probe.buffered_block_bytes(&fd));
         let may_wait = probe.medium == Medium::File
             && may_wait(&fd).map_err(|e| Error::from_io(e, operation, self.path.display()))?;
+        let under_way = UnderWay::new(may_wait)
+            .map_err(|e| Error { kind: ErrorKind::NoThread, ..Error::from_io(e, operation, self.path.display()) })?;
         Ok(FileDevice {
             geometry: probe.geometry(block_bytes),
             medium: probe.medium,
             fd: Arc::new(fd),
             _backing: backing,
-            under_way: Box::new(UnderWay::new(may_wait)),
+            under_way: Box::new(under_way),
             direct: direct.is_some(),
             read_only: self.read_only,
             may_wait,

@@ -1,7 +1,8 @@
 //! Faults of a running server, with their remedies. The web page and the commands show the same list.
 
-use super::protocol::{Cache, CacheDevice, Status, Volume};
+use super::protocol::{Cache, CacheDevice, Status, Store, Volume};
 use nitro_console::size::Size;
+use nitro_engine::metrics::Counted;
 use serde::{Deserialize, Serialize};
 
 /// An origin that has not answered for so many seconds is reported.
@@ -40,6 +41,7 @@ pub fn faults(status: &Status) -> Vec<Fault> {
     let mut faults = of_server(status);
     faults.extend(status.caches.iter().flat_map(of_cache));
     faults.extend(status.volumes.iter().flat_map(of_volume));
+    faults.extend(status.stores.iter().flat_map(of_store));
     faults.sort_by_key(|fault| fault.severity);
     faults
 }
@@ -72,6 +74,45 @@ fn of_server(status: &Status) -> Vec<Fault> {
             format!("the process takes {takes} of RAM, more than the {need} announced"),
             "Please report this.",
         ));
+    }
+    faults
+}
+
+/// Counters of losses that are told below in words of their own.
+const TOLD: [&str; 6] =
+    ["corrupt_extents", "ssd_read_errors", "ssd_write_errors", "errors", "origin_timeouts", "destage_failures"];
+
+/// The other counters of losses: none is left out.
+fn losses(subject: &str, losses: impl Iterator<Item = (&'static Counted, u64)>) -> impl Iterator<Item = Fault> {
+    losses.filter(|(counted, _)| !TOLD.contains(&counted.name)).map(move |(counted, value)| Fault {
+        severity: Critical,
+        subject: subject.to_owned(),
+        what: format!("{value} {}: {}", counted.name.replace('_', " "), counted.meaning.trim_end_matches('.')),
+        remedy: "nitro status lists lost ranges of each volume; the log has the reason.".to_owned(),
+    })
+}
+
+fn of_store(store: &Store) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let mut add = |severity, what: String, remedy: &str| {
+        faults.push(Fault { severity, subject: format!("store {}", store.path), what, remedy: remedy.to_owned() });
+    };
+    if let Some(reason) = &store.poisoned {
+        add(
+            Critical,
+            format!("changes are refused: {reason}"),
+            "Check the store's disk (dmesg, smartctl), and restart the server after the cause is removed.",
+        );
+    }
+    let Some(ssd) = &store.ssd else { return faults };
+    if let Some(reason) = &ssd.failed {
+        add(Warning, format!("its SSD is no longer used: {reason}"), "Check the SSD (dmesg, smartctl).");
+    } else if ssd.read_errors + ssd.damaged > 0 {
+        let what = format!(
+            "{} reads of its SSD failed and {} pieces were damaged; the disk was used instead",
+            ssd.read_errors, ssd.damaged
+        );
+        add(Warning, what, "Check the SSD (dmesg, smartctl), and whether another program writes to it.");
     }
     faults
 }
@@ -163,6 +204,7 @@ fn of_cache(cache: &Cache) -> Vec<Fault> {
             "No action is needed: the number of misses will decrease.",
         );
     }
+    faults.extend(losses(&format!("cache {}", cache.name), cache.counters.losses()));
     faults
 }
 
@@ -221,12 +263,42 @@ fn of_volume(volume: &Volume) -> Vec<Fault> {
             "nitro cache attach attaches it again.",
         );
     }
+    faults.extend(losses(&format!("volume {}", volume.name), volume.counters.losses()));
     faults
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nitro_engine::metrics::{CacheCounters, VolumeCounters};
+    use serde_json::{Value, json};
+
+    /// Whether a fault appears when this counter is above 0, both in the table of counters and in a field of its own.
+    fn is_told<T: Default + Serialize + for<'a> Deserialize<'a>>(
+        name: &str,
+        faults: impl Fn(&T) -> Vec<Fault>,
+    ) -> bool {
+        let mut status: Value = serde_json::to_value(T::default()).unwrap();
+        status["counters"][name] = json!(7);
+        if status.get(name).is_some() {
+            status[name] = json!(7);
+        }
+        if name == "destage_failures" {
+            status["destage_error"] = json!("no room");
+        }
+        let told = faults(&serde_json::from_value(status).unwrap());
+        told.iter().any(|fault| fault.severity != Notice && (fault.what.contains('7') || name == "destage_failures"))
+    }
+
+    #[test]
+    fn every_loss_is_told() {
+        for counted in CacheCounters::ALL.iter().filter(|counted| counted.is_loss) {
+            assert!(is_told::<Cache>(counted.name, of_cache), "{}", counted.name);
+        }
+        for counted in VolumeCounters::ALL.iter().filter(|counted| counted.is_loss) {
+            assert!(is_told::<Volume>(counted.name, of_volume), "{}", counted.name);
+        }
+    }
 
     #[test]
     fn what_is_well_has_no_faults() {

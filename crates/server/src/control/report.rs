@@ -2,21 +2,25 @@
 
 use super::protocol::{
     Cache, CacheDevice, ClassOfContents, ClassOfRequests, Detection, Endurance, Explanation, FlashIndex, KnownVolume,
-    Latency, Log, Recording, Recovered, Scan, Server, Spans, Status, Stored, Volume, WhatIf,
+    Latency, Log, Recording, Recovered, Scan, Server, Spans, Status, Store, StoreSsd, Stored, Volume, WhatIf,
 };
+use crate::cos::CosStore;
 use crate::export::VolumeExport;
+use crate::origins;
 use crate::serve::{CacheEntry, FlashIndexStatus, Served, VolumeDetector, mode_of_byte, ram_need};
 use nitro_cache::admission::Lane;
 use nitro_cache::weu::Space;
 use nitro_cache::{Missed, builtin, curve};
 use nitro_console::error::{Error, why};
 use nitro_console::logging;
+use nitro_cos::SsdState;
 use nitro_engine::{Classifier, DeviceCounters, DeviceStatus, EnduranceStatus, Explained, metrics};
 use nitro_port::Device;
 use nitro_units::ClassId;
 use serde::Serialize;
 use serde_json::Value;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 /// Maximum number of lost ranges listed for a volume.
@@ -42,12 +46,27 @@ pub fn status(served: &Served) -> Status {
                 Spans { url: url.to_string(), sample, sent, dropped }
             }),
             log_lines_left_out: logging::lines_left_out(),
+            log_lines_limited: logging::lines_limited(),
             http_wrong_tokens: served.http_wrong_tokens.load(Ordering::Relaxed),
         },
         ram: ram_need(served),
         caches: served.caches.values().map(|entry| served_cache(served, entry)).collect(),
         volumes: served.all().iter().map(|export| volume_status(export)).collect(),
+        stores: origins::open_stores().iter().map(|(path, open)| store(path, open)).collect(),
     }
+}
+
+fn store(path: &Path, open: &CosStore) -> Store {
+    let ssd = open.ssd_stats().map(|ssd| StoreSsd {
+        failed: match ssd.state {
+            SsdState::Failed { why } => Some(why),
+            SsdState::Kept | SsdState::Emptied { .. } => None,
+        },
+        written_bytes: ssd.written_bytes,
+        read_errors: ssd.read_errors,
+        damaged: ssd.damaged,
+    });
+    Store { path: path.display().to_string(), poisoned: open.poisoned(), counters: open.counters(), ssd }
 }
 
 /// A cache, and the requests to it by class.
@@ -164,6 +183,8 @@ pub fn cache_status(entry: &CacheEntry, is_served: impl Fn(&str) -> bool) -> Cac
         dirty_queue_bytes: status.dirty_queue_bytes,
         ram_cache_bytes: status.ram_cache_bytes,
         index_ram_bytes: stats.index_ram_bytes,
+        counters: *counters,
+        manager: *stats,
     }
 }
 
@@ -341,6 +362,7 @@ fn volume_status(export: &VolumeExport) -> Volume {
         read_miss_latency: latencies.read_miss.into(),
         write_latency: latencies.write.into(),
         flush_latency: latencies.flush.into(),
+        counters,
     }
 }
 

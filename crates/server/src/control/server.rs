@@ -7,7 +7,6 @@ use crate::serve::{Served, pause_accepting};
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use nitro_console::error::Error;
-use nitro_console::logging::Repeats;
 use nitro_device::net::{Accepted, Listener, StreamReader, StreamWriter};
 use nitro_device::spawn_local;
 use nitro_port::buf::BufMut;
@@ -20,7 +19,7 @@ const CLIENTS_MAX: usize = 32;
 
 /// Answers all clients, as long as it is polled.
 pub async fn serve(listener: &Listener, served: &Arc<Served>) {
-    let (places, refused) = (Places::new(CLIENTS_MAX, CLIENTS_MAX), Repeats::default());
+    let places = Places::new(CLIENTS_MAX, CLIENTS_MAX);
     loop {
         let client = match listener.accept().await {
             Ok(client) => client,
@@ -40,11 +39,7 @@ pub async fn serve(listener: &Listener, served: &Arc<Served>) {
                     }
                 });
             }
-            Err(reason) => {
-                if let Some(left_out) = refused.next() {
-                    tracing::warn!("refused a control client: {reason}{left_out}");
-                }
-            }
+            Err(reason) => tracing::warn!("refused a control client: {reason}"),
         }
     }
 }

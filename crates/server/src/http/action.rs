@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::{HeaderMap, Request, StatusCode, header};
 use nitro_console::error::Error;
+use nitro_device::net::Peer;
 use nitro_device::spawn_local;
 use nitro_engine::WriteMode;
 use serde::Deserialize;
@@ -115,14 +116,14 @@ pub(super) fn ends(token: Option<Token>, served: &Arc<Served>) -> (Option<Action
 
 impl Actions {
     /// The answer to a request, whose origin was checked.
-    pub(super) async fn answer(&self, request: Request<Incoming>) -> Answer {
-        match self.carry_out(request).await {
+    pub(super) async fn answer(&self, request: Request<Incoming>, peer: Peer) -> Answer {
+        match self.carry_out(request, peer).await {
             Ok(answer) | Err(answer) => answer,
         }
     }
 
-    async fn carry_out(&self, request: Request<Incoming>) -> Result<Answer, Answer> {
-        self.authorize(request.headers()).await?;
+    async fn carry_out(&self, request: Request<Incoming>, peer: Peer) -> Result<Answer, Answer> {
+        self.authorize(request.headers(), peer)?;
         if !is_json(request.headers()) {
             return Err(Answer::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json\n"));
         }
@@ -135,16 +136,16 @@ impl Actions {
         }
     }
 
-    async fn authorize(&self, headers: &HeaderMap) -> Result<(), Answer> {
+    fn authorize(&self, headers: &HeaderMap, peer: Peer) -> Result<(), Answer> {
         let Some(given) = bearer(headers) else {
             let why = "actions need the token: Authorization: Bearer TOKEN\n";
             return Err(Answer::text(StatusCode::UNAUTHORIZED, why));
         };
-        match self.gate.check(given).await {
+        match self.gate.check(given, peer) {
             Verdict::Right => Ok(()),
             Verdict::Wrong => Err(Answer::text(StatusCode::UNAUTHORIZED, "the token is wrong\n")),
-            Verdict::Busy => {
-                let why = "too many requests wait for a check of their token; try again in a few seconds\n";
+            Verdict::WrongAgain => {
+                let why = "the token is wrong, as the one before; wait for a second before you try another one\n";
                 Err(Answer::text(StatusCode::TOO_MANY_REQUESTS, why))
             }
         }

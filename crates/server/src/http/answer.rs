@@ -12,6 +12,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use nitro_device::net::Peer;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -80,10 +81,10 @@ impl Site {
     }
 
     /// The answer to a request.
-    pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    pub(super) async fn answer(&self, request: Request<Incoming>, peer: Peer) -> Response<Full<Bytes>> {
         let answer = match request.method() {
             &Method::GET | &Method::HEAD => self.find(request.uri(), request.headers()),
-            &Method::POST => self.act(request).await,
+            &Method::POST => self.act(request, peer).await,
             _ => self.no_such_method(),
         };
         self.respond(answer)
@@ -132,7 +133,7 @@ impl Site {
     }
 
     /// Carries out an action.
-    async fn act(&self, request: Request<Incoming>) -> Answer {
+    async fn act(&self, request: Request<Incoming>, peer: Peer) -> Answer {
         let Some(actions) = self.actions.as_ref().filter(|_| request.uri().path() == ACTION) else {
             return self.no_such_method();
         };
@@ -142,7 +143,7 @@ impl Site {
         if !is_same_origin(request.headers()) {
             return Answer::text(StatusCode::FORBIDDEN, "the Origin header names another site than the Host header\n");
         }
-        let answer = actions.answer(request).await;
+        let answer = actions.answer(request, peer).await;
         if matches!(answer, Answer::Text(StatusCode::OK, _)) {
             self.snapshots.outdate();
         }

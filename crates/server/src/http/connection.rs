@@ -5,6 +5,7 @@ use futures_util::future::{Either, select};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use nitro_device::net::Peer;
 use rustix::fd::OwnedFd;
 use std::convert::Infallible;
 use std::error::Error;
@@ -15,13 +16,13 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
-/// Maximum number of connections; further ones are closed.
+/// Maximum number of connections; a further one takes the place of the oldest one of its host, or of one that has more.
 pub(super) const CONNECTIONS_MAX: usize = 32;
 /// Headers of a request, in number and in bytes.
 const HEADERS_MAX: usize = 64;
 const HEADER_BYTES_MAX: usize = 16 << 10;
 /// Time limit for a request's headers, including the wait for the request.
-const HEADERS_TIME_MAX: Duration = Duration::from_secs(30);
+const HEADERS_TIME_MAX: Duration = Duration::from_secs(10);
 /// Time after which a connection accepts no further request, and the time limit of its last answer.
 const LIFE_MAX: Duration = Duration::from_secs(300);
 const FAREWELL_MAX: Duration = Duration::from_secs(10);
@@ -46,18 +47,22 @@ impl Stream {
     }
 
     /// Answers its requests until it ends, or until its time limit.
-    pub(super) async fn serve(self, site: &Rc<Site>) -> Result<(), Box<dyn Error>> {
+    pub(super) async fn serve(self, site: &Rc<Site>, peer: Peer) -> Result<(), Box<dyn Error>> {
         match self {
-            Self::Tcp(stream) => serve(stream, site).await,
-            Self::Unix(stream) => serve(stream, site).await,
+            Self::Tcp(stream) => serve(stream, site, peer).await,
+            Self::Unix(stream) => serve(stream, site, peer).await,
         }
     }
 }
 
-async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, site: &Rc<Site>) -> Result<(), Box<dyn Error>> {
+async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    site: &Rc<Site>,
+    peer: Peer,
+) -> Result<(), Box<dyn Error>> {
     let answering = service_fn(|request| {
         let site = Rc::clone(site);
-        async move { Ok::<_, Infallible>(site.answer(request).await) }
+        async move { Ok::<_, Infallible>(site.answer(request, peer).await) }
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEADERS_TIME_MAX);

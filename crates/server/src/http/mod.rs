@@ -10,16 +10,17 @@ mod snapshot;
 mod token;
 mod units;
 
+use crate::peers::{Place, Places};
 use crate::serve::{Served, pause_accepting};
 use action::Jobs;
 use answer::Site;
 use connection::{CONNECTIONS_MAX, Stream};
-use futures_util::future::join;
+use futures_util::future::{Either, join, select};
 use history::{HISTORY_BYTES, SAMPLE_EVERY};
 use nitro_console::error::Error;
-use nitro_device::net::{ListenAddress, Listener};
+use nitro_device::net::{ListenAddress, Listener, Peer};
 use rustix::fd::OwnedFd;
-use std::cell::Cell;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +48,7 @@ pub(crate) fn ram_bytes(volumes: usize) -> u64 {
 
 /// The thread that serves HTTP.
 pub(crate) struct Http {
-    sockets: mpsc::Sender<OwnedFd>,
+    sockets: mpsc::Sender<(OwnedFd, Peer)>,
     is_tcp: bool,
     stopping: Arc<AtomicBool>,
     jobs: Jobs,
@@ -62,7 +63,7 @@ impl Http {
     pub(crate) fn start(address: &ListenAddress, token: Option<Token>, served: &Arc<Served>) -> Result<Self, Error> {
         let no_thread = |e: std::io::Error| Error::new("HTTP", e).or("raise the limits of threads and of open files");
         let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
-        let (sockets, mut arriving) = mpsc::channel::<OwnedFd>(CONNECTIONS_MAX);
+        let (sockets, mut arriving) = mpsc::channel::<(OwnedFd, Peer)>(CONNECTIONS_MAX);
         let is_tcp = matches!(address, ListenAddress::Tcp(_));
         let any_host = !is_loopback(address);
         announce(address, any_host && is_tcp, token.is_some());
@@ -74,9 +75,12 @@ impl Http {
             let tasks = LocalSet::new();
             tasks.block_on(&runtime, async {
                 task::spawn_local(sample(Rc::clone(&site)));
-                let open = Rc::new(Cell::new(0));
-                while let Some(socket) = arriving.recv().await {
-                    accept(socket, is_tcp, &site, &open);
+                let places = Places::new(CONNECTIONS_MAX, CONNECTIONS_MAX);
+                while let Some((socket, peer)) = arriving.recv().await {
+                    match places.admit(peer) {
+                        Ok(place) => accept(socket, is_tcp, peer, place, &site),
+                        Err(reason) => tracing::debug!("refused an HTTP client: {reason}"),
+                    }
                 }
             });
         };
@@ -90,18 +94,20 @@ impl Http {
     }
 
     async fn accept(&self, listener: &Listener) {
-        loop {
-            let taken = match listener.accept().await {
-                Ok(client) => self.sockets.try_send(client.into()).is_ok(),
+        // Ends when the thread has ended.
+        while let Ok(room) = self.sockets.reserve().await {
+            match listener.accept().await {
+                Ok(client) => {
+                    let peer = client.peer_identity();
+                    room.send((client.into(), peer));
+                }
                 Err(error) => {
                     tracing::warn!("cannot accept an HTTP client: {error}");
-                    false
+                    pause_accepting().await;
                 }
-            };
-            if !taken {
-                pause_accepting().await;
             }
         }
+        std::future::pending().await
     }
 
     /// Notes that the server is not ready any more.
@@ -148,11 +154,8 @@ fn announce(address: &ListenAddress, is_open: bool, has_token: bool) {
     }
 }
 
-/// Serves a connection, if there is room for it.
-fn accept(socket: OwnedFd, is_tcp: bool, site: &Rc<Site>, open: &Rc<Cell<usize>>) {
-    if open.get() >= CONNECTIONS_MAX {
-        return;
-    }
+/// Serves a connection until it ends, or until its place is given to another one.
+fn accept(socket: OwnedFd, is_tcp: bool, peer: Peer, place: Place, site: &Rc<Site>) {
     let stream = match Stream::new(socket, is_tcp) {
         Ok(stream) => stream,
         Err(error) => {
@@ -160,23 +163,14 @@ fn accept(socket: OwnedFd, is_tcp: bool, site: &Rc<Site>, open: &Rc<Cell<usize>>
             return;
         }
     };
-    open.set(open.get() + 1);
-    let (site, counted) = (Rc::clone(site), OpenConnection(Rc::clone(open)));
+    let site = Rc::clone(site);
     task::spawn_local(async move {
-        if let Err(error) = stream.serve(&site).await {
-            tracing::debug!("an HTTP client was dropped: {error}");
+        match select(pin!(stream.serve(&site, peer)), pin!(place.dismissed.wait())).await {
+            Either::Left((Ok(()), _)) => {}
+            Either::Left((Err(error), _)) => tracing::debug!("an HTTP client was dropped: {error}"),
+            Either::Right(_) => tracing::debug!("an HTTP client made room for another one"),
         }
-        drop(counted);
     });
-}
-
-/// A connection that counts as open until this is dropped.
-struct OpenConnection(Rc<Cell<usize>>);
-
-impl Drop for OpenConnection {
-    fn drop(&mut self) {
-        self.0.set(self.0.get().saturating_sub(1));
-    }
 }
 
 /// Keeps the history.

@@ -5,22 +5,23 @@ use crate::serve::Served;
 use hyper::HeaderMap;
 use hyper::header;
 use nitro_console::error::Error;
-use nitro_console::logging::Repeats;
+use nitro_device::net::Peer;
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq;
-use tokio::sync::{Mutex, Semaphore};
-use tokio::time::{Instant, sleep_until};
 
 /// The length of a token, in characters.
 const TOKEN_CHARS_MIN: usize = 16;
 const TOKEN_CHARS_MAX: usize = 1024;
-/// After a wrong token, no token is checked for this time.
+/// Wrong tokens of a peer within [`PAUSE`] before it is told to slow down.
+const WRONG_MAX: usize = 4;
 const PAUSE: Duration = Duration::from_secs(1);
-/// Requests that wait for a check; more are refused.
-const WAITING_MAX: usize = 8;
+/// Wrong tokens that are noted for it.
+const NOTED_MAX: usize = 1024;
 
 /// The token. It is never part of a message.
 pub(crate) struct Token(Vec<u8>);
@@ -62,39 +63,54 @@ pub(super) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 pub(super) enum Verdict {
     Right,
     Wrong,
-    /// Too many requests wait for a check.
-    Busy,
+    /// It is wrong, and so were several of the same peer a moment ago.
+    WrongAgain,
 }
 
-/// Checks tokens one at a time. A wrong one delays the next check: a delay of its own answer alone could be avoided by
-/// disconnecting, since the right token is answered at once.
+/// Checks tokens. The right one is always accepted at once, whatever else is sent: a token of 16 characters or more cannot
+/// be guessed by trying, so that wrong ones are only counted, and a peer that sends many is told so.
 pub(super) struct Gate {
     token: Token,
-    opens: Mutex<Instant>,
-    places: Semaphore,
+    wrong: RefCell<WrongPeers>,
     served: Arc<Served>,
-    refused: Repeats,
 }
 
 impl Gate {
     pub(super) fn new(token: Token, served: Arc<Served>) -> Self {
-        let opens = Mutex::new(Instant::now());
-        Self { token, opens, places: Semaphore::new(WAITING_MAX), served, refused: Repeats::default() }
+        Self { token, wrong: RefCell::default(), served }
     }
 
-    pub(super) async fn check(&self, given: &[u8]) -> Verdict {
-        let Ok(_place) = self.places.try_acquire() else { return Verdict::Busy };
-        let mut opens = self.opens.lock().await;
-        sleep_until(*opens).await;
+    pub(super) fn check(&self, given: &[u8], peer: Peer) -> Verdict {
         if self.token.is(given) {
             return Verdict::Right;
         }
-        *opens = Instant::now() + PAUSE;
         self.served.http_wrong_tokens.fetch_add(1, Ordering::Relaxed);
-        if let Some(left_out) = self.refused.next() {
-            tracing::warn!("HTTP: refused an action with a wrong token{left_out}");
+        match self.wrong.borrow_mut().are_few(peer, Instant::now()) {
+            true => {
+                tracing::warn!("HTTP: refused an action with a wrong token");
+                Verdict::Wrong
+            }
+            false => Verdict::WrongAgain,
         }
-        Verdict::Wrong
+    }
+}
+
+/// The peers of the wrong tokens within the last [`PAUSE`], in the order of time.
+#[derive(Debug, Default)]
+struct WrongPeers(VecDeque<(Peer, Instant)>);
+
+impl WrongPeers {
+    /// Whether this is one of the first wrong tokens of a peer within [`PAUSE`]; notes it then.
+    fn are_few(&mut self, peer: Peer, now: Instant) -> bool {
+        while self.0.front().is_some_and(|(_, since)| now.duration_since(*since) >= PAUSE) {
+            self.0.pop_front();
+        }
+        // A peer for which there is no room is treated as one that has sent many.
+        if self.0.len() >= NOTED_MAX || self.0.iter().filter(|(known, _)| *known == peer).count() >= WRONG_MAX {
+            return false;
+        }
+        self.0.push_back((peer, now));
+        true
     }
 }
 
@@ -126,5 +142,16 @@ mod tests {
         for bad in [&b""[..], b"0123456789abcde", b"0123456789abcdeg", b"0123456789abcdef0"] {
             assert!(!token.is(bad));
         }
+    }
+
+    #[test]
+    fn a_peer_with_many_wrong_tokens_is_told_and_few_are_noted() {
+        let (mut wrong, begun) = (WrongPeers::default(), Instant::now());
+        let host = |number: u32| Peer::Host(std::net::Ipv4Addr::from(number).into());
+        assert!((0..WRONG_MAX).all(|_| wrong.are_few(host(1), begun)));
+        assert!(!wrong.are_few(host(1), begun) && wrong.are_few(host(2), begun));
+        let few = (10..1 << 12).filter(|number| wrong.are_few(host(*number), begun + PAUSE / 2)).count();
+        assert_eq!((few, wrong.0.len()), (NOTED_MAX - WRONG_MAX - 1, NOTED_MAX));
+        assert!(wrong.are_few(host(1), begun + PAUSE));
     }
 }

@@ -3,7 +3,8 @@
 #[cfg(test)]
 mod tests {
     use crate::metrics::{Kind, METRICS};
-    use nitro_engine::metrics::LATENCY_BOUNDS_US;
+    use nitro_cos::Counters;
+    use nitro_engine::metrics::{CacheCounters, Counted, LATENCY_BOUNDS_US, VolumeCounters};
     use std::path::Path;
     use std::{env, fs};
 
@@ -21,6 +22,16 @@ This page is generated from `crates/server/src/metrics/table.rs` by `NITRO_WRITE
 |---|---|---|---|
 ";
 
+    const COUNTERS: &str = "
+## Counters by name
+
+The values of the label `counter`, and the fields of `counters` in `nitro status -o json`. Counters of losses and failures are also in
+the text of `nitro status` and have an alert.
+
+| metric | counter | loss | meaning |
+|---|---|---|---|
+";
+
     fn page() -> String {
         let mut page = HEAD.to_owned();
         for metric in METRICS {
@@ -33,7 +44,54 @@ This page is generated from `crates/server/src/metrics/table.rs` by `NITRO_WRITE
             page += &format!("| `{}` | {kind} | {labels} | {} |\n", metric.full_name(), metric.help);
         }
         let bounds = LATENCY_BOUNDS_US.map(|us| format!("{}", us as f64 / 1e6)).join(", ");
-        page + &format!("\nBounds of the histogram's buckets, in seconds: {bounds}.\n")
+        page += &format!("\nBounds of the histogram's buckets, in seconds: {bounds}.\n");
+        page += COUNTERS;
+        let counted = |of: &'static [Counted]| of.iter().map(|c| (c.name, c.meaning, c.is_loss));
+        let stores = Counters::ALL.iter().map(|(name, meaning)| (*name, *meaning, false));
+        let tables: [(&str, Vec<_>); 3] = [
+            ("nitro_cache_counter_total", counted(CacheCounters::ALL).collect()),
+            ("nitro_volume_counter_total", counted(VolumeCounters::ALL).collect()),
+            ("nitro_store_counter_total", stores.collect()),
+        ];
+        for (metric, rows) in tables {
+            for (name, meaning, is_loss) in rows {
+                let loss = if is_loss { "yes" } else { "" };
+                page += &format!("| `{metric}` | `{name}` | {loss} | {} |\n", meaning.trim_end_matches('.'));
+            }
+        }
+        page
+    }
+
+    /// Counters of losses that have a metric of their own, or that count what a metric shows by its time.
+    const OWN_METRICS: [(&str, &str); 6] = [
+        ("corrupt_extents", "nitro_cache_ssd_errors_total"),
+        ("ssd_read_errors", "nitro_cache_ssd_errors_total"),
+        ("ssd_write_errors", "nitro_cache_ssd_errors_total"),
+        ("errors", "nitro_volume_errors_total"),
+        ("origin_timeouts", "nitro_volume_origin_timeouts_total"),
+        ("destage_failures", "nitro_volume_destage_failing_seconds"),
+    ];
+
+    #[test]
+    fn every_loss_has_an_alert() {
+        let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/prometheus/nitro.rules.yml");
+        let rules = fs::read_to_string(rules).unwrap();
+        let expressions: Vec<_> =
+            rules.split("- alert:").skip(1).filter_map(|alert| alert.split("annotations:").next()).collect();
+        let losses = CacheCounters::ALL.iter().chain(VolumeCounters::ALL).filter(|counted| counted.is_loss);
+        let own = |name| OWN_METRICS.iter().find(|(counter, _)| *counter == name).map(|(_, metric)| *metric);
+        let counters = losses.map(|counted| own(counted.name).unwrap_or(counted.name));
+        let others = [
+            "nitro_volume_lost_bytes",
+            "nitro_cache_recovered_lost_bytes",
+            "nitro_store_poisoned",
+            "nitro_store_ssd_errors_total",
+            "nitro_recording_dropped_total",
+            "nitro_log_lines_left_out_total",
+        ];
+        for what in counters.chain(others) {
+            assert!(expressions.iter().any(|alert| alert.contains(what)), "no alert has {what}");
+        }
     }
 
     #[test]

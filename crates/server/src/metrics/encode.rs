@@ -129,6 +129,7 @@ fn samples<'a>(metric: &Metric, status: &'a Status) -> Vec<(Labels<'a>, f64)> {
     // One that stands for there being none has no name in a file either.
     let caches = || status.caches.iter().filter(|cache| cache.health != "none").take(NAMES_MAX);
     let volumes = || status.volumes.iter().take(NAMES_MAX);
+    let stores = || status.stores.iter().take(NAMES_MAX);
     match metric.samples {
         Samples::Server(value) => vec![(Vec::new(), value(status))],
         Samples::Version => vec![(vec![("version", &*status.server.version)], 1.0)],
@@ -163,6 +164,12 @@ fn samples<'a>(metric: &Metric, status: &'a Status) -> Vec<(Labels<'a>, f64)> {
                 v.classes.iter().map(move |class| (vec![("volume", &*v.name), ("class", &*class.name)], value(class)))
             })
             .collect(),
+        Samples::Store(value) => stores().map(|s| (vec![("store", &*s.path)], value(s))).collect(),
+        Samples::StoreParts(label, values) => stores()
+            .flat_map(|s| {
+                values(s).into_iter().map(move |(part, value)| (vec![("store", &*s.path), (label, part)], value))
+            })
+            .collect(),
         Samples::Latencies(..) => Vec::new(),
     }
 }
@@ -183,7 +190,9 @@ fn latencies<'a>(metric: &Metric, status: &'a Status) -> Vec<(Labels<'a>, Latenc
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::protocol::{Cache, ClassOfRequests, Volume};
+    use crate::control::protocol::{Cache, ClassOfRequests, Store, Volume};
+    use nitro_cos::Counters;
+    use nitro_engine::metrics::{CacheCounters, VolumeCounters};
 
     fn status() -> Arc<Status> {
         let mut read_hit_latency = Latency { count: 3, mean_us: 2_000.0, ..Latency::default() };
@@ -242,5 +251,18 @@ mod tests {
         let text = encode(&status, TextFormat::OpenMetrics).unwrap();
         assert_eq!(text.lines().filter(|line| line.starts_with("nitro_volume_size_bytes{")).count(), NAMES_MAX);
         assert!(text.contains("\nnitro_names_left_out 144.0\n"));
+    }
+
+    #[test]
+    fn every_counter_is_a_metric() {
+        let status = Status { stores: vec![Store { path: "/s".into(), ..Store::default() }], ..(*status()).clone() };
+        let text = encode(&Arc::new(status), TextFormat::OpenMetrics).unwrap();
+        let shown = |metric: &str, name: &str| {
+            let label = format!("counter=\"{name}\"}} ");
+            text.lines().any(|line| line.starts_with(metric) && line.contains(&label))
+        };
+        assert!(CacheCounters::ALL.iter().all(|counted| shown("nitro_cache_counter_total{", counted.name)), "{text}");
+        assert!(VolumeCounters::ALL.iter().all(|counted| shown("nitro_volume_counter_total{", counted.name)), "{text}");
+        assert!(Counters::ALL.iter().all(|(name, _)| shown("nitro_store_counter_total{", name)), "{text}");
     }
 }

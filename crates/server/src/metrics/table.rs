@@ -1,7 +1,7 @@
 //! All metrics, one row each.
 
 use crate::control::protocol::{
-    Cache, CacheDevice, ClassOfContents, ClassOfRequests, Endurance, Latency, Log, Status, Volume,
+    Cache, CacheDevice, ClassOfContents, ClassOfRequests, Endurance, Latency, Log, Status, Store, StoreSsd, Volume,
 };
 
 /// The kind of a metric (OpenMetrics 1.0, §5).
@@ -68,6 +68,10 @@ pub(super) enum Samples {
     VolumeParts(&'static str, fn(&Volume) -> Parts),
     /// One for each class of a volume's requests.
     VolumeClass(fn(&ClassOfRequests) -> f64),
+    /// One for each store.
+    Store(fn(&Store) -> f64),
+    /// Several for each store to which they apply, by another label.
+    StoreParts(&'static str, fn(&Store) -> Parts),
     /// Latencies of each volume, by another label.
     Latencies(&'static str, fn(&Volume) -> Vec<(&'static str, Latency)>),
 }
@@ -106,6 +110,8 @@ impl Metric {
             Samples::Volume(_) | Samples::SomeVolumes(_) => vec!["volume"],
             Samples::VolumeParts(label, _) | Samples::Latencies(label, _) => vec!["volume", label],
             Samples::VolumeClass(_) => vec!["volume", "class"],
+            Samples::Store(_) => vec!["store"],
+            Samples::StoreParts(label, _) => vec!["store", label],
         }
     }
 }
@@ -130,6 +136,12 @@ fn log(cache: &Cache, value: fn(&Log) -> u64) -> Option<f64> {
     cache.log.as_ref().map(|log| value(log) as f64)
 }
 
+/// Errors of a store's SSD, if it has one.
+fn ssd_errors(store: &Store) -> Parts {
+    let of = |ssd: &StoreSsd| vec![("read", ssd.read_errors as f64), ("damaged", ssd.damaged as f64)];
+    store.ssd.as_ref().map_or_else(Vec::new, of)
+}
+
 use Kind::{Counter, Gauge, Histogram};
 use Samples as S;
 use Unit::{Bytes, None as Count, Ratio, Seconds};
@@ -150,6 +162,9 @@ pub const METRICS: &[Metric] = &[
     metric("nitro_clients", Gauge, Count, "NBD clients that are connected", S::Server(|s| s.server.connections as f64)),
     metric("nitro_clients_accepted", Counter, Count, "NBD clients that have connected", S::Server(|s| s.server.connections_total as f64)),
     metric("nitro_log_lines_left_out", Counter, Count, "Lines of the log that were dropped because standard error was not read fast enough", S::Server(|s| s.server.log_lines_left_out as f64)),
+    metric("nitro_log_lines_limited", Counter, Count, "Messages that were not logged because their kind had been logged ten times within 10 s", S::Server(|s| s.server.log_lines_limited as f64)),
+    metric("nitro_recording_requests", Counter, Count, "Requests that were recorded (--record)", S::Server(|s| s.server.recording.as_ref().map_or(0, |recording| recording.requests) as f64)),
+    metric("nitro_recording_dropped", Counter, Count, "Requests that were not recorded because the recorder did not keep up, or cannot write any more", S::Server(|s| s.server.recording.as_ref().map_or(0, |recording| recording.dropped) as f64)),
     metric("nitro_http_wrong_tokens", Counter, Count, "Requests for actions over HTTP that had a wrong token", S::Server(|s| s.server.http_wrong_tokens as f64)),
     metric("nitro_spans_sent", Counter, Count, "Spans of requests that the collector accepted (--otlp)", S::Server(|s| s.server.spans.as_ref().map_or(0, |spans| spans.sent) as f64)),
     metric("nitro_spans_dropped", Counter, Count, "Spans of requests that were dropped because too many waited for the collector, or because it refused them", S::Server(|s| s.server.spans.as_ref().map_or(0, |spans| spans.dropped) as f64)),
@@ -223,6 +238,8 @@ pub const METRICS: &[Metric] = &[
     metric("nitro_cache_write_log_written", Counter, Bytes, "Bytes written to the write log", S::SomeCaches(|c| log(c, |log| log.written_bytes))),
     metric("nitro_cache_fingerprint_index_entries", Gauge, Count, "Fingerprints in the index on the SSD, where there is one", S::SomeCaches(|c| c.flash_index.as_ref().map(|index| index.entries as f64))),
     metric("nitro_cache_fingerprint_index_errors", Counter, Count, "Requests of the index on the SSD that failed, and pages that were corrupt", S::SomeCaches(|c| c.flash_index.as_ref().map(|index| (index.errors + index.corrupt_pages) as f64))),
+    metric("nitro_cache_recovered_lost", Gauge, Bytes, "Dirty data that the start found in the journal and could not read any more", S::Cache(|c| c.recovered.lost_bytes as f64)),
+    metric("nitro_cache_counter", Counter, Count, "All counters of the engine, by name: see the table below", S::CacheParts("counter", |c| c.counters.each().map(|(counted, value)| (counted.name, value as f64)).collect())),
 
     metric("nitro_volume_size", Gauge, Bytes, "Size of the volume", S::Volume(|v| v.size_bytes as f64)),
     metric("nitro_volume_write_back", Gauge, Count, "1: in write-back; 0: in write-through", S::Volume(|v| yes(v.mode == "write-back"))),
@@ -261,6 +278,12 @@ pub const METRICS: &[Metric] = &[
     metric("nitro_volume_destaged", Counter, Bytes, "Bytes destaged to the origin", S::Volume(|v| v.destaged_bytes as f64)),
     metric("nitro_volume_destage_failing", Gauge, Seconds, "Time for which destage has been failing; 0: it does not fail", S::Volume(|v| v.destage_failing_seconds)),
     metric("nitro_volume_destage_failures", Counter, Count, "Failures of destage", S::Volume(|v| v.destage_failures as f64)),
+    metric("nitro_volume_counter", Counter, Count, "All counters of the volume, by name: see the table below", S::VolumeParts("counter", |v| v.counters.each().map(|(counted, value)| (counted.name, value as f64)).collect())),
+
+    metric("nitro_store_poisoned", Gauge, Count, "1: the deduplicating store accepts no more changes after a failure", S::Store(|s| yes(s.poisoned.is_some()))),
+    metric("nitro_store_ssd_failed", Gauge, Count, "1: the SSD of the store failed and is not used", S::Store(|s| yes(s.ssd.as_ref().is_some_and(|ssd| ssd.failed.is_some())))),
+    metric("nitro_store_ssd_errors", Counter, Count, "Errors of the store's SSD, which were handled by use of the disk, by kind: read, damaged (a piece failed its check)", S::StoreParts("kind", ssd_errors)),
+    metric("nitro_store_counter", Counter, Count, "All counters of the store, by name: see the table below", S::StoreParts("counter", |s| s.counters.each().map(|(name, value)| (name, value as f64)).collect())),
 ];
 
 #[cfg(test)]

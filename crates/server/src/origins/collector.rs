@@ -2,6 +2,7 @@
 
 use crate::cos::CosStore;
 use futures_util::future::{Either, select};
+use nitro_console::error as console;
 use nitro_console::size::Size;
 use nitro_cos::{AutoCollector, Collected, Error};
 use nitro_device::{CompioClock, ReactorThread, lower_priority, spawn_thread};
@@ -22,24 +23,23 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    /// Starts the thread. It ends when the store is closed. `None`: the store's settings forbid it, or it cannot be
-    /// started, which is logged.
-    pub(super) fn start(path: &Path, store: &Arc<CosStore>) -> Option<Self> {
-        let collector = AutoCollector::of(store)?;
+    /// Starts the thread. It ends when the store is closed. `None`: the store's settings forbid it.
+    ///
+    /// # Errors
+    /// The system refuses the thread.
+    pub(super) fn start(path: &Path, store: &Arc<CosStore>) -> Result<Option<Self>, console::Error> {
+        let Some(collector) = AutoCollector::of(store) else { return Ok(None) };
         let stop = Arc::new(Latch::default());
         let (at, theirs, until) = (path.to_owned(), Arc::downgrade(store), Arc::clone(&stop));
         let thread = spawn_thread("nitro-collect", move || async move {
             lower_priority();
             collect(&at, &theirs, collector, &until).await;
         });
-        match thread {
-            Ok(thread) => Some(Self { thread, stop }),
-            Err(error) => {
-                let place = path.display();
-                tracing::warn!("store {place}: only `nitro cos gc` frees space: its collector cannot start: {error}");
-                None
-            }
-        }
+        let thread = thread.map_err(|e| {
+            let what = format_args!("store {}: its collector", path.display());
+            console::Error::with_sources(what, &e).or("raise the limit of threads (ulimit -u, TasksMax=)")
+        })?;
+        Ok(Some(Self { thread, stop }))
     }
 
     /// Ends the thread, and soon a collection under way. What it has freed stays free.

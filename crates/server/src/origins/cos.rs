@@ -178,7 +178,7 @@ async fn open(origin: &CosOrigin, config: &VolumeConfig) -> Result<Volume<AnyDev
             let ssd = ssd_of(origin, config);
             let store = Store::open_with_ssd(Arc::new(device), settings, ssd).await;
             let store = Arc::new(store.map_err(|e| failed(&origin.store, &e))?);
-            let collector = Collector::start(&origin.store, &store);
+            let collector = Collector::start(&origin.store, &store)?;
             stores.insert(path, Opened { store: Arc::downgrade(&store), collector, emulate_disk, settings });
             store
         }
@@ -223,11 +223,12 @@ pub(crate) async fn find(store: &Path) -> Option<Arc<CosStore>> {
     OPEN.lock().await.get(&real(store)).and_then(Opened::store)
 }
 
-/// The open stores, and the maximum RAM of each, in bytes. Empty while a store is being opened.
-pub(crate) fn ram_needs() -> Vec<(PathBuf, u64)> {
+/// The open stores, by path. Empty while a store is being opened.
+pub(crate) fn open_stores() -> Vec<(PathBuf, Arc<CosStore>)> {
     let Some(stores) = OPEN.try_lock() else { return Vec::new() };
-    let need = |(path, opened): (&PathBuf, &Opened)| Some((path.clone(), opened.store()?.ram_need_bytes()));
-    stores.iter().filter_map(need).collect()
+    let mut open: Vec<_> = stores.iter().filter_map(|(path, opened)| Some((path.clone(), opened.store()?))).collect();
+    open.sort_by(|one, other| one.0.cmp(&other.0));
+    open
 }
 
 /// Returns a function that tells whether an origin belongs to the store at a path.

@@ -182,6 +182,7 @@ impl Opening<'_> {
             classes.settle(what, settings)?;
             settings.crash_memory = outlive::memory(uuid, machine);
             plan::announce(name, settings);
+            plan::check_limits(settings)?;
             Ok(())
         };
         let opened = reopen(what, config, flash, random.seed, logged, prepare).await;
@@ -220,6 +221,7 @@ impl Opening<'_> {
         classes.settle(what, &mut settings)?;
         settings.crash_memory = outlive::memory(Uuid(random.uuid), machine);
         plan::announce(name, &settings);
+        plan::check_limits(&settings)?;
         let (log, missing) = (log::open(name, config, random.log_uuid)?, missing_log(discard_dirty));
         let clock = CompioClock::new();
         let cache = ServedCache::format_devices(store.all(), log, missing, clock, settings, random.uuid, random.epoch)

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use event_listener::Event;
 use futures_util::future::{Either, select};
 use nitro_console::error::Error;
-use nitro_console::logging::Repeats;
 use nitro_device::CompioClock;
 use nitro_device::net::{Accepted, Peer, StreamReader, StreamWriter};
 use nitro_frontend::transport::{ReadHalf, WriteHalf};
@@ -34,8 +33,6 @@ pub struct Connections {
     open: Arc<Count>,
     pub(super) stop: Latch,
     pub(super) cut: Latch,
-    /// Clients that were dropped, for the log.
-    dropped: Repeats,
 }
 
 /// The present and the total number of clients.
@@ -121,7 +118,6 @@ impl Connections {
             open: Arc::default(),
             stop: Latch::default(),
             cut: Latch::default(),
-            dropped: Repeats::default(),
         };
         connections.set_limits(config);
         connections
@@ -157,9 +153,7 @@ impl Connections {
     }
 
     pub(super) fn log_cut(&self, peer: &str, why: impl Display) {
-        if let Some(left_out) = self.dropped.next() {
-            tracing::info!(peer, "a client was dropped: {why}{left_out}");
-        }
+        tracing::info!(peer, "a client was dropped: {why}");
     }
 
     /// Lets all clients finish requests in flight, and disconnects those that take longer than `time_max`.
@@ -169,7 +163,7 @@ impl Connections {
     }
 }
 
-pub(super) async fn sleep(duration: Duration) {
+pub(crate) async fn sleep(duration: Duration) {
     CompioClock::new().sleep(duration).await;
 }
 

@@ -114,7 +114,8 @@ impl Folder {
         files::own_folder(path).map_err(|e| {
             Error::new(format_args!("folder {}", path.display()), e).or("set server.iscsi.state to another")
         })?;
-        Ok(Self { path: path.to_owned(), writes: Arc::new(Blocking::new(1)) })
+        let writes = Blocking::new(1).map_err(|e| Error::new("threads", e).or("raise the limit of threads"))?;
+        Ok(Self { path: path.to_owned(), writes: Arc::new(writes) })
     }
 
     /// The file of a target: its name, with `%` and `/` replaced.

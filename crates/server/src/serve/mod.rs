@@ -16,6 +16,7 @@ mod iscsi;
 mod judge;
 mod known_origin;
 mod lease;
+mod limits;
 mod log;
 mod need;
 mod notify;
@@ -44,13 +45,14 @@ mod witness;
 mod workers;
 
 pub use caches::{CacheEntry, create_alone, look_at, open_to_look};
-pub(crate) use connections::{Count, pause_accepting};
+pub(crate) use connections::{Count, pause_accepting, sleep as pause};
 pub use detect::VolumeDetector;
 pub(crate) use device::{CacheDevice, OriginDevice};
 pub use devices::{open_devices_to_look, title};
 pub(crate) use flash_index::{FlashIndexStatus, plan as index_plan};
 pub use in_force::Source;
 pub(crate) use lease::mode_of_byte;
+pub use limits::check as check_limits;
 pub use log::open_to_look as open_log_to_look;
 pub(crate) use need::need as ram_need;
 pub(crate) use place::{CONTROL_SUFFIX, SYSTEM_FOLDER, runtime_folder};
@@ -72,6 +74,7 @@ use errand::Errand;
 use futures_util::future::{Either, join, join4, select};
 use in_force::InForce;
 use nitro_console::error::Error;
+use nitro_console::logging;
 use nitro_device::{Reactor, spawn_local};
 use nitro_nbd::{RequestMemory, ServerOptions, TlsFiles, TlsPolicy};
 use open::Prepared;
@@ -105,6 +108,8 @@ fn serve_for(config: Config, source: Option<Source>, errand: Option<&Errand>) ->
     if source.is_some() && !std::io::stdin().is_terminal() {
         signals.reload_on_hang_up();
     }
+    limits::check(&config)?;
+    limits::raise_files(&config, config.server.threads.unwrap_or_else(default_threads))?;
     let in_force = InForce::new(source)?;
     let places = Places::choose(&config)?;
     let secrets = Secrets::read(&config)?;
@@ -112,6 +117,7 @@ fn serve_for(config: Config, source: Option<Source>, errand: Option<&Errand>) ->
     if !reactor.is_io_uring() {
         tracing::warn!("io_uring is not available; requests use slower helper threads");
     }
+    origins::start_threads()?;
     reactor.block_on(async {
         // Nothing is served yet: what is given up here is what a crash would leave.
         let prepared = match select(pin!(signals.wait(Urgency::InOrder)), pin!(open::prepare(&config))).await {
@@ -123,6 +129,8 @@ fn serve_for(config: Config, source: Option<Source>, errand: Option<&Errand>) ->
         };
         let sockets = Sockets::bind(&places, &config.volumes, config.server.tcp_limits())?;
         let caches: Vec<_> = prepared.caches.values().map(|entry| entry.uuid).collect();
+        outlive::clean();
+        spawn_local(outlive::renew(caches.clone()));
         let workers = CacheWorkers::start(&prepared.caches)?;
         let served = serve_all(&config, in_force, prepared, sockets, secrets, ServedUntil { signals, errand }).await;
         // Whatever happened, what the caches have been told becomes durable.
@@ -217,7 +225,7 @@ async fn serve_all(
     served.in_force = in_force;
     served.destage_on_exit = AtomicBool::new(config.server.destage_on_exit.unwrap_or(true));
     let served = Arc::new(served);
-    need::announce(&served);
+    need::announce(&served)?;
     let reactors = Reactors::start(&served, options, config.server.busy_poll_max(), threads)?;
     let http = sockets.http.as_ref().map(|listener| Http::start(listener.address(), token, &served)).transpose()?;
     accept(&served, &sockets, &reactors, http.as_ref(), end).await?;
@@ -309,6 +317,7 @@ async fn accept(
 
 /// Announces that clients can connect: one line on standard output, and a message to systemd.
 fn announce(uris: &[String]) {
+    logging::limit();
     let mut out = std::io::stdout().lock();
     // Nobody may be reading; the server goes on all the same.
     let _ = writeln!(out, "ready {}", uris.join(" ")).and_then(|()| out.flush());

@@ -2,11 +2,14 @@
 
 use super::Served;
 use super::detect;
+use super::limits;
 use super::plan::available_ram_bytes;
+use crate::config::Config;
 use crate::control::protocol::{Ram, RamPart};
 use crate::http;
 use crate::origins;
 use crate::spans;
+use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_port::buf::{POOLED_BYTES_MAX, held_bytes};
 use std::fs;
@@ -70,8 +73,8 @@ pub fn need(served: &Served) -> Ram {
         let counters = settings.counters_ram_bytes(export.volume.size_bytes());
         parts.extend((counters > 0).then(|| part(format!("volume {}: counters of accesses", export.name), counters)));
     }
-    for (path, bytes) in origins::ram_needs() {
-        parts.push(part(format!("store {}", path.display()), bytes));
+    for (path, store) in origins::open_stores() {
+        parts.push(part(format!("store {}", path.display()), store.ram_need_bytes()));
     }
     let sum = parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add);
     parts.push(part("allocator", sum / SLACK_PART));
@@ -91,10 +94,27 @@ fn part(name: impl Into<String>, bytes: u64) -> RamPart {
     RamPart { name: name.into(), bytes }
 }
 
+/// What a configuration needs without its caches and volumes.
+pub(super) fn fixed_bytes(config: &Config) -> u64 {
+    let (server, connections) = (&config.server, config.server.connections_max() as u64);
+    let parts = [
+        PROGRAM_BYTES,
+        (server.threads.unwrap_or(1) as u64 + OTHER_THREADS) * THREAD_BYTES,
+        connections * (CONNECTION_BYTES + held_bytes(nitro_nbd::RECEIVE_BYTES)),
+        server.request_memory_bytes().saturating_mul(REQUEST_COPIES),
+        POOLED_BYTES_MAX as u64,
+    ];
+    parts.into_iter().fold(0, u64::saturating_add)
+}
+
 /// Prints the maximum RAM, and warns if the machine has less.
-pub(super) fn announce(served: &Served) {
+///
+/// # Errors
+/// A limit of the process is lower.
+pub(super) fn announce(served: &Served) -> Result<(), Error> {
     let need = need(served);
     nitro_console::output::note!("{}", text(&need).trim_end());
+    limits::check_ram(need.need_bytes)?;
     if let Some(available) = available_ram_bytes().filter(|&available| available < need.need_bytes) {
         tracing::warn!(
             "the server may need up to {} of RAM, and {} are available: use fewer connections, less request memory, a \
@@ -103,6 +123,7 @@ pub(super) fn announce(served: &Served) {
             Size(available)
         );
     }
+    Ok(())
 }
 
 /// A line for the total, and one for each part.
@@ -114,9 +135,20 @@ pub fn text(need: &Ram) -> String {
     text
 }
 
-/// Resident memory of this process (proc(5)).
+/// Resident memory of this process.
 fn resident_bytes() -> Option<u64> {
+    status_bytes("VmRSS:")
+}
+
+/// Addresses that this process has reserved without using them: mapped files, stacks, the allocator's areas.
+pub(super) fn reserved_bytes() -> u64 {
+    let (size, resident) = (status_bytes("VmSize:"), resident_bytes());
+    size.unwrap_or(0).saturating_sub(resident.unwrap_or(0))
+}
+
+/// A size in this process's status (proc(5)).
+fn status_bytes(name: &str) -> Option<u64> {
     let text = fs::read_to_string("/proc/self/status").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }

@@ -58,8 +58,13 @@ pub fn runtime_folder() -> PathBuf {
     }
 }
 
+/// Whether the user has a runtime folder: `$XDG_RUNTIME_DIR`.
+pub(super) fn has_runtime_folder() -> bool {
+    absolute("XDG_RUNTIME_DIR").is_some()
+}
+
 /// The folder that systemd has made for the service (systemd.exec(5), `RuntimeDirectory=`): the first, if there are several.
-fn service_folder() -> Option<PathBuf> {
+pub(super) fn service_folder() -> Option<PathBuf> {
     let folders = std::env::var_os("RUNTIME_DIRECTORY")?;
     let first = std::env::split_paths(&folders).next()?;
     first.is_absolute().then_some(first)

@@ -1,6 +1,7 @@
 //! The space and RAM of a cache, reported before the start.
 
 use super::flash_index;
+use super::limits;
 use crate::config::{CacheConfig, FLASH_INDEX_RATIO, FingerprintIndexName, SHA1_REFUSED};
 use crate::export::ServedCache;
 use nitro_cache::settings::WEU_COUNT_MIN;
@@ -169,6 +170,12 @@ pub(super) fn announce(name: &str, settings: &EngineSettings) {
         "cache {name}: indexes take {} of RAM when it is full of data that compresses 2:1 with every third extent a duplicate",
         Size(settings.usual_index_bytes(REDUCTION, DUPLICATES)),
     );
+}
+
+/// Refuses a cache that needs more RAM than a limit of the process allows, before any of it is taken.
+pub(super) fn check_limits(settings: &EngineSettings) -> Result<(), Error> {
+    let parts = settings.ram_parts(settings.manager.cache_bytes);
+    limits::check_ram(parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add))
 }
 
 /// RAM that is available according to the kernel (proc(5)).

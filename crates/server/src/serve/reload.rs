@@ -10,6 +10,7 @@ use crate::config::{CacheConfig, CacheStore, Config, Effect, KeyPath, Scope, acc
 use crate::control::protocol::{Changed, Done, Outcome};
 use crate::origins::origin_of;
 use nitro_console::error::Error;
+use nitro_console::logging::EACH;
 use nitro_engine::WriteMode;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -57,9 +58,11 @@ impl Served {
         tracing::info!("{}", outcome.message);
         for change in &outcome.changes {
             match change.done {
-                Done::Applied => tracing::info!("{}: in force", change.what),
-                Done::Restart => tracing::warn!("{}: from the next start on: {}", change.what, change.message),
-                Done::Failed => tracing::error!("{}: {}", change.what, change.message),
+                Done::Applied => tracing::info!(target: EACH, "{}: in force", change.what),
+                Done::Restart => {
+                    tracing::warn!(target: EACH, "{}: from the next start on: {}", change.what, change.message)
+                }
+                Done::Failed => tracing::error!(target: EACH, "{}: {}", change.what, change.message),
             }
         }
         Ok(outcome)

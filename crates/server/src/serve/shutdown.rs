@@ -8,6 +8,7 @@ use crate::export::VolumeExport;
 use crate::signals::{Signals, Urgency};
 use futures_util::future::{Either, join_all, select};
 use nitro_console::error::Error;
+use nitro_console::logging::EACH;
 use nitro_console::progress::eta;
 use nitro_console::size::Size;
 use nitro_engine::WriteMode;
@@ -29,7 +30,7 @@ pub(super) async fn leave(served: &Served, reactors: Reactors, signals: &Signals
     let hurry = Latch::default();
     let heed = async {
         let name = signals.wait(Urgency::Soon).await;
-        tracing::info!("{name}: dirty data stay in the caches");
+        tracing::info!(target: EACH, "{name}: dirty data stay in the caches");
         hurry.set();
         std::future::pending::<()>().await;
     };
@@ -44,7 +45,7 @@ async fn leave_in_order(served: &Served, reactors: Reactors, destage: bool, hurr
         select(pin!(sleep(DRAIN_MAX)), pin!(hurry.wait())).await;
     };
     if served.connections.drain(patience).await == Drain::Cut {
-        tracing::warn!(
+        tracing::warn!(target: EACH,
             "some clients did not disconnect within {} s; their connections were closed",
             DRAIN_MAX.as_secs()
         );
@@ -64,7 +65,7 @@ async fn leave_in_order(served: &Served, reactors: Reactors, destage: bool, hurr
     let mut failures = brought.into_iter().chain(kept).chain(left).filter_map(Result::err);
     let first = failures.next();
     // The first one is what the program ends with.
-    failures.for_each(|error| tracing::error!("{error}"));
+    failures.for_each(|error| tracing::error!(target: EACH, "{error}"));
     first.map_or(Ok(()), Err)
 }
 
@@ -83,7 +84,7 @@ async fn bring_up_to_date(export: &VolumeExport, hurry: &Latch) -> Result<(), Er
         let eta = eta(begun.1.saturating_sub(left), left, begun.0.elapsed());
         if left > 0 {
             let news = format!("volume {}: {} of dirty data to write back{eta}", export.name, Size(left));
-            tracing::info!("{news}");
+            tracing::info!(target: EACH, "{news}");
             notify::still_stopping(&news);
         }
     };
@@ -98,7 +99,7 @@ async fn bring_up_to_date(export: &VolumeExport, hurry: &Latch) -> Result<(), Er
     let (hurried, silent) = (pin!(hurry.wait()), pin!(export.volume.origin_silent(export.silence_max())));
     match select(destaging, select(pin!(telling), select(hurried, silent))).await {
         Either::Left((Ok(()), _)) => {
-            tracing::info!("volume {}: its origin is up to date", export.name);
+            tracing::info!(target: EACH, "volume {}: its origin is up to date", export.name);
             Ok(())
         }
         Either::Left((Err(error), _)) => Err(export.left_behind(&error)),
@@ -147,7 +148,7 @@ async fn keep(export: &VolumeExport, hurry: &Latch) -> Result<(), Error> {
     }
     let (left, path) = (Size(export.dirty_bytes()), export.entry.path.as_deref());
     if let Some(path) = path.filter(|_| left.0 > 0) {
-        tracing::warn!(
+        tracing::warn!(target: EACH,
             "{what}: {left} of dirty data stay in the cache {}; serve it with that cache again",
             path.display()
         );
@@ -162,7 +163,7 @@ async fn settle(export: &VolumeExport, answers: bool) -> Result<(), Error> {
     }
     let settled = if answers { unless_silent(export, settle_origin(export)).await } else { None };
     settled.unwrap_or_else(|| {
-        tracing::warn!("volume {}: its origin does not answer, and is not flushed", export.name);
+        tracing::warn!(target: EACH, "volume {}: its origin does not answer, and is not flushed", export.name);
         Ok(())
     })
 }
@@ -175,11 +176,11 @@ async fn settle_origin(export: &VolumeExport) -> Result<(), Error> {
             .or("check the origin before using it again")
     })?;
     if let Err(error) = volume.close_regions(true).await {
-        tracing::warn!("{}", Error::with_sources(format_args!("{what}: its cached data will be read again"), &error));
+        tracing::warn!(target: EACH, "{}", Error::with_sources(format_args!("{what}: its cached data will be read again"), &error));
     }
     let Some(lease) = volume.origin().lease() else { return Ok(()) };
     if let Err(error) = lease.rest().await {
-        tracing::warn!("{what}: cannot record the state of its origin: {error}");
+        tracing::warn!(target: EACH, "{what}: cannot record the state of its origin: {error}");
     }
     if export.entry.cache.sync().await.is_ok()
         && let Some(guard) = &export.guard

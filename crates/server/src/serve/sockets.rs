@@ -10,7 +10,6 @@ use super::vhost::VhostSockets;
 use crate::config::{Protocol, VhostAddress, VolumeConfig};
 use futures_util::future::{join, join_all};
 use nitro_console::error::Error;
-use nitro_console::logging::Repeats;
 use nitro_device::ErrorKind;
 use nitro_device::net::{Accepted, Access, ListenAddress, Listener, TcpLimits};
 use nitro_frontend::UnitIdentity;
@@ -83,16 +82,11 @@ impl Sockets {
 
 /// Passes the clients of a listener to a thread, by `assign`.
 pub(super) async fn accept(listener: &Listener, served: &Served, assign: impl Fn(Accepted, Admission)) {
-    let refused = Repeats::default();
     loop {
         match listener.accept().await {
             Ok(client) => match served.connections.admit(client.peer_identity()) {
                 Ok(admission) => assign(client, admission),
-                Err(reason) => {
-                    if let Some(left_out) = refused.next() {
-                        tracing::warn!(peer = client.peer(), "refused a client: {reason}{left_out}");
-                    }
-                }
+                Err(reason) => tracing::warn!(peer = client.peer(), "refused a client: {reason}"),
             },
             Err(error) => {
                 tracing::warn!("cannot accept a client on {}: {error}", listener.address());

@@ -7,9 +7,11 @@ use hyper::client::conn::http1;
 use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
+use nitro_device::Blocking;
 use serde_json::Value;
 use std::error::Error;
 use std::io;
+use std::net::ToSocketAddrs;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::runtime::{self, Runtime};
@@ -32,11 +34,14 @@ pub(super) enum Failure {
 pub(super) struct Collector {
     pub(super) url: OtlpUrl,
     runtime: Runtime,
+    /// Looks names up. The runtime would start a thread when it needs one, and panic if it gets none.
+    resolver: Blocking,
 }
 
 impl Collector {
     pub(super) fn new(url: OtlpUrl) -> io::Result<Self> {
-        Ok(Self { url, runtime: runtime::Builder::new_current_thread().enable_all().build()? })
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(Self { url, runtime, resolver: Blocking::new(1)? })
     }
 
     /// Sends a body, and waits for the answer. Returns the number of spans in it that were refused.
@@ -55,7 +60,9 @@ impl Collector {
     }
 
     async fn exchange(&self, body: Vec<u8>) -> Result<(StatusCode, Bytes), Box<dyn Error + Send + Sync>> {
-        let stream = TcpStream::connect((self.url.host.as_str(), self.url.port)).await?;
+        let name = (self.url.host.clone(), self.url.port);
+        let addresses = self.resolver.run(move || name.to_socket_addrs().map(Iterator::collect::<Vec<_>>)).await??;
+        let stream = TcpStream::connect(addresses.as_slice()).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         // The connection ends with this set.
         let mut driver = JoinSet::new();

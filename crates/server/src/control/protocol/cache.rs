@@ -1,7 +1,9 @@
 //! The status of a cache.
 
+use nitro_cache::Stats;
 use nitro_cache::weu::Space;
 use nitro_console::size::Size;
+use nitro_engine::metrics::CacheCounters;
 use serde::{Deserialize, Serialize};
 
 /// A cache. Ratios are 1 if nothing was inserted.
@@ -131,6 +133,10 @@ pub struct Cache {
     pub ram_cache_bytes: u64,
     /// RAM of the cache manager's tables.
     pub index_ram_bytes: u64,
+    /// All counters of the engine since the start; docs/METRICS.md has their meanings.
+    pub counters: CacheCounters,
+    /// All counters of the cache manager.
+    pub manager: Stats,
 }
 
 /// One of the devices of a cache that has several.

@@ -19,7 +19,7 @@ mod volume;
 
 pub use cache::{Cache, CacheDevice, ClassOfContents, Endurance, FlashIndex, KnownVolume, Log, Pin, Recovered, WhatIf};
 pub use command::{AddVolume, Changed, Command, Done, Outcome, WARM_BYTES_MAX};
-pub use status::{Latency, Ram, RamPart, Recording, Server, Spans, Status};
+pub use status::{Latency, Ram, RamPart, Recording, Server, Spans, Status, Store, StoreSsd};
 pub use volume::{ClassOfRequests, Detection, Explanation, Scan, Stored, Volume};
 
 use serde::{Deserialize, Serialize};

@@ -16,6 +16,37 @@ pub struct Status {
     pub caches: Vec<Cache>,
     /// All volumes, by name.
     pub volumes: Vec<Volume>,
+    /// The open deduplicating stores, by path.
+    #[serde(default)]
+    pub stores: Vec<Store>,
+}
+
+/// An open deduplicating store.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Store {
+    /// Its path.
+    pub path: String,
+    /// Why it accepts no more changes, if it does not.
+    pub poisoned: Option<String>,
+    /// Counters since it was opened; docs/METRICS.md has their meanings.
+    pub counters: nitro_cos::Counters,
+    /// Its SSD, if it has one.
+    pub ssd: Option<StoreSsd>,
+}
+
+/// The SSD of a store.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StoreSsd {
+    /// Why it is no longer used, if it failed.
+    pub failed: Option<String>,
+    /// Bytes written to it.
+    pub written_bytes: u64,
+    /// Reads that failed.
+    pub read_errors: u64,
+    /// Pieces that failed their check.
+    pub damaged: u64,
 }
 
 /// The maximum RAM of the process and its present RAM, in bytes.
@@ -65,6 +96,9 @@ pub struct Server {
     /// Lines of the log that were dropped because standard error was not read fast enough.
     #[serde(default)]
     pub log_lines_left_out: u64,
+    /// Messages that were not logged because their kind had been logged ten times within 10 s.
+    #[serde(default)]
+    pub log_lines_limited: u64,
     /// Requests for actions over HTTP that had a wrong token.
     #[serde(default)]
     pub http_wrong_tokens: u64,

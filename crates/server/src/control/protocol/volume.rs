@@ -3,6 +3,7 @@
 use super::Latency;
 use nitro_cache::Missed;
 use nitro_cache::admission::WritePolicy;
+use nitro_engine::metrics::VolumeCounters;
 use serde::{Deserialize, Serialize};
 
 /// The state of detection for a volume.
@@ -166,6 +167,8 @@ pub struct Volume {
     pub write_latency: Latency,
     /// Latency of flushes.
     pub flush_latency: Latency,
+    /// All counters of the volume since the start; docs/METRICS.md has their meanings.
+    pub counters: VolumeCounters,
 }
 
 /// What the cache knows about one extent of a volume.
