@@ -245,8 +245,8 @@ fn the_last_batch_of_a_log_is_not_dropped_after_a_kill() {
     run.write(written().0);
     let mut images = run.images();
     sim.end();
-    let headers = (LABEL_BYTES..LOG_BYTES).step_by(512).filter(|at| Header::decode(&images.log[*at..]).is_ok());
-    let last = headers.last().unwrap();
+    let mut headers = (LABEL_BYTES..LOG_BYTES).step_by(512).filter(|at| Header::decode(&images.log[*at..]).is_ok());
+    let last = headers.next_back().unwrap();
     images.log[last + 70] ^= 4;
     let open = |settings| {
         let (flash, log) = (Ram::new(images.flash.clone()), Ram::new(images.log.clone()));

@@ -45,7 +45,7 @@ mod witness;
 mod workers;
 
 pub use caches::{CacheEntry, create_alone, look_at, open_to_look};
-pub(crate) use connections::{Count, pause_accepting, sleep as pause};
+pub(crate) use connections::{Count, pause_accepting};
 pub use detect::VolumeDetector;
 pub(crate) use device::{CacheDevice, OriginDevice};
 pub use devices::{open_devices_to_look, title};

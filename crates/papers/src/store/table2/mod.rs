@@ -175,7 +175,7 @@ pub(super) async fn section(quick: bool, clock: &VirtualTime) -> Result<Section,
         for warm in [true, false] {
             let image = Image::new(trace, if warm { 0 } else { WARM_NS }, clock).await?;
             for system in systems() {
-                let outcome = at_high_load(&image, trace, system, warm, clock).await?;
+                let outcome = Box::pin(at_high_load(&image, trace, system, warm, clock)).await?;
                 if warm { &mut outcomes.warm } else { &mut outcomes.cold }.push(outcome);
                 done += 1;
                 progress.show(done);
