@@ -102,7 +102,6 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 continue;
             }
             committed = self.clock.now();
-            self.confirm_log().await;
             self.queue.flush_if_quiet();
             self.watch_spending();
             let news = self.news();

@@ -113,34 +113,19 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let _ = self.fall_back(log).await;
     }
 
-    /// Has the log show that its last batch was durable, if it is not in use just now.
-    pub(crate) async fn confirm_log(&self) {
-        let Some(log) = &self.log else { return };
-        if !log.lead() {
-            return;
-        }
-        let mut lead = Lead { log, writing: false };
-        if let Some(draft) = log.confirmation()
-            && self.write_to_log(log, &mut lead, draft).await
-        {
-            log.confirmed();
-        }
-    }
-
-    /// Writes a batch. Returns whether it is durable; otherwise the log has failed.
-    async fn write_to_log(&self, log: &WriteLog<F>, lead: &mut Lead<'_, F>, draft: Draft) -> bool {
+    /// Writes a batch: it is durable when this returns, unless the log has failed.
+    async fn write_to_log(&self, log: &WriteLog<F>, lead: &mut Lead<'_, F>, draft: Draft) {
         lead.writing = true;
         let written = log.write(&draft).await;
         lead.writing = false;
         if let Err(error) = written {
             log.fail(&format_args!("log device: {error}"));
-            return false;
+            return;
         }
         self.doubts.note_logged(draft.sequence + 1);
         if log.written(draft) {
             self.ledger.ask();
         }
-        true
     }
 
     /// Performs one step that is required before the waiting entries can be written.

@@ -68,8 +68,6 @@ struct State {
     /// The offset of the next batch, unless it does not fit there.
     head: u64,
     sequence: u64,
-    /// The sequence behind the last batch that nothing need confirm.
-    confirmed: u64,
     /// The durable position in the journal.
     journaled: LogPosition,
     /// The last batch with contents of each object.
@@ -186,7 +184,6 @@ impl<D: Device> WriteLog<D> {
             used_bytes: 0,
             head: journaled.offset,
             sequence: journaled.sequence,
-            confirmed: journaled.sequence,
             journaled,
             last: HashMap::new(),
             written: (0, 0),
@@ -285,28 +282,6 @@ impl<D: Device> WriteLog<D> {
         let header = Header { batch_bytes: 0, uuid, sequence, tail, start, records: 0, body_crc: 0 };
         draft.bytes = encode(header, &entries, self.block_bytes);
         Task::Write(draft)
-    }
-
-    /// An empty batch that shows that the one before it was durable, if none does and there is room. To be called by the
-    /// writer.
-    pub(super) fn confirmation(&self) -> Option<Draft> {
-        let state = self.state.lock();
-        if state.confirmed == state.sequence || state.phase != Phase::Active || !state.waiting.is_empty() {
-            return None;
-        }
-        let (sequence, tail, up_to) = (state.sequence, state.journaled.sequence, state.durable);
-        let offset = state.place(batch_bytes(0, self.block_bytes) as u64, self.label.ring_bytes)?;
-        drop(state);
-        let (uuid, start) = (self.label.uuid, self.start);
-        let header = Header { batch_bytes: 0, uuid, sequence, tail, start, records: 0, body_crc: 0 };
-        let bytes = encode(header, &[], self.block_bytes);
-        Some(Draft { offset, bytes, sequence, tokens: Vec::new(), objects: Vec::new(), up_to })
-    }
-
-    /// Notes that the last batch confirms the one before it.
-    pub(super) fn confirmed(&self) {
-        let mut state = self.state.lock();
-        state.confirmed = state.sequence;
     }
 
     /// Writes a batch; it is durable when this returns.

@@ -260,27 +260,6 @@ fn the_last_batch_of_a_log_is_not_dropped_after_a_kill() {
 }
 
 #[test]
-fn when_nothing_more_is_logged_the_log_shows_that_its_last_batch_was_durable() {
-    let run = Run::new();
-    let (writes, _) = written();
-    run.write(writes);
-    let batches = run.cache.log_status().unwrap().batches;
-    let clock = run.sim.clock.clone();
-    // Journal and log say so within a second or two, and then rest.
-    run.sim.run(async move { clock.sleep(Duration::from_secs(4)).await });
-    assert_eq!(run.cache.log_status().unwrap().batches, batches + 1);
-    let images = run.images();
-    assert!(open(&images, true, MissingLog::Refuse, &Simulation::new(6)).is_ok());
-    let headers =
-        (LABEL_BYTES..LOG_BYTES).step_by(512).filter_map(|at| Some((Header::decode(&images.log[at..]).ok()?, at)));
-    let last = headers.filter(|(header, _)| header.records > 0).max_by_key(|(header, _)| header.sequence);
-    let mut damaged = images.clone();
-    damaged.log[last.unwrap().1 + 70] ^= 4;
-    let refused = open(&damaged, true, MissingLog::Refuse, &Simulation::new(6)).err();
-    assert!(matches!(refused, Some(Error::LogDamaged)), "{refused:?}");
-}
-
-#[test]
 fn a_log_that_fails_is_done_without() {
     let sim = Simulation::new(5);
     let clock = sim.clock.clone();
