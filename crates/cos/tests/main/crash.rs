@@ -299,9 +299,10 @@ fn damage_of_the_journal_is_told_from_its_end() {
             let mut damaged = image.clone();
             damaged[byte] ^= 4;
             let found = opened(damaged);
-            match *records_bytes {
-                0 => assert!(found.unwrap() == bytes_of(&[1, 2, 3, 4])),
-                _ => assert!(matches!(found, Err(Error::Damaged { .. })), "batch {number}, byte {byte}: {found:?}"),
+            // The last one confirms the one before, and need not be there; the padding of an empty one says nothing.
+            match number + 1 == all.len() || *records_bytes == 0 && byte == at + 50 {
+                true => assert!(found.unwrap() == bytes_of(&[1, 2, 3, 4])),
+                false => assert!(matches!(found, Err(Error::Damaged { .. })), "batch {number}, byte {byte}: {found:?}"),
             }
         }
     }
