@@ -263,10 +263,10 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                     return Ok(());
                 }
                 drop(buffered);
-                // Where others leave no room, the origin gets it at once: it is well. With a log, a write is durable when
-                // it is acknowledged, there too.
-                fua |= self.cache.is_logged();
             }
+            // Where others leave no room, or the volume is detached, the origin gets it at once: it is well. With a log, a
+            // write is durable when it is acknowledged, there too.
+            fua |= self.cache.is_logged();
         }
         self.write_through(offset, data, fua, context).await
     }
