@@ -3,6 +3,11 @@
 use std::error::Error as StdError;
 use std::fmt;
 
+/// The system's words for a file that must not grow further (`EFBIG`), and what they mean.
+const TOO_LARGE: &str = "File too large (os error 27)";
+const TOO_LARGE_EXPLAINED: &str =
+    "File too large (os error 27): the limit of file sizes (ulimit -f, LimitFSIZE=), or of the file system, is reached";
+
 /// The error of a command. The user sees `what: why; what to do`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
@@ -14,7 +19,8 @@ pub struct Error {
 impl Error {
     /// `what` names the subject (an origin, a file, a setting), `why` the cause.
     pub fn new(what: impl fmt::Display, why: impl fmt::Display) -> Self {
-        Self { what: what.to_string(), why: why.to_string(), way_out: String::new() }
+        let why = why.to_string().replace(TOO_LARGE, TOO_LARGE_EXPLAINED);
+        Self { what: what.to_string(), why, way_out: String::new() }
     }
 
     /// Adds what the user can do.

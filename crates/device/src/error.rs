@@ -34,7 +34,9 @@ impl ErrorKind {
             Self::NotADevice => "neither a regular file nor a block device",
             Self::Exists => "exists already",
             Self::NoThread => "the system refuses a thread",
-            Self::TooLarge => "larger than files of this process, or on this file system, may be",
+            Self::TooLarge => {
+                "larger than the limit of file sizes (ulimit -f, LimitFSIZE=), or the file system, allows"
+            }
         }
     }
 }

@@ -4,8 +4,7 @@ use nitro_console::error::Error;
 use nitro_device::ErrorKind;
 
 /// What helps if a file may not be as large as it is to be.
-const FILE_LIMIT_WAY_OUT: &str =
-    "raise the limit of file sizes (ulimit -f unlimited, LimitFSIZE=), or use a smaller file";
+const FILE_LIMIT_WAY_OUT: &str = "raise the limit, or use a smaller file";
 
 /// The error of opening `what`, with a remedy.
 pub(crate) fn device_error(what: &str, error: &nitro_device::Error) -> Error {
