@@ -77,6 +77,9 @@ mod tests {
     use std::io;
     use tracing_subscriber::fmt::format::{Format, JsonFields};
 
+    /// Held by the test that logs: places are those of the whole process.
+    static TURN: Mutex<()> = Mutex::new(());
+
     /// Lines of a log.
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -117,6 +120,7 @@ mod tests {
 
     #[test]
     fn each_place_logs_ten_times_and_others_are_not_concerned() {
+        let _turn = TURN.lock();
         let before = lines_limited();
         let lines = logged(LogFormat::Text, || {
             for number in 0..1000 {
@@ -135,7 +139,9 @@ mod tests {
 
     #[test]
     fn what_was_left_out_is_told_in_both_formats() {
+        let _turn = TURN.lock();
         for format in [LogFormat::Text, LogFormat::Json] {
+            PLACES.lock().values().for_each(|place| place.end_window());
             let told = |left_out| match format {
                 LogFormat::Text => format!(" ({left_out} more like it were not logged)"),
                 LogFormat::Json => format!(",\"left_out\":{left_out}}}"),
