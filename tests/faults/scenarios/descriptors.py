@@ -9,7 +9,7 @@ async def run(stage):
     stage.server.limits = {resource.RLIMIT_NOFILE: 100}
     stage.neighbours()
     hostile = stage.volume("hostile", bytes_=16 * MIB, modelled=False)
-    stage.expect("cannot accept a (control )?client", "refused a client", "cannot set a connection up")
+    stage.expect("open files: the limit is", "cannot accept a (control )?client", "refused a client", "cannot set a connection up")
     await stage.start()
     await stage.load()
     await stage.pass_time("before")

@@ -68,15 +68,6 @@ fn a_limit_of_memory_below_the_need_is_refused_with_figures() {
     }
 }
 
-#[test]
-fn fewer_descriptors_than_clients_may_need_are_refused() {
-    let place = Place::new();
-    place.file("vm.img", 16 << 20);
-    let (code, said) = limited(&place, "-n 200", SERVE);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("open files: the limit is 200, and ") && said.contains("256 clients"), "{said}");
-}
-
 /// A user that has no processes of its own.
 const NOBODY: u32 = 64_321;
 

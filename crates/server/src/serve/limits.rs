@@ -105,11 +105,9 @@ pub fn check(config: &Config) -> Result<(), Error> {
     check_ram(least_bytes(config))
 }
 
-/// Raises the number of descriptors that the process may have, as far as it is allowed to.
-///
-/// # Errors
-/// They are too few for the configured clients and devices.
-pub(super) fn raise_files(config: &Config, threads: usize) -> Result<(), Error> {
+/// Raises the number of descriptors that the process may have, as far as it is allowed to. If they are too few for the configured
+/// clients and devices, there is a warning: further clients wait then.
+pub(super) fn raise_files(config: &Config, threads: usize) {
     let need = files_needed(config, threads);
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_some_and(|current| maximum.is_none_or(|maximum| current < maximum)) {
@@ -119,12 +117,12 @@ pub(super) fn raise_files(config: &Config, threads: usize) -> Result<(), Error> 
     match getrlimit(Resource::Nofile).current {
         Some(limit) if limit < need => {
             let clients = config.server.connections_max();
-            let why =
-                format!("the limit is {limit}, and {need} may be needed for {clients} clients, caches and volumes");
-            Err(Error::new("open files", why)
-                .or("raise it (ulimit -n, LimitNOFILE=), or allow fewer clients (max_connections)"))
+            tracing::warn!(
+                "open files: the limit is {limit}, and {need} may be needed for {clients} clients, caches and volumes: further clients \
+                 wait; raise it (ulimit -n, LimitNOFILE=), or allow fewer clients (max_connections)"
+            );
         }
-        _ => Ok(()),
+        _ => {}
     }
 }
 

@@ -109,7 +109,7 @@ fn serve_for(config: Config, source: Option<Source>, errand: Option<&Errand>) ->
         signals.reload_on_hang_up();
     }
     limits::check(&config)?;
-    limits::raise_files(&config, config.server.threads.unwrap_or_else(default_threads))?;
+    limits::raise_files(&config, config.server.threads.unwrap_or_else(default_threads));
     let in_force = InForce::new(source)?;
     let places = Places::choose(&config)?;
     let secrets = Secrets::read(&config)?;
