@@ -3,6 +3,7 @@
 
 use super::caches::CacheEntry;
 use super::connections::sleep;
+use super::judge::not_its_own;
 use crate::export::ServedVolume;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
@@ -45,12 +46,7 @@ pub(super) async fn check(entry: &CacheEntry, name: &str, volume: &ServedVolume)
             format!("its origin differs from the cached content at offset {offset}: it is another one, or was changed");
         let dirty_bytes = volume.dirty_extents() * extent_bytes;
         if dirty_bytes > 0 {
-            let why = format!("cache {} holds {} of dirty data of it, and {why}", entry.name, Size(dirty_bytes));
-            let way_out = format!(
-                "make the origin available that the data belong to; if it is this one, give --accept-origin {name}; \
-                 nitro cache salvage extracts the data; --force-discard-dirty uses the origin as it is and loses them"
-            );
-            return Err(Error::new(what, why).or(way_out));
+            return Err(not_its_own(&what, entry, name, Size(dirty_bytes), &why));
         }
         tracing::warn!("{what}: {why}; what is cached of it is dropped");
         return entry

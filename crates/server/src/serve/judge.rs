@@ -132,13 +132,16 @@ fn judge_contents(
         );
         return Ok(Verdict { drop_clean: Some(why), ..Verdict::default() });
     }
+    Err(not_its_own(what, entry, &known.name, dirty, &why))
+}
+
+/// The refusal of an origin that the dirty data of a volume may not belong to, with the ways out.
+pub(super) fn not_its_own(what: &str, entry: &CacheEntry, volume: &str, dirty: Size, why: &str) -> Error {
     let why = format!("cache {} holds {dirty} of dirty data of this volume, and {why}", entry.name);
-    let way_out = format!(
-        "make the origin available that the data belong to; if it is this one, give --accept-origin {}; \
-         nitro cache salvage extracts the data; --force-discard-dirty uses the origin as it is and loses them",
-        known.name
-    );
-    Err(Error::new(what, why).or(way_out))
+    Error::new(what, why).or(format_args!(
+        "make the origin available that the data belong to; if it is this one, give --accept-origin {volume}; \
+         nitro cache salvage extracts the data; --force-discard-dirty uses the origin as it is and loses them"
+    ))
 }
 
 /// The marks of unwritten data on an origin.
