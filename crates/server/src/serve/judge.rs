@@ -120,6 +120,10 @@ fn judge_contents(
         },
     };
     let Some(why) = doubt else {
+        if compare && allowed.accept_origin {
+            let why = "its origin is accepted, and not compared".to_owned();
+            return Ok(Verdict { drop_clean: Some(why), ..Verdict::default() });
+        }
         return Ok(Verdict { compare, ..Verdict::default() });
     };
     if dirty.0 == 0 || allowed.discard_dirty {
