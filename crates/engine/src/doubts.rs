@@ -160,7 +160,7 @@ pub(crate) struct Witnessed {
 /// The doubts of the start before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Before {
-    /// The cache is new: no extent is doubtful.
+    /// There are none: the cache is new, or no write-intent region is open.
     Nothing,
     /// They are in the memory.
     Outlived,

@@ -130,8 +130,9 @@ fn a_service_is_warm_after_kill_9_by_what_its_runtime_folder_keeps() {
     server.kill();
     let server = serve();
     let found = hit_percent(&place, &data);
-    assert!(found >= 95, "{found} %: {}", place.status());
-    assert!(server.stop().0.success());
+    let (status, said) = server.stop();
+    assert!(found >= 95, "{found} %: {said}");
+    assert!(status.success());
     assert_eq!(memories(), 0);
 }
 

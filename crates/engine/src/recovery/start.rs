@@ -110,7 +110,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let verdict = cache.judge_log(state.log, log.as_ref(), missing, witnessed.log_end).await?;
         cache.judge_missing(&state, missing)?;
         cache.write_superblock(&superblock).await?;
-        cache.doubts.begin(&superblock, if outlived { Before::Outlived } else { Before::Lost });
+        let before = match outlived {
+            true => Before::Outlived,
+            false if state.regions.is_empty() => Before::Nothing,
+            false => Before::Lost,
+        };
+        cache.doubts.begin(&superblock, before);
         let journal = replay.resume(accepted, Identity { epoch: superblock.epoch, start });
         cache.recover(state, journal, &mut recovered).await?;
         recovered.replayed_extents = cache.install_log(verdict, log).await?;
