@@ -8,10 +8,10 @@ cp "$WORK/vm.img" "$WORK/before.img"
 serve --listen iscsi:127.0.0.1:0 --listen iscsi:127.0.0.1:0
 port_of() { grep -oE 'iscsi://127\.0\.0\.1:[0-9]+' "$WORK/log" | grep -oE '[0-9]+$' | sed -n "${1:-1}p"; }
 port=$(port_of)
-url="iscsi://127.0.0.1:$port/iqn.2026-11.nitro:vm/0"
-grep -q "^ready .*$url" "$WORK/log"
+url="iscsi://127.0.0.1:$port/iqn.2026-11.nitro:vm/0" # initiators may leave out the serial number, which makes the name unique
+grep -qE "^ready .*iscsi://127.0.0.1:$port/iqn.2026-11.nitro:vm\.[0-9a-f]{16}/0" "$WORK/log"
 iscsi-ls -s "iscsi://127.0.0.1:$port" | tee "$WORK/list"
-grep -q "Target:iqn.2026-11.nitro:vm Portal:127.0.0.1:$port,1" "$WORK/list"
+grep -qE "Target:iqn.2026-11.nitro:vm\.[0-9a-f]{16} Portal:127.0.0.1:$port,1" "$WORK/list"
 iscsi-inq "$url" | grep -q 'Product:Nitro cache'
 iscsi-readcapacity16 "$url" | grep -q "Total size:$((48 << 20))"
 

@@ -138,6 +138,23 @@ pub enum Error {
     /// The write log was damaged by its device: writes that had been acknowledged cannot be read there.
     #[error("the write log is damaged: writes that had been durable cannot be read")]
     LogDamaged,
+    /// The log device holds an older copy of the write log.
+    #[error(
+        "the write log is an older copy of the one that the cache was last used with: it lacks what was written in the last \
+         {starts} start{}", if *starts == 1 { "" } else { "s" }
+    )]
+    LogOutdated {
+        /// How often the cache was started since with the newer one.
+        starts: u32,
+    },
+    /// The cache is an older copy than its write log.
+    #[error(
+        "the cache is an older copy: its write log was used in {starts} later start{} of it", if *starts == 1 { "" } else { "s" }
+    )]
+    OlderThanLog {
+        /// How often the log was used since with the newer copy.
+        starts: u32,
+    },
     /// An operation that makes data durable failed: acknowledged writes may be lost, so no write is acknowledged until
     /// the volume is opened again.
     #[error("writes are refused: {reason}")]
@@ -167,7 +184,10 @@ impl Error {
             Self::ReadOnly => ErrorKind::ReadOnly,
             Self::Setting(_) | Self::TooLarge { .. } => ErrorKind::Setting,
             Self::Format(_) | Self::Damaged { .. } | Self::LogFormat(_) | Self::LogDamaged => ErrorKind::Format,
-            Self::LogMissing { .. } | Self::LogForeign { .. } => ErrorKind::Log,
+            Self::LogMissing { .. }
+            | Self::LogForeign { .. }
+            | Self::LogOutdated { .. }
+            | Self::OlderThanLog { .. } => ErrorKind::Log,
             Self::Devices { .. } | Self::DevicesMissing { .. } => ErrorKind::Devices,
             Self::Poisoned { .. } => ErrorKind::Poisoned,
             Self::Lost { .. } => ErrorKind::Lost,

@@ -2,8 +2,11 @@
 
 use sha2::{Digest, Sha256};
 
-/// The start of the name of each iSCSI target that has no name of its own; the disk's name follows it.
+/// The start of the name of each iSCSI target that has no name of its own; the disk's name follows it, then what makes it
+/// unique.
 pub const TARGET_PREFIX: &str = "iqn.2026-11.nitro:";
+/// The longest name of an iSCSI target, in bytes (RFC 7143, §4.2.7.2).
+const TARGET_BYTES_MAX: usize = 223;
 /// The longest serial number of a virtio disk, in bytes (virtio 1.2, §5.2.6).
 pub const SHORT_SERIAL_BYTES: usize = 20;
 
@@ -14,6 +17,8 @@ pub struct UnitIdentity {
     pub disk: String,
     /// The name of its iSCSI target, in lower case. Not every disk's name makes a valid one.
     pub target: String,
+    /// Another name under which initiators may log in to the target: the one that it has without a UUID.
+    pub short_target: String,
     /// SCSI: the unit's serial number, in ASCII.
     pub serial: String,
     /// SCSI: a number whose first 60 bits are the unit's locally assigned NAA.
@@ -28,26 +33,37 @@ impl UnitIdentity {
     pub fn of(machine: &[u8], disk: &str) -> Self {
         // The case of the name is part of the number, although targets' names are in lower case.
         let number = number_of([machine, &[0], TARGET_PREFIX.as_bytes(), disk.as_bytes()]);
+        let target = format!("{TARGET_PREFIX}{}", disk.to_ascii_lowercase());
         Self {
             disk: disk.to_owned(),
-            target: format!("{TARGET_PREFIX}{}", disk.to_ascii_lowercase()),
+            short_target: target.clone(),
+            target,
             serial: format!("{number:016x}"),
             number,
             short_serial: shortened(disk),
         }
     }
 
-    /// With another target's name.
+    /// With another target's name, and no other.
     #[must_use]
     pub fn with_target(self, target: String) -> Self {
-        Self { target, ..self }
+        Self { short_target: target.clone(), target, ..self }
     }
 
-    /// With the serial number and the number that follow from a UUID.
+    /// With the serial number and the number that follow from a UUID. The serial number is also the end of the target's name,
+    /// which is therefore unique (RFC 7143, §4.2.7.1), unless the disk's name leaves no room for it.
     #[must_use]
     pub fn with_uuid(self, uuid: [u8; 16]) -> Self {
         let number = number_of([b"uuid", &[0], &uuid, &[]]);
-        Self { serial: format!("{number:016x}"), number, ..self }
+        let serial = format!("{number:016x}");
+        let unique = Some(format!("{}.{serial}", self.short_target)).filter(|name| name.len() <= TARGET_BYTES_MAX);
+        Self { target: unique.unwrap_or(self.target), serial, number, ..self }
+    }
+
+    /// Whether an initiator may mean its target by a name in lower case.
+    #[must_use]
+    pub fn is_target(&self, name: &str) -> bool {
+        [&self.target, &self.short_target].iter().any(|own| *own == name)
     }
 
     /// With another serial number, from which the other numbers follow: on any machine, the same serial number is the same
@@ -64,7 +80,7 @@ impl UnitIdentity {
         let has = |is_same, what| if is_same { Some(what) } else { None };
         has(self.serial == other.serial || self.number >> 4 == other.number >> 4, "serial number")
             .or(has(self.short_serial == other.short_serial, "serial number for virtual machines"))
-            .or(has(self.target == other.target, "iSCSI target name"))
+            .or(has(self.is_target(&other.target) || self.is_target(&other.short_target), "iSCSI target name"))
     }
 }
 
@@ -110,7 +126,11 @@ mod tests {
         let named = UnitIdentity::of(b"here", "VM").with_target("iqn.2000-01.org.example:a".into());
         assert_eq!((&named.serial, named.number), (&unit.serial, unit.number));
         let [one, other] = [1, 2].map(|byte| unit.clone().with_uuid([byte; 16]));
-        assert!(one.number != other.number && one.serial != unit.serial && one.target == unit.target);
+        assert!(one.number != other.number && one.serial != unit.serial && one.target != other.target);
+        assert_eq!(one.target, format!("iqn.2026-11.nitro:vm.{}", one.serial));
+        assert!(one.is_target("iqn.2026-11.nitro:vm") && !one.is_target(&other.target));
+        assert_eq!(one.conflict(&other), Some("serial number for virtual machines"));
+        assert_eq!(one.with_target(named.target.clone()).target, named.target);
     }
 
     #[test]

@@ -208,13 +208,13 @@ fn find<X: Disks>(
     options: &ServerOptions,
 ) -> Result<Found<X::Disk>, Refusal> {
     const UNKNOWN: Refusal = (Status::NOT_FOUND, "the target does not exist");
-    let identity = disks.units().into_iter().find(|unit| unit.target == name).ok_or(UNKNOWN)?;
+    let identity = disks.units().into_iter().find(|unit| unit.is_target(name)).ok_or(UNKNOWN)?;
     if !disks.admits(&identity.disk, caller) {
         return Err((Status::NOT_AUTHORIZED, "its name, account or address may not log in to this target"));
     }
     let opened = disks.open(&identity.disk).ok_or(UNKNOWN)?;
-    let target = options.targets.open(name).map_err(|error| {
-        tracing::error!("target {name}: {error}");
+    let target = options.targets.open(&identity.target).map_err(|error| {
+        tracing::error!("target {}: {error}", identity.target);
         (Status::NO_RESOURCES, "the stored reservations of the target cannot be loaded")
     })?;
     let info = opened.disk.info();

@@ -126,8 +126,9 @@ fn names_are_found_in_upper_and_lower_case_and_invalid_ones_are_refused() {
     let (_server, address) = serve(&place, volume);
     for name in ["iqn.1991-05.com.microsoft:host1", "IQN.1991-05.com.microsoft:HOST1"] {
         let targets = Initiator::log_in(address, name, None, None).unwrap().targets();
-        assert_eq!(targets, ["iqn.2026-11.nitro:vm"]);
-        for target in ["iqn.2026-11.nitro:vm", "iqn.2026-11.nitro:VM"] {
+        let [unique] = targets.as_slice() else { panic!("{targets:?}") };
+        assert!(unique.strip_prefix("iqn.2026-11.nitro:vm.").is_some_and(|serial| serial.len() == 16), "{unique}");
+        for target in ["iqn.2026-11.nitro:vm", "iqn.2026-11.nitro:VM", unique] {
             assert!(Initiator::log_in(address, name, None, Some(target)).is_some(), "{name} {target}");
         }
     }
@@ -176,12 +177,13 @@ fn an_account_finds_and_uses_only_the_volumes_that_are_bound_to_it() {
         let target = |volume: &str| format!("iqn.2026-11.nitro:{volume}");
         for (account, name) in [(ALICE, "alice"), (BOB, "bob")] {
             let own = format!("iqn.t:{name}");
-            assert_eq!(Initiator::log_in(address, &own, account, None).unwrap().targets(), [target(name)]);
+            let found = Initiator::log_in(address, &own, account, None).unwrap().targets();
+            assert!(found.len() == 1 && found[0].starts_with(&target(name)), "{found:?}");
             assert!(Initiator::log_in(address, &own, account, Some(&target(name))).is_some());
         }
         for claimed in ["iqn.t:alice", "iqn.t:bob"] {
             let found = Initiator::log_in(address, claimed, BOB, None).map(|mut session| session.targets());
-            assert!(!found.unwrap_or_default().contains(&target("alice")), "{claimed}");
+            assert!(!found.unwrap_or_default().iter().any(|found| found.starts_with(&target("alice"))), "{claimed}");
             assert!(Initiator::log_in(address, claimed, BOB, Some(&target("alice"))).is_none(), "{claimed}");
         }
         assert!(Initiator::log_in(address, "iqn.t:alice", None, None).is_none());
@@ -227,7 +229,8 @@ fn a_unit_has_the_name_and_the_serial_number_that_are_set() {
     let name = "iqn.a:i";
     let mut targets = Initiator::log_in(address, name, None, None).unwrap().targets();
     targets.sort();
-    assert_eq!(targets, ["iqn.2000-01.org.example:disk", "iqn.2026-11.nitro:b"]);
+    assert_eq!((targets.len(), targets[0].as_str()), (2, "iqn.2000-01.org.example:disk"));
+    assert!(targets[1].starts_with("iqn.2026-11.nitro:b."), "{targets:?}");
     let of = |at: usize| {
         let mut session = Initiator::log_in(address, name, None, Some(&targets[at])).unwrap();
         (session.page(0x80), session.page(0x83))

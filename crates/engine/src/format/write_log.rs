@@ -10,8 +10,12 @@
 //! | 16 | 16 | UUID of the log: random for each time that it is made |
 //! | 32 | 16 | UUID of the cache |
 //! | 48 | 8 | bytes of the ring, which begins at 4096 |
-//! | 56 | 4036 | reserved, zero |
-//! | 4092 | 4 | CRC-32C of the 4092 bytes before |
+//! | 56 | 4 | start: how often the cache had been started when it last took the log into use |
+//! | 60 | 4 | CRC-32C of the UUID of the log and the start; another value: the start is not known |
+//! | 64 | 4028 | reserved, zero |
+//! | 4092 | 4 | CRC-32C of the 4092 bytes before, with zeroes as the start and its CRC-32C |
+//!
+//! The start is written again each time the cache is started. A write that is cut off harms nothing else in the label.
 //!
 //! Batch header (64 bytes):
 //!
@@ -53,6 +57,8 @@ const LABEL: &str = "write log label";
 /// Bytes of the label; the ring begins behind it.
 pub const LABEL_BYTES: usize = 4096;
 const LABEL_CRC_AT: usize = LABEL_BYTES - 4;
+/// Where the label has the start, and its checksum.
+const LABEL_START: std::ops::Range<usize> = 56..64;
 const MAGIC: [u8; 8] = *b"NITROWLB";
 const HEADER: &str = "write log batch header";
 const BODY: &str = "write log batch";
@@ -83,9 +89,15 @@ pub struct Label {
     pub cache_uuid: [u8; 16],
     /// Bytes of the ring.
     pub ring_bytes: u64,
+    /// How often the cache had been started when it last took the log into use; `None`: not known.
+    pub start: Option<u32>,
 }
 
 impl Label {
+    fn start_crc(&self, start: u32) -> u32 {
+        crc32c(&[self.uuid.as_slice(), &start.to_le_bytes()].concat())
+    }
+
     /// Writes the label into the first [`LABEL_BYTES`] of `block`.
     pub fn encode(&self, block: &mut [u8]) {
         block[..LABEL_BYTES].fill(0);
@@ -98,6 +110,9 @@ impl Label {
             .u64(self.ring_bytes);
         let crc = crc32c(&block[..LABEL_CRC_AT]);
         block[LABEL_CRC_AT..LABEL_BYTES].copy_from_slice(&crc.to_le_bytes());
+        if let Some(start) = self.start {
+            Writer::new(&mut block[LABEL_START]).u32(start).u32(self.start_crc(start));
+        }
     }
 
     /// Reads a label.
@@ -115,15 +130,20 @@ impl Label {
         if version != FORMAT_VERSION {
             return Err(other_version(version));
         }
-        if block[LABEL_CRC_AT..] != crc32c(&block[..LABEL_CRC_AT]).to_le_bytes() {
+        let mut checked = block[..LABEL_CRC_AT].to_vec();
+        checked[LABEL_START].fill(0);
+        if block[LABEL_CRC_AT..] != crc32c(&checked).to_le_bytes() {
             return Err(FormatError::Checksum { structure: LABEL });
         }
-        let label = Self {
+        let mut label = Self {
             extent_bytes: reader.u32()?,
             uuid: reader.array()?,
             cache_uuid: reader.array()?,
             ring_bytes: reader.u64()?,
+            start: None,
         };
+        let (start, crc) = (reader.u32()?, reader.u32()?);
+        label.start = Some(start).filter(|start| label.start_crc(*start) == crc);
         EXTENT_BYTES.check(label.extent_bytes.into()).map_err(|e| reader.refuse("extent size", e.value))?;
         if label.ring_bytes < RING_BYTES_MIN || !label.ring_bytes.is_multiple_of(RING_UNIT_BYTES) {
             return Err(reader.refuse("bytes of the ring", label.ring_bytes));
@@ -312,7 +332,7 @@ mod tests {
     use nitro_units::{ExtentIndex, ObjectId};
 
     const LABELLED: Label =
-        Label { extent_bytes: 4096, uuid: [1; 16], cache_uuid: [2; 16], ring_bytes: RING_BYTES_MIN };
+        Label { extent_bytes: 4096, uuid: [1; 16], cache_uuid: [2; 16], ring_bytes: RING_BYTES_MIN, start: Some(7) };
     const HEADED: Header =
         Header { batch_bytes: 0, uuid: [1; 16], sequence: 9, tail: 4, start: 3, records: 0, body_crc: 0 };
 
@@ -329,7 +349,10 @@ mod tests {
         assert_eq!(Label::decode(&block), Ok(LABELLED));
         for byte in 0..LABEL_BYTES {
             block[byte] ^= 1;
-            assert!(Label::decode(&block).is_err(), "byte {byte}");
+            match Label::decode(&block) {
+                Ok(label) => assert!(LABEL_START.contains(&byte) && label == Label { start: None, ..LABELLED }),
+                Err(_) => assert!(!LABEL_START.contains(&byte), "byte {byte}"),
+            }
             block[byte] ^= 1;
         }
         for wrong in [

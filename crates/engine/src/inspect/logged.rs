@@ -27,7 +27,7 @@ pub struct LoggedVolume {
 pub struct Logged {
     /// The volumes, by number.
     pub volumes: Vec<LoggedVolume>,
-    /// Some durable batches could not be read: these contents come from before them.
+    /// Some durable batches could not be read, or the log is an older copy: these contents come from before them.
     pub damaged: bool,
 }
 
@@ -40,7 +40,8 @@ pub struct Logged {
 pub async fn logged<F: Device, L: Device>(flash: &F, log: &L) -> Result<Logged, Error> {
     let view = View::open(flash, true).await?;
     let Some(position) = view.state.log else { return Ok(Logged::default()) };
-    let LogContents { newest, damaged, .. } = log_contents(log, position).await?;
+    let LogContents { newest, damaged, start, .. } = log_contents(log, position).await?;
+    let is_outdated = start.is_some_and(|start| start < view.slots.superblock.start);
     let extent_bytes = u64::from(view.slots.superblock.extent_bytes);
     let mut volumes: BTreeMap<u16, LoggedVolume> = BTreeMap::new();
     for (key, mut bytes) in newest {
@@ -59,7 +60,7 @@ pub async fn logged<F: Device, L: Device>(flash: &F, log: &L) -> Result<Logged, 
             volume.extents.push((offset, bytes));
         }
     }
-    Ok(Logged { volumes: volumes.into_values().collect(), damaged })
+    Ok(Logged { volumes: volumes.into_values().collect(), damaged: damaged || is_outdated })
 }
 
 /// The contents of a write log from a position on.
@@ -73,6 +74,8 @@ pub struct LogContents {
     pub end: LogPosition,
     /// Some durable batches could not be read.
     pub damaged: bool,
+    /// How often the cache had been started when it last took the log into use; `None`: not known.
+    pub start: Option<u32>,
 }
 
 /// Reads a write log from `position` on, as a start does. Takes RAM for the contents.
@@ -88,5 +91,6 @@ pub async fn log_contents<L: Device>(log: &L, position: LogPosition) -> Result<L
         batches: row.batches.len(),
         end: LogPosition { sequence: row.next_sequence, offset: row.end, ..position },
         damaged: row.damaged,
+        start: label.start,
     })
 }

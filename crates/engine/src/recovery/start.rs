@@ -72,7 +72,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// # Errors
     /// As [`open`](Self::open). Unless `missing` says otherwise, [`Error::LogMissing`] where the cache was used with a
     /// log that is not given and may hold writes that are nowhere else, [`Error::LogForeign`] where the device has the
-    /// log of another cache, [`Error::LogDamaged`]. [`Error::Log`] where it fails.
+    /// log of another cache, [`Error::LogOutdated`] or [`Error::OlderThanLog`] where one of them is an older copy,
+    /// [`Error::LogDamaged`]. [`Error::Log`] where it fails.
     pub async fn open_logged(
         flash: F,
         log: Option<LogDevice<F>>,
@@ -109,6 +110,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let (state, accepted) = cache.read_state(&replay, &mut recovered).await?;
         let verdict = cache.judge_log(state.log, log.as_ref(), missing, witnessed.log_end).await?;
         cache.judge_missing(&state, missing)?;
+        cache.stamp_log(&verdict, log.as_ref()).await?;
         cache.write_superblock(&superblock).await?;
         let before = match outlived {
             true => Before::Outlived,

@@ -22,6 +22,8 @@ pub(crate) struct Row {
     /// The offset of the next batch, unless it does not fit there.
     pub(crate) end: u64,
     pub(crate) next_sequence: u64,
+    /// The start of the cache in which the last of them was written.
+    pub(crate) start: u32,
     /// Batches behind these, or their tails, show that some durable batches are missing: the device damaged the log, or
     /// the journal with the log's position.
     pub(crate) damaged: bool,
@@ -119,7 +121,7 @@ pub(crate) async fn read_row<D: Device>(device: &D, label: &Label, position: Log
         let bytes = u64::from(header.batch_bytes);
         row.damaged |= header.tail > position.sequence;
         row.batches.push(Batch { sequence: header.sequence, offset, bytes, entries });
-        (row.end, row.next_sequence) = (offset + bytes, header.sequence + 1);
+        (row.end, row.next_sequence, row.start) = (offset + bytes, header.sequence + 1, header.start);
         after = After { sequence: row.next_sequence, start: header.start };
         total += bytes;
         if total > label.ring_bytes {

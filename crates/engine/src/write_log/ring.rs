@@ -427,7 +427,8 @@ mod tests {
     #[test]
     fn snapshots_tell_of_the_log_from_when_the_journal_is_being_told() {
         let device = RamDevice::new(1 << 20, 512);
-        let label = Label { extent_bytes: 4096, uuid: [1; 16], cache_uuid: [2; 16], ring_bytes: 512 << 10 };
+        let label =
+            Label { extent_bytes: 4096, uuid: [1; 16], cache_uuid: [2; 16], ring_bytes: 512 << 10, start: None };
         let log = WriteLog::new(device, label, 1);
         assert!(log.journaled().is_none(), "nothing was logged yet, and the log may be left out");
         assert!(matches!(log.task(), Task::Announce(_)));

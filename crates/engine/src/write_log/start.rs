@@ -89,6 +89,16 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let verdict = match (found, in_use, given) {
             (Some((label, position)), _, Some(log)) => {
                 let row = read_row(&log.device, &label, position).await?;
+                // A log gets the number of a start before the cache does, and batches with it later.
+                match label.start {
+                    Some(start) if !discard && start.saturating_add(1) < self.start => {
+                        return Err(Error::LogOutdated { starts: self.start - start - 1 });
+                    }
+                    Some(start) if !discard && start.max(row.start.saturating_add(1)) > self.start => {
+                        return Err(Error::OlderThanLog { starts: start.saturating_sub(self.start).max(1) });
+                    }
+                    _ => {}
+                }
                 let is_damaged = row.damaged || row.next_sequence < durable_end;
                 let fits = label.extent_bytes == self.superblock.extent_bytes && !is_damaged;
                 match fits {
@@ -113,6 +123,17 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Ok(verdict)
     }
 
+    /// Notes in the log that the cache is started with it: before the cache's own number of starts is durable, so that it never
+    /// has a higher one than its log.
+    pub(crate) async fn stamp_log(&self, verdict: &Verdict, given: Option<&LogDevice<F>>) -> Result<(), Error> {
+        match (verdict, given) {
+            (Verdict::Resume(label, ..), Some(log)) => {
+                write_label(&log.device, &Label { start: Some(self.start), ..*label }).await
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Takes a log into use. Its contents wait for insertion when this returns; returns their number.
     pub(crate) async fn install_log(&mut self, verdict: Verdict, given: Option<LogDevice<F>>) -> Result<u64, Error> {
         match (verdict, given) {
@@ -133,11 +154,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 // Its sequences begin anew.
                 self.doubts.note_logged(0);
                 let (extent_bytes, cache_uuid) = (self.superblock.extent_bytes, self.superblock.uuid);
-                let label = Label { extent_bytes, uuid: log.uuid, cache_uuid, ring_bytes: log.ring_bytes()? };
-                let mut block = BufMut::zeroed(LABEL_BYTES);
-                label.encode(&mut block);
-                log.device.write(0, block.freeze()).await.map_err(Error::Log)?;
-                log.device.flush().await.map_err(Error::Log)?;
+                let (ring_bytes, start) = (log.ring_bytes()?, Some(self.start));
+                let label = Label { extent_bytes, uuid: log.uuid, cache_uuid, ring_bytes, start };
+                write_label(&log.device, &label).await?;
                 self.log = Some(WriteLog::new(log.device, label, self.start));
             }
             (Verdict::Without { forget: true }, _) => self.ledger.push(Record::Log(LogPosition::default())).await,
@@ -169,6 +188,14 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
         tokens
     }
+}
+
+/// Writes the label of a log durably.
+async fn write_label<D: Device>(device: &D, label: &Label) -> Result<(), Error> {
+    let mut block = BufMut::zeroed(LABEL_BYTES);
+    label.encode(&mut block);
+    device.write(0, block.freeze()).await.map_err(Error::Log)?;
+    device.flush().await.map_err(Error::Log)
 }
 
 /// The newest content of each extent in the batches.

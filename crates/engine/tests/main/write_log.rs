@@ -233,6 +233,37 @@ fn damage_of_the_log_is_told_from_its_end() {
     }
 }
 
+/// An older copy of one of the two lacks what was acknowledged since.
+#[test]
+fn an_older_copy_of_a_log_or_of_its_cache_is_refused() {
+    let (older, _) = killed();
+    let started = |images: &Images| {
+        let sim = Simulation::new(6);
+        let (flash, log) = (Arc::new(Ram::new(images.flash.clone())), Arc::new(Ram::new(images.log.clone())));
+        let (device, given, clock) = (flash.clone(), Some(log_device(log.clone(), 2)), sim.clock.clone());
+        let opened = Cache::open_logged(device, given, MissingLog::Refuse, clock, settings());
+        Run::with(sim.clone(), sim.run(opened).unwrap().0, flash, log)
+    };
+    let run = started(&older);
+    run.write(written().0);
+    let newer = run.images();
+    run.sim.end();
+    let opened = |flash: &Images, log: &Images, missing| {
+        let images = Images { flash: flash.flash.clone(), log: log.log.clone() };
+        open(&images, true, missing, &Simulation::new(6)).map(drop)
+    };
+    assert!(matches!(opened(&newer, &older, MissingLog::Refuse), Err(Error::LogOutdated { starts: 1 })));
+    assert!(matches!(opened(&older, &newer, MissingLog::Refuse), Err(Error::OlderThanLog { starts: 1 })));
+    for (flash, log) in [(&newer, &older), (&older, &newer)] {
+        assert!(opened(flash, log, MissingLog::Discard).is_ok());
+    }
+    // Killed after the log has got the number of a start, and before the cache has it.
+    let run = started(&newer);
+    let stamped = run.images();
+    run.sim.end();
+    assert!(opened(&newer, &stamped, MissingLog::Refuse).is_ok());
+}
+
 #[test]
 fn the_last_batch_of_a_log_is_not_dropped_after_a_kill() {
     let words: &'static [AtomicU64] = Vec::leak((0..64).map(|_| AtomicU64::new(0)).collect());

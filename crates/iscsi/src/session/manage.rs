@@ -148,7 +148,7 @@ impl<D: Disk> Session<'_, D> {
                 let is_meant = match value {
                     "All" => own.is_none_or(|own| own == name),
                     "" => own == Some(name),
-                    _ => wanted.as_ref().is_some_and(|wanted| wanted.as_str() == name),
+                    _ => wanted.as_ref().is_some_and(|wanted| unit.is_target(wanted.as_str())),
                 };
                 if is_meant {
                     put_pair(&mut out, "TargetName", name);

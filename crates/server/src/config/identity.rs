@@ -20,15 +20,15 @@ impl VolumeConfig {
     /// A setting that decides them is invalid.
     pub fn identity(&self, name: &str, uuid: Option<Uuid>) -> Result<UnitIdentity, Error> {
         let mut unit = UnitIdentity::of(&fs::read(MACHINE_ID).unwrap_or_default(), name);
+        if let Some(uuid) = uuid {
+            unit = unit.with_uuid(uuid.0);
+        }
         if let Some(target) = &self.iscsi_name {
             let target = target.parse::<Name>().map_err(|why| {
                 Error::new(format_args!("volume.{name}.iscsi_name = {target:?}"), why)
                     .or("write a name such as iqn.2026-11.org.example:vm")
             })?;
             unit = unit.with_target(target.into());
-        }
-        if let Some(uuid) = uuid {
-            unit = unit.with_uuid(uuid.0);
         }
         if let Some(serial) = &self.serial {
             let is_valid = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);

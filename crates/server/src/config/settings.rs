@@ -276,7 +276,7 @@ pub const SETTINGS: &[Setting] = &[
     ),
     told(
         of(Volume, "iscsi_name", Text, FREE, Restart),
-        "Name of the volume's iSCSI target [default: iqn.2026-11.nitro: and the volume's name in lower case]",
+        "Name of the volume's iSCSI target [default: iqn.2026-11.nitro:NAME.SERIAL, in lower case]",
     ),
     told(
         of(Volume, "serial", Text, FREE, Restart),

@@ -69,7 +69,7 @@ pub struct VolumeConfig {
     /// CHAP accounts that may use the volume over iSCSI. Empty: all.
     #[serde(default)]
     pub iscsi_accounts: Vec<String>,
-    /// The name of its iSCSI target; default: `iqn.2026-11.nitro:` and the volume's name in lower case.
+    /// The name of its iSCSI target; default: `iqn.2026-11.nitro:NAME.SERIAL`, in lower case.
     pub iscsi_name: Option<String>,
     /// The serial number for initiators and virtual machines; default: by the volume's UUID and name.
     pub serial: Option<String>,

@@ -15,11 +15,17 @@ const EXTENTS: usize = 64;
 /// How often to check whether the cache has been read completely.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Compares clean cached extents of a volume with its origin, before it is served. If one differs, clean data are dropped.
+/// Compares clean cached extents of a volume with its origin, before it is served. If one differs, clean data are dropped, and
+/// dirty ones too if `may_discard`.
 ///
 /// # Errors
 /// One differs, and the cache has dirty data of the volume; or the origin cannot be read.
-pub(super) async fn check(entry: &CacheEntry, name: &str, volume: &ServedVolume) -> Result<(), Error> {
+pub(super) async fn check(
+    entry: &CacheEntry,
+    name: &str,
+    volume: &ServedVolume,
+    may_discard: bool,
+) -> Result<(), Error> {
     while entry.cache.is_restoring() {
         sleep(LOOK_EVERY).await;
     }
@@ -45,15 +51,17 @@ pub(super) async fn check(entry: &CacheEntry, name: &str, volume: &ServedVolume)
         let why =
             format!("its origin differs from the cached content at offset {offset}: it is another one, or was changed");
         let dirty_bytes = volume.dirty_extents() * extent_bytes;
-        if dirty_bytes > 0 {
+        if dirty_bytes > 0 && !may_discard {
             return Err(not_its_own(&what, entry, name, Size(dirty_bytes), &why));
         }
-        tracing::warn!("{what}: {why}; what is cached of it is dropped");
-        return entry
-            .cache
-            .drop_clean(object)
-            .await
-            .map_err(|e| Error::with_sources(format_args!("cache {}", entry.name), &e).or("check the cache device"));
+        let with_dirty =
+            if dirty_bytes > 0 { format!(", with {} of dirty data", Size(dirty_bytes)) } else { String::new() };
+        tracing::warn!("{what}: {why}; what is cached of it{with_dirty} is dropped");
+        let fail = |e| Error::with_sources(format_args!("cache {}", entry.name), &e).or("check the cache device");
+        if dirty_bytes > 0 {
+            volume.discard_dirty().await.map_err(fail)?;
+        }
+        return entry.cache.drop_clean(object).await.map_err(fail);
     }
     tracing::info!("{what}: its origin has no identity that lasts; {compared} cached extents are the same there");
     Ok(())

@@ -32,6 +32,8 @@ pub(super) struct Verdict {
     pub(super) unmark: bool,
     /// Its cached data have to be compared with it.
     pub(super) compare: bool,
+    /// Where the comparison finds another origin, its dirty data are void, too.
+    pub(super) may_discard: bool,
     /// The mark of the cache that served it last.
     pub(super) mark: Option<VolumeMark>,
 }
@@ -124,7 +126,7 @@ fn judge_contents(
             let why = "its origin is accepted, and not compared".to_owned();
             return Ok(Verdict { drop_clean: Some(why), ..Verdict::default() });
         }
-        return Ok(Verdict { compare, ..Verdict::default() });
+        return Ok(Verdict { compare, may_discard: allowed.discard_dirty, ..Verdict::default() });
     };
     if dirty.0 == 0 || allowed.discard_dirty {
         return Ok(Verdict { void: Some(why), ..Verdict::default() });

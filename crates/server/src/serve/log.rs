@@ -91,8 +91,12 @@ pub fn open_to_look(path: &Path) -> Result<FileDevice, Error> {
 /// Whether an error is about the write log.
 pub(super) fn is_about(error: &nitro_engine::Error) -> bool {
     use nitro_engine::Error as E;
-    matches!(error, E::Log(_) | E::LogFormat(_) | E::LogMissing { .. } | E::LogForeign { .. } | E::LogDamaged)
-        || matches!(error, E::Setting(setting) if setting.name == "write_log_size")
+    match error {
+        E::Log(_) | E::LogFormat(_) | E::LogMissing { .. } | E::LogForeign { .. } | E::LogDamaged => true,
+        E::LogOutdated { .. } | E::OlderThanLog { .. } => true,
+        E::Setting(setting) => setting.name == "write_log_size",
+        _ => false,
+    }
 }
 
 /// The error message for it.
@@ -105,6 +109,11 @@ pub(super) fn error(what: &str, error: &nitro_engine::Error) -> Error {
         }
         E::LogMissing { another: true, .. } => format!("give the device that was used last; {discard}"),
         E::LogForeign { .. } => "use another device; --force-discard-dirty uses this one anyway".to_owned(),
+        E::LogOutdated { .. } => format!("give the device that was used last; {discard}"),
+        E::OlderThanLog { .. } => {
+            "serve the copy of the cache that was used last; --force-discard-dirty uses this one as it is, with a new log"
+                .to_owned()
+        }
         E::LogDamaged | E::LogFormat(_) => {
             format!("nitro cache salvage --write-log extracts the readable data; {discard}")
         }

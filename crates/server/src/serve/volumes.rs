@@ -40,7 +40,7 @@ pub(super) async fn admit(
     let device = OriginDevice::new(origin.device, parts.lease);
     let volume = Volume::new(Arc::clone(&entry.cache), device, options);
     if verdict.compare {
-        compare::check(entry, name, &volume).await?;
+        compare::check(entry, name, &volume, verdict.may_discard).await?;
     }
     volume.set_dirty_share(config.dirty_share());
     volume.set_class(config.class());
