@@ -89,22 +89,16 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let verdict = match (found, in_use, given) {
             (Some((label, position)), _, Some(log)) => {
                 let row = read_row(&log.device, &label, position).await?;
-                // A log gets the number of a start before the cache does, and batches with it later.
-                match label.start {
-                    Some(start) if !discard && start.saturating_add(1) < self.start => {
-                        return Err(Error::LogOutdated { starts: self.start - start - 1 });
-                    }
-                    Some(start) if !discard && start.max(row.start.saturating_add(1)) > self.start => {
-                        return Err(Error::OlderThanLog { starts: start.saturating_sub(self.start).max(1) });
-                    }
-                    _ => {}
-                }
                 let is_damaged = row.damaged || row.next_sequence < durable_end;
-                let fits = label.extent_bytes == self.superblock.extent_bytes && !is_damaged;
-                match fits {
-                    true => return Ok(Verdict::Resume(label, position, row)),
-                    false if discard => Verdict::Make,
-                    false => return Err(Error::LogDamaged),
+                let fault = if label.extent_bytes != self.superblock.extent_bytes || is_damaged {
+                    Some(Error::LogDamaged)
+                } else {
+                    older_copy(&label, &row, self.start)
+                };
+                match fault {
+                    None => return Ok(Verdict::Resume(label, position, row)),
+                    Some(_) if discard => Verdict::Make,
+                    Some(error) => return Err(error),
                 }
             }
             (_, Some(_), given) if discard => given.map_or(Verdict::Without { forget: true }, |_| Verdict::Make),
@@ -187,6 +181,18 @@ impl<F: Device, C: Clock> Cache<F, C> {
             });
         }
         tokens
+    }
+}
+
+/// Whether a log, or the cache that is being started for the `start`th time, is an older copy of itself. A log gets the number of
+/// a start before the cache does, and batches with it later.
+fn older_copy(label: &Label, row: &Row, start: u32) -> Option<Error> {
+    match label.start? {
+        stamped if stamped.saturating_add(1) < start => Some(Error::LogOutdated { starts: start - stamped - 1 }),
+        stamped if stamped.max(row.start.saturating_add(1)) > start => {
+            Some(Error::OlderThanLog { starts: stamped.saturating_sub(start).max(1) })
+        }
+        _ => None,
     }
 }
 
