@@ -1,69 +1,67 @@
 //! The manager's counters. Their names, units and meanings are defined only here.
 
-use serde::{Deserialize, Serialize};
-
-/// Counters since the start, and a few gauges, which are marked.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Stats {
-    /// Extent look-ups answered by the file index.
-    pub hits: u64,
-    /// Extent look-ups that the file index could not answer.
-    pub misses: u64,
-    /// Extents handed to insertion.
-    pub insertions: u64,
-    /// Insertions whose content the fingerprint index knew.
-    pub duplicates: u64,
-    /// Insertions of all-zero extents without payload.
-    pub zeroes: u64,
-    /// Bytes handed to insertion, before deduplication and compression.
-    pub inserted_bytes: u64,
-    /// Bytes of extents that were not duplicates, before compression.
-    pub unique_bytes: u64,
-    /// Payload bytes of extents that were not duplicates, after compression.
-    pub stored_bytes: u64,
-    /// Contents that were refused: by the policy of admission, by their class, or because of the write budget.
-    pub rejections: u64,
-    /// The number among them that were refused because of the write budget.
-    pub spared: u64,
-    /// Entries removed because their extent was overwritten or trimmed.
-    pub invalidations: u64,
-    /// WEUs evicted.
-    pub weus_evicted: u64,
-    /// Base entries evicted with their WEUs.
-    pub extents_evicted: u64,
-    /// Extents copied forward before their WEUs were evicted.
-    pub forwarded: u64,
-    /// Payload bytes of the extents copied forward.
-    pub forwarded_bytes: u64,
-    /// Stale dup entries found by the cleaner.
-    pub dups_cleaned: u64,
-    /// Stale dup entries found when a client touched them.
-    pub dups_stale_touched: u64,
-    /// Dup entries removed because their number had reached its bound.
-    pub dups_displaced: u64,
-    /// Fingerprints evicted from a partial index.
-    pub fingerprints_evicted: u64,
-    /// Stale fingerprints removed.
-    pub fingerprints_cleaned: u64,
-    /// Gauge: keys in the file index (cached extents, duplicates included).
-    pub cached_extents: u64,
-    /// Gauge: dup entries in the file index.
-    pub dup_entries: u64,
-    /// Gauge: base entries in WEUs, including overwritten ones.
-    pub base_entries: u64,
-    /// Gauge: fingerprints in the index.
-    pub fingerprints: u64,
-    /// Gauge: WEU slots that are not on lost devices.
-    pub weus: u64,
-    /// Gauge: empty WEU slots.
-    pub weus_free: u64,
-    /// Gauge: pinned WEU slots, which hold dirty content and cannot be evicted.
-    pub weus_pinned: u64,
-    /// Gauge: dirty extents.
-    pub dirty_extents: u64,
-    /// Gauge: RAM of all indexes in bytes.
-    pub index_ram_bytes: u64,
+nitro_units::counters! {
+    /// Counters since the start, and a few gauges.
+    pub struct Stats {
+        /// Extent look-ups answered by the file index.
+        {lookups result hit} hits,
+        /// Extent look-ups that the file index could not answer.
+        {lookups result miss} misses,
+        /// Extents handed to insertion.
+        insertions,
+        /// Insertions whose content the fingerprint index knew.
+        duplicates,
+        /// Insertions of all-zero extents without payload.
+        zeroes,
+        /// Bytes handed to insertion, before deduplication and compression.
+        inserted_bytes,
+        /// Bytes of extents that were not duplicates, before compression.
+        unique_bytes,
+        /// Payload bytes of extents that were not duplicates, after compression.
+        stored_bytes,
+        /// Contents that were refused: by the policy of admission, by their class, or because of the write budget.
+        rejections,
+        /// The number among them that were refused because of the write budget.
+        spared,
+        /// Entries removed because their extent was overwritten or trimmed.
+        invalidations,
+        /// WEUs evicted.
+        weus_evicted,
+        /// Base entries evicted with their WEUs.
+        extents_evicted,
+        /// Extents copied forward before their WEUs were evicted.
+        forwarded,
+        /// Payload bytes of the extents copied forward.
+        forwarded_bytes,
+        /// Stale dup entries found by the cleaner.
+        dups_cleaned,
+        /// Stale dup entries found when a client touched them.
+        dups_stale_touched,
+        /// Dup entries removed because their number had reached its bound.
+        dups_displaced,
+        /// Fingerprints evicted from a partial index.
+        fingerprints_evicted,
+        /// Stale fingerprints removed.
+        fingerprints_cleaned,
+        /// Keys in the file index (cached extents, duplicates included).
+        [gauge] cached_extents,
+        /// Dup entries in the file index.
+        [gauge] dup_entries,
+        /// Base entries in WEUs, including overwritten ones.
+        [gauge] base_entries,
+        /// Fingerprints in the index.
+        [gauge] fingerprints,
+        /// WEU slots that are not on lost devices.
+        [gauge] weus,
+        /// Empty WEU slots.
+        [gauge] weus_free,
+        /// Pinned WEU slots, which hold dirty content and cannot be evicted.
+        [gauge] weus_pinned,
+        /// Dirty extents.
+        [gauge] dirty_extents,
+        /// RAM of all indexes in bytes.
+        [gauge] index_ram_bytes,
+    }
 }
 
 impl Stats {

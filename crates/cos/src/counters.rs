@@ -1,97 +1,51 @@
 //! Counters of a store since it was opened.
 
 use crate::format::region::{ChunkKind, Prepared};
-use serde::{Deserialize, Serialize};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A counter.
-#[derive(Debug, Default)]
-pub(crate) struct Count(AtomicU64);
-
-impl Count {
-    pub(crate) fn add(&self, more: u64) {
-        self.0.fetch_add(more, Relaxed);
+nitro_units::counters! {
+    /// Counters of a store since it was opened.
+    pub(crate) struct Counting / Counters {
+        /// Chunks of data whose content was in the store already.
+        duplicate_chunks,
+        /// Chunks of data that were stored.
+        stored_chunks,
+        /// Bytes of chunks that were stored, recipes among them, before compression.
+        stored_raw_bytes,
+        /// Bytes of the regions that were stored, in whole sectors.
+        stored_bytes,
+        /// Blocks of recipes that were stored.
+        recipe_blocks,
+        /// Bytes written to containers.
+        written_bytes,
+        /// Chunks found by the fingerprints in RAM.
+        locality_hits,
+        /// Look-ups in the fingerprint index.
+        index_lookups,
+        /// Reads of containers' metadata.
+        metadata_reads,
+        /// Reads of regions.
+        region_reads,
+        /// Bytes of reads of regions.
+        region_read_bytes,
+        /// Reads of recipe blocks that were not in RAM.
+        recipe_reads,
+        /// Look-ups of names in the directory, of objects that were not in RAM.
+        directory_lookups,
+        /// Reads of pages of the directory from the disk.
+        directory_reads,
+        /// Chunks that were not at the place in their recipe and were looked up.
+        moved,
+        /// Different contents with the same fingerprint.
+        false_duplicates,
+        /// Commits of the journal.
+        commits,
+        /// Collections that were begun.
+        collections,
+        /// Containers that the collector freed.
+        freed_containers,
+        /// Chunks that the collector copied elsewhere.
+        copied_chunks,
     }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-}
-
-macro_rules! counters {
-    ($($(#[doc = $doc:literal])+ $name:ident),* $(,)?) => {
-        #[derive(Debug, Default)]
-        pub(crate) struct Counting {
-            $(pub(crate) $name: Count,)*
-        }
-
-        /// Counters of a store since it was opened.
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(default)]
-        pub struct Counters {
-            $($(#[doc = $doc])+ pub $name: u64,)*
-        }
-
-        impl Counters {
-            /// The names and meanings of all counters.
-            pub const ALL: &'static [(&'static str, &'static str)] =
-                &[$((stringify!($name), concat!($($doc),+).trim_ascii()),)*];
-
-            /// All counters with their values.
-            pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-                Self::ALL.iter().map(|(name, _)| *name).zip([$(self.$name,)*])
-            }
-        }
-
-        impl Counting {
-            pub(crate) fn snapshot(&self) -> Counters {
-                Counters { $($name: self.$name.get(),)* }
-            }
-        }
-    };
-}
-
-counters! {
-    /// Chunks of data whose content was in the store already.
-    duplicate_chunks,
-    /// Chunks of data that were stored.
-    stored_chunks,
-    /// Bytes of chunks that were stored, recipes among them, before compression.
-    stored_raw_bytes,
-    /// Bytes of the regions that were stored, in whole sectors.
-    stored_bytes,
-    /// Blocks of recipes that were stored.
-    recipe_blocks,
-    /// Bytes written to containers.
-    written_bytes,
-    /// Chunks found by the fingerprints in RAM.
-    locality_hits,
-    /// Look-ups in the fingerprint index.
-    index_lookups,
-    /// Reads of containers' metadata.
-    metadata_reads,
-    /// Reads of regions.
-    region_reads,
-    /// Bytes of reads of regions.
-    region_read_bytes,
-    /// Reads of recipe blocks that were not in RAM.
-    recipe_reads,
-    /// Look-ups of names in the directory, of objects that were not in RAM.
-    directory_lookups,
-    /// Reads of pages of the directory from the disk.
-    directory_reads,
-    /// Chunks that were not at the place in their recipe and were looked up.
-    moved,
-    /// Different contents with the same fingerprint.
-    false_duplicates,
-    /// Commits of the journal.
-    commits,
-    /// Collections that were begun.
-    collections,
-    /// Containers that the collector freed.
-    freed_containers,
-    /// Chunks that the collector copied elsewhere.
-    copied_chunks,
 }
 
 impl Counting {

@@ -2,108 +2,35 @@
 
 use hdrhistogram::Histogram;
 use nitro_units::ClassId;
+use nitro_units::counters;
+pub use nitro_units::{Counted, Counter};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
-use std::sync::atomic::{AtomicU64, Ordering};
+use serde::Serialize;
 use std::time::Duration;
-
-/// What a counter counts. Status, metrics, alerts and documents are derived from this.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counted {
-    /// The counter's name; a unit other than extents, requests and the like is its end.
-    pub name: &'static str,
-    /// Its meaning.
-    pub meaning: &'static str,
-    /// It counts data that are lost, or failures: any value above 0 is reported to the operator.
-    pub is_loss: bool,
-}
-
-/// Declares counters: each with its meaning, and `loss` before the name of one that counts losses or failures.
-macro_rules! counters {
-    (@is_loss) => { false };
-    (@is_loss loss) => { true };
-    ($(#[$doc:meta])* $name:ident / $snapshot:ident {
-        $($(#[doc = $meaning:literal])+ $([$loss:ident])? $field:ident,)*
-    }) => {
-        $(#[$doc])*
-        #[derive(Debug, Default)]
-        pub struct $name { $($(#[doc = $meaning])+ pub $field: Counter,)* }
-
-        $(#[$doc])*
-        /// At one moment.
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(default)]
-        pub struct $snapshot { $($(#[doc = $meaning])+ pub $field: u64,)* }
-
-        impl $snapshot {
-            /// All counters, in the order of their declaration.
-            pub const ALL: &'static [Counted] = &[$(Counted {
-                name: stringify!($field),
-                meaning: concat!($($meaning),+).trim_ascii(),
-                is_loss: counters!(@is_loss $($loss)?),
-            },)*];
-
-            /// All counters with their values.
-            pub fn each(&self) -> impl Iterator<Item = (&'static Counted, u64)> + use<> {
-                Self::ALL.iter().zip([$(self.$field,)*])
-            }
-
-            /// Those that count losses or failures, and are above 0.
-            pub fn losses(&self) -> impl Iterator<Item = (&'static Counted, u64)> + use<> {
-                self.each().filter(|(counted, value)| counted.is_loss && *value > 0)
-            }
-        }
-
-        impl $name {
-            /// The counters as they are now.
-            #[must_use]
-            pub fn snapshot(&self) -> $snapshot {
-                $snapshot { $($field: self.$field.get(),)* }
-            }
-        }
-    };
-}
-
-/// A counter that only grows.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds `n`.
-    pub fn add(&self, n: u64) {
-        self.0.fetch_add(n, Ordering::Relaxed);
-    }
-
-    /// The value.
-    #[must_use]
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 counters! {
     /// Counters of a cache.
-    CacheMetrics / CacheCounters {
+    pub struct CacheMetrics / CacheCounters {
         /// Extents answered from the RAM cache.
-        ram_hits,
+        {hits place ram} ram_hits,
         /// Extents answered from data that wait for insertion.
-        pending_hits,
+        {hits place pending} pending_hits,
         /// Extents answered from data read ahead.
-        readahead_hits,
+        {hits place readahead} readahead_hits,
         /// Reads of the cache device.
         ssd_reads,
         /// Bytes read from the cache device.
         ssd_read_bytes,
         /// Payload bytes of extents written to the cache device.
-        ssd_written_payload_bytes,
+        {ssd_written cause payload} ssd_written_payload_bytes,
         /// Bytes of WEU headers and extent prefixes written to the cache device.
-        ssd_written_header_bytes,
+        {ssd_written cause header} ssd_written_header_bytes,
         /// Bytes of alignment and unused WEU ends written to the cache device.
-        ssd_written_padding_bytes,
+        {ssd_written cause padding} ssd_written_padding_bytes,
         /// Bytes of superblocks written to the cache device.
-        ssd_written_superblock_bytes,
+        {ssd_written cause superblock} ssd_written_superblock_bytes,
         /// Bytes of the journal written to the cache device.
-        ssd_written_journal_bytes,
+        {ssd_written cause journal} ssd_written_journal_bytes,
         /// Commits: flushes of the cache device that made data or journal records durable.
         commits,
         /// Journal snapshots, each of which begins another half of the journal.
@@ -112,12 +39,12 @@ counters! {
         regions_opened,
         /// Dirty extents that were lost with one of several devices.
         [loss] device_lost_extents,
-        /// Times that a dirty extent had to wait for room in the cache.
-        dirty_stalls,
+        /// Times that a write waited for room for dirty data.
+        [wait] dirty_stalls,
         /// Fills dropped because the insertion queue was full.
-        fills_dropped,
+        {fills_left_out reason dropped} fills_dropped,
         /// Fills dropped because their extent was written to in the meantime.
-        fills_voided,
+        {fills_left_out reason voided} fills_voided,
         /// Duplicates that only the fingerprint index on flash knew.
         flash_index_duplicates,
         /// Extents whose bytes were compared with those of the same fingerprint (`verify_duplicates`).
@@ -125,82 +52,86 @@ counters! {
         /// Compared extents that had different bytes: they were stored separately.
         duplicate_mismatches,
         /// Stored extents with a wrong checksum or encoding; each was read from the origin.
-        [loss] corrupt_extents,
+        [loss] {ssd_errors kind corrupt} corrupt_extents,
         /// Stored extents whose WEU was refilled while they were being read.
         outrun_reads,
         /// Failed reads of the cache device.
-        [loss] ssd_read_errors,
+        [loss] {ssd_errors kind read} ssd_read_errors,
         /// Failed writes of the cache device.
-        [loss] ssd_write_errors,
+        [loss] {ssd_errors kind write} ssd_write_errors,
     }
 }
 
 impl CacheMetrics {
+    /// A write waits for room for dirty data.
+    pub(crate) fn write_waits(&self) {
+        self.dirty_stalls.add(1);
+    }
+}
+
+impl CacheCounters {
     /// All bytes that were written to the cache device.
     #[must_use]
-    pub fn ssd_written_bytes(&self) -> u64 {
-        let parts = [
-            &self.ssd_written_payload_bytes,
-            &self.ssd_written_header_bytes,
-            &self.ssd_written_padding_bytes,
-            &self.ssd_written_superblock_bytes,
-            &self.ssd_written_journal_bytes,
-        ];
-        parts.iter().map(|part| part.get()).sum()
+    pub const fn ssd_written_bytes(&self) -> u64 {
+        self.ssd_written_payload_bytes
+            + self.ssd_written_header_bytes
+            + self.ssd_written_padding_bytes
+            + self.ssd_written_superblock_bytes
+            + self.ssd_written_journal_bytes
     }
 }
 
 counters! {
     /// Counters of a volume.
-    VolumeMetrics / VolumeCounters {
+    pub struct VolumeMetrics / VolumeCounters {
         /// Read requests.
-        reads,
+        {requests operation read} reads,
         /// Bytes of read requests.
-        read_bytes,
+        {request operation read} read_bytes,
         /// Extents of read requests that came from RAM or SSD.
-        read_hit_extents,
+        {read_extents result hit} read_hit_extents,
         /// Extents of read requests that came from the origin.
-        read_miss_extents,
+        {read_extents result miss} read_miss_extents,
         /// Extents of read requests that were found in the cache by the origin's recipe.
         recipe_hit_extents,
         /// Missed extents: the cache never had them, or does not remember them.
-        missed_cold,
+        {missed_extents cause cold} missed_cold,
         /// Missed extents whose units were evicted.
-        missed_evicted,
+        {missed_extents cause evicted} missed_evicted,
         /// Missed extents that were overwritten or trimmed, and whose new content is not cached.
-        missed_overwritten,
+        {missed_extents cause overwritten} missed_overwritten,
         /// Missed extents that the policy of admission refused.
-        missed_refused,
+        {missed_extents cause refused} missed_refused,
         /// Missed extents that were dropped because the insertion queue was full.
-        missed_dropped,
+        {missed_extents cause dropped} missed_dropped,
         /// Missed extents that were invalidated: another program changed the volume, or their bytes could not be read.
-        missed_invalidated,
+        {missed_extents cause invalidated} missed_invalidated,
         /// Missed extents of a sequential stream, which is kept off the SSD.
-        missed_stream,
+        {missed_extents cause stream} missed_stream,
         /// Extents that joined a read of the origin already in progress.
-        read_joined_extents,
+        {read_extents result joined} read_joined_extents,
         /// Extents read ahead of sequential streams.
         readahead_extents,
         /// Extents of sequential streams kept from the SSD.
         bypassed_extents,
         /// Write requests.
-        writes,
+        {requests operation write} writes,
         /// Bytes of write requests.
-        write_bytes,
+        {request operation write} write_bytes,
         /// Trim requests.
-        trims,
+        {requests operation trim} trims,
         /// Write-zeroes requests.
-        write_zeroes,
+        {requests operation write_zeroes} write_zeroes,
         /// Flush requests.
-        flushes,
+        {requests operation flush} flushes,
         /// Reads of the origin.
-        origin_reads,
+        {origin_requests operation read} origin_reads,
         /// Bytes read from the origin.
-        origin_read_bytes,
+        {origin operation read} origin_read_bytes,
         /// Writes of the origin.
-        origin_writes,
+        {origin_requests operation write} origin_writes,
         /// Bytes written to the origin.
-        origin_written_bytes,
+        {origin operation write} origin_written_bytes,
         /// Writes of the origin by destage.
         destage_writes,
         /// Extents destaged.
@@ -216,7 +147,7 @@ counters! {
 
 counters! {
     /// Counters of the requests of one class to a volume.
-    ClassMetrics / ClassCounters {
+    pub struct ClassMetrics / ClassCounters {
         /// Read requests.
         reads,
         /// Bytes of read requests.

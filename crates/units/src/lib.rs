@@ -2,8 +2,10 @@
 //! No I/O.
 #![forbid(unsafe_code)]
 
+mod counter;
 mod extents;
 
+pub use counter::{Counted, Counter, Growth, Part};
 pub use extents::ExtentRange;
 
 use std::fmt;

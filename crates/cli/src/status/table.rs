@@ -154,11 +154,9 @@ fn endurance(life: &Endurance) -> String {
 }
 
 fn dirty(cache: &Cache) -> String {
-    let stalls = match cache.dirty_stalls {
-        0 => String::new(),
-        count => format!("; writes waited {count} times for room"),
-    };
-    format!("{}, which keep {} of {} write-evict units{stalls}", Size(cache.dirty_bytes), cache.weus_pinned, cache.weus)
+    let (dirty, units, all) = (Size(cache.dirty_bytes), cache.manager.weus_pinned, cache.manager.weus);
+    let waits = above_zero(cache.counters.waits()).map_or_else(String::new, |waits| format!("; {waits}"));
+    format!("{dirty}, which keep {units} of {all} write-evict units{waits}")
 }
 
 /// The write log, if the cache has one or requires one.
@@ -239,7 +237,7 @@ fn cache(cache: &Cache) -> String {
 
 /// The content of a cache.
 fn holdings(cache: &Cache) -> impl Iterator<Item = (&'static str, String)> {
-    let used = (cache.weus - cache.weus_free) as f64 / cache.weus.max(1) as f64;
+    let used = (cache.manager.weus - cache.manager.weus_free) as f64 / cache.manager.weus.max(1) as f64;
     let lines = [
         ("capacity", format!("{}, {:.1} % in use", Size(cache.capacity_bytes), 100.0 * used)),
         ("holds", format!("{}, {:.2} times the space it takes", Size(cache.cached_bytes), cache.effective_capacity)),
@@ -253,21 +251,21 @@ fn holdings(cache: &Cache) -> impl Iterator<Item = (&'static str, String)> {
 
 /// Hits, deduplication and insertions of a cache.
 fn work(cache: &Cache) -> impl Iterator<Item = (&'static str, String)> {
-    let looked_up = cache.hits + cache.misses;
+    let looked_up = cache.manager.hits + cache.manager.misses;
     let others = format!(
         "{} RAM cache, {} being inserted, {} read ahead",
-        cache.ram_hits, cache.pending_hits, cache.readahead_hits
+        cache.counters.ram_hits, cache.counters.pending_hits, cache.counters.readahead_hits
     );
     let what_if: Vec<_> =
         cache.what_if.iter().map(|point| format!("{:.1} % at {} x", 100.0 * point.hit_ratio, point.size)).collect();
     let what_if = (!what_if.is_empty())
         .then(|| ("LRU would hit", format!("{} the size, of the extents read recently", what_if.join(", "))));
     let lines = [
-        ("index hits", format!("{} of {looked_up} ({})", cache.hits, percent(cache.hits, looked_up))),
+        ("index hits", format!("{} of {looked_up} ({})", cache.manager.hits, percent(cache.manager.hits, looked_up))),
         ("other hits", others),
         ("deduplication", deduplication(cache)),
         ("compression", format!("{:.2} : 1", cache.compression_ratio)),
-        ("inserted", format!("{} in {} extents", Size(cache.inserted_bytes), cache.insertions)),
+        ("inserted", format!("{} in {} extents", Size(cache.manager.inserted_bytes), cache.manager.insertions)),
     ];
     lines.into_iter().chain(what_if)
 }
@@ -276,35 +274,47 @@ fn work(cache: &Cache) -> impl Iterator<Item = (&'static str, String)> {
 fn traffic(cache: &Cache) -> impl Iterator<Item = (&'static str, String)> {
     let written = format!(
         "{} (payload {}, headers {}, padding {}, journal {}, superblocks {})",
-        Size(cache.ssd_written_bytes()),
-        Size(cache.ssd_written_payload_bytes),
-        Size(cache.ssd_written_header_bytes),
-        Size(cache.ssd_written_padding_bytes),
-        Size(cache.ssd_written_journal_bytes),
-        Size(cache.ssd_written_superblock_bytes),
+        Size(cache.counters.ssd_written_bytes()),
+        Size(cache.counters.ssd_written_payload_bytes),
+        Size(cache.counters.ssd_written_header_bytes),
+        Size(cache.counters.ssd_written_padding_bytes),
+        Size(cache.counters.ssd_written_journal_bytes),
+        Size(cache.counters.ssd_written_superblock_bytes),
     );
     let journal = format!(
         "{} commits, {} snapshots, {} regions opened for writing, {} open",
-        cache.commits, cache.journal_snapshots, cache.regions_opened, cache.regions_open
+        cache.counters.commits, cache.counters.journal_snapshots, cache.counters.regions_opened, cache.regions_open
     );
     let lines = [
         ("SSD written", written),
         ("SSD life", endurance(&cache.endurance)),
         ("journal", journal),
-        ("SSD read", format!("{} in {} reads", Size(cache.ssd_read_bytes), cache.ssd_reads)),
-        ("dropped fills", format!("{} queue full, {} overwritten meanwhile", cache.fills_dropped, cache.fills_voided)),
-        ("evicted", format!("{} write-evict units; {} extents copied forward", cache.weus_evicted, cache.forwarded)),
+        ("SSD read", format!("{} in {} reads", Size(cache.counters.ssd_read_bytes), cache.counters.ssd_reads)),
+        (
+            "dropped fills",
+            format!(
+                "{} queue full, {} overwritten meanwhile",
+                cache.counters.fills_dropped, cache.counters.fills_voided
+            ),
+        ),
+        (
+            "evicted",
+            format!(
+                "{} write-evict units; {} extents copied forward",
+                cache.manager.weus_evicted, cache.manager.forwarded
+            ),
+        ),
     ];
     lines.into_iter()
 }
 
 fn failures(cache: &Cache) -> String {
-    losses(cache.counters.losses()).unwrap_or_else(|| "none".to_owned())
+    above_zero(cache.counters.losses()).unwrap_or_else(|| "none".to_owned())
 }
 
-/// Counters of losses that are above 0.
-fn losses(losses: impl Iterator<Item = (&'static Counted, u64)>) -> Option<String> {
-    let each: Vec<_> = losses.map(|(counted, value)| format!("{value} {}", counted.name.replace('_', " "))).collect();
+/// Counters with their values, of those that are above 0.
+fn above_zero(counters: impl Iterator<Item = (&'static Counted, u64)>) -> Option<String> {
+    let each: Vec<_> = counters.map(|(counted, value)| format!("{value} {}", counted.name.replace('_', " "))).collect();
     (!each.is_empty()).then(|| each.join(", "))
 }
 
@@ -339,7 +349,7 @@ fn store(store: &Store) -> String {
 fn ram_of(cache: &Cache) -> String {
     format!(
         "indexes {}, RAM cache {}, insertion queue {}",
-        Size(cache.index_ram_bytes),
+        Size(cache.manager.index_ram_bytes),
         Size(cache.ram_cache_bytes),
         Size(cache.insert_queue_bytes)
     )
@@ -359,7 +369,7 @@ fn by_class(cache: &Cache) -> Option<String> {
 }
 
 fn deduplication(cache: &Cache) -> String {
-    let compared = match (cache.duplicates_compared, cache.duplicate_mismatches) {
+    let compared = match (cache.counters.duplicates_compared, cache.counters.duplicate_mismatches) {
         (0, _) => String::new(),
         (compared, 0) => format!(", {compared} duplicates compared"),
         (compared, others) => format!(", {compared} duplicates compared, of which {others} were different content"),
@@ -374,7 +384,8 @@ fn volume(volume: &Volume) -> String {
     let detached = if volume.attached { "" } else { ", detached" };
     let heading =
         format!("volume {name}: {} behind cache {cache}, {mode}{detached}{access}{domain}", Size(volume.size_bytes));
-    let extents = volume.read_hit_extents + volume.read_miss_extents + volume.read_joined_extents;
+    let extents =
+        volume.counters.read_hit_extents + volume.counters.read_miss_extents + volume.counters.read_joined_extents;
     let mut lines = vec![
         ("origin at", volume.origin.clone()),
         (
@@ -383,48 +394,58 @@ fn volume(volume: &Volume) -> String {
                 "{}; {} destaged in {} writes",
                 Size(volume.dirty_bytes),
                 Size(volume.destaged_bytes),
-                volume.destage_writes
+                volume.counters.destage_writes
             ),
         ),
-        ("reads", format!("{}, {}", volume.reads, Size(volume.read_bytes))),
-        ("writes", format!("{}, {}", volume.writes, Size(volume.write_bytes))),
+        ("reads", format!("{}, {}", volume.counters.reads, Size(volume.counters.read_bytes))),
+        ("writes", format!("{}, {}", volume.counters.writes, Size(volume.counters.write_bytes))),
         (
             "other",
             format!(
                 "{} flushes, {} trims, {} write-zeroes, {} failed",
-                volume.flushes, volume.trims, volume.write_zeroes, volume.errors
+                volume.counters.flushes, volume.counters.trims, volume.counters.write_zeroes, volume.counters.errors
             ),
         ),
         (
             "hits",
-            format!("{} of {extents} extents ({})", volume.read_hit_extents, percent(volume.read_hit_extents, extents)),
+            format!(
+                "{} of {extents} extents ({})",
+                volume.counters.read_hit_extents,
+                percent(volume.counters.read_hit_extents, extents)
+            ),
         ),
         ("misses", missed(&volume.missed)),
         (
             "sequential",
-            format!("{} extents read ahead, {} kept off the SSD", volume.readahead_extents, volume.bypassed_extents),
+            format!(
+                "{} extents read ahead, {} kept off the SSD",
+                volume.counters.readahead_extents, volume.counters.bypassed_extents
+            ),
         ),
         (
             "origin",
             format!(
                 "{} reads of {}, {} writes of {}",
-                volume.origin_reads,
-                Size(volume.origin_read_bytes),
-                volume.origin_writes,
-                Size(volume.origin_written_bytes)
+                volume.counters.origin_reads,
+                Size(volume.counters.origin_read_bytes),
+                volume.counters.origin_writes,
+                Size(volume.counters.origin_written_bytes)
             ),
         ),
     ];
     if let Some(error) = &volume.destage_error {
-        let (seconds, times) = (volume.destage_failing_seconds, volume.destage_failures);
+        let (seconds, times) = (volume.destage_failing_seconds, volume.counters.destage_failures);
         lines.push(("destage fails", format!("{error}; for {seconds:.0} s, {times} failures since the start")));
     }
     if volume.origin_owes_seconds >= SILENCE_SECONDS {
         let paused = if volume.dirty_bytes > 0 { "; destage waits for it" } else { "" };
         lines.push(("not answering", format!("the origin, for {:.0} s{paused}", volume.origin_owes_seconds)));
     }
-    if volume.origin_timeouts > 0 {
-        lines.push(("given up", format!("{} requests that the origin did not answer in time", volume.origin_timeouts)));
+    if volume.counters.origin_timeouts > 0 {
+        lines.push((
+            "given up",
+            format!("{} requests that the origin did not answer in time", volume.counters.origin_timeouts),
+        ));
     }
     if !volume.attached {
         lines.push(("cache", "detached: the origin serves alone".to_owned()));

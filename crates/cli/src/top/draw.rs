@@ -115,7 +115,11 @@ fn cache(cache: &Cache, width: u16) -> [Line<'static>; 2] {
     let shrinks = cache.dedup_ratio * cache.compression_ratio;
     let (cached, capacity) = (Size(cache.cached_bytes), Size(cache.capacity_bytes));
     let told = |reduction: String| {
-        format!(" {}: {cached} on {capacity}, {reduction}, written {}", cache.health, Size(cache.ssd_written_bytes()))
+        format!(
+            " {}: {cached} on {capacity}, {reduction}, written {}",
+            cache.health,
+            Size(cache.counters.ssd_written_bytes())
+        )
     };
     let name = format!("cache {}", cache.name);
     let whole = told(format!("{shrinks:.2} : 1 ({:.2} × {:.2})", cache.dedup_ratio, cache.compression_ratio));

@@ -292,30 +292,6 @@ fn an_origin_that_nothing_recognises_is_compared_with_what_is_cached_of_it() {
 }
 
 #[test]
-fn dirty_data_of_an_origin_that_nothing_recognises_are_discarded_only_if_it_is_allowed() {
-    let place = Place::new();
-    let (data, other) = (noise(1, 2 * MIB), noise(2, 2 * MIB));
-    let Some(_mount) = Nameless::of(&place, "ram") else { return };
-    place.write("ram/vm.img", &data);
-    assert!(warmed(&place, "ram/vm.img", &data).stop().0.success());
-    dirty(&place, "ram/vm.img", &noise(3, 65_536)).kill();
-    // As another disk in the place of the first: nothing but its content is different.
-    let path = place.path("ram/vm.img");
-    let file = File::options().write(true).open(path).unwrap();
-    let modified = file.metadata().unwrap().modified().unwrap();
-    file.write_all_at(&other, 0).unwrap();
-    file.set_modified(modified).unwrap();
-    let serve = format!("--origin ram/vm.img {SERVE}");
-    refused(&place, &serve, &["dirty data", "differs from the cached content", "--force-discard-dirty"]);
-    let server = place.serve(&format!("{serve} --force-discard-dirty"));
-    read_all(&place, &other);
-    let (_, said) = server.stop();
-    assert!(said.contains("64 KiB of dirty data is dropped"), "{said}");
-    let _server = place.serve(&serve);
-    read_all(&place, &other);
-}
-
-#[test]
 fn disks_that_change_their_names_keep_their_contents_and_those_that_change_places_do_not() {
     let place = Place::new();
     let (a, b) = (noise(1, 2 * MIB), noise(2, 2 * MIB));

@@ -146,7 +146,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             starved.get_or_insert_with(|| self.destage.starved());
             // Others may have taken all the room.
             self.cache.destage_wanted.notify(usize::MAX);
-            self.cache.metrics.dirty_stalls.add(1);
+            self.cache.metrics.write_waits();
             select(room, pin!(self.cache.clock.sleep(ROOM_WAIT))).await;
         }
     }

@@ -306,7 +306,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 return false;
             }
         }
-        self.metrics.dirty_stalls.add(1);
+        self.metrics.write_waits();
         self.destage_wanted.notify(usize::MAX);
         true
     }

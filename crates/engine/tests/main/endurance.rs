@@ -43,7 +43,7 @@ fn run(endurance: Option<Endurance>, days: u64) -> (Vec<u64>, usize) {
             let word = bytes::Bytes::copy_from_slice(&[(index + 1).to_le_bytes(); 64].concat());
             volume.write(index * EXTENT, word, false).await.unwrap();
         }
-        let written = || cache.metrics.ssd_written_bytes();
+        let written = || cache.metrics.snapshot().ssd_written_bytes();
         let mut before = written();
         for minute in 1..=days * DAY {
             for n in 0..32 {

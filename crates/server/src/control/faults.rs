@@ -160,18 +160,18 @@ fn of_cache(cache: &Cache) -> Vec<Fault> {
     }
     let lost = cache.devices.iter().filter(|device| device.health == "lost");
     let retired_bytes = cache.space.retired_bytes.saturating_sub(lost.map(|device| device.space.retired_bytes).sum());
-    if retired_bytes > 0 || cache.ssd_write_errors > 0 && cache.health != "degraded" {
+    if retired_bytes > 0 || cache.counters.ssd_write_errors > 0 && cache.health != "degraded" {
         let what = format!(
             "{} writes of the SSD failed; {} are not used any more",
-            cache.ssd_write_errors,
+            cache.counters.ssd_write_errors,
             Size(retired_bytes)
         );
         add(Warning, what, "Check the SSD (dmesg, smartctl).");
     }
-    if cache.corrupt_extents > 0 || cache.ssd_read_errors > 0 {
+    if cache.counters.corrupt_extents > 0 || cache.counters.ssd_read_errors > 0 {
         let what = format!(
             "{} reads of the SSD failed and {} extents were corrupt; the origins were used instead",
-            cache.ssd_read_errors, cache.corrupt_extents
+            cache.counters.ssd_read_errors, cache.counters.corrupt_extents
         );
         add(Warning, what, "Check the SSD (dmesg, smartctl), and whether another program writes to it.");
     }
@@ -248,12 +248,12 @@ fn of_volume(volume: &Volume) -> Vec<Fault> {
             "Check the origin and the connection to it. --origin-timeout limits how long requests wait.",
         );
     }
-    if volume.origin_timeouts > 0 {
-        let what = format!("the origin did not answer {} requests in time", volume.origin_timeouts);
+    if volume.counters.origin_timeouts > 0 {
+        let what = format!("the origin did not answer {} requests in time", volume.counters.origin_timeouts);
         add(Warning, what, "Check the origin and the connection to it.");
     }
-    if volume.errors > 0 {
-        let what = format!("{} requests of clients have failed since the start", volume.errors);
+    if volume.counters.errors > 0 {
+        let what = format!("{} requests of clients have failed since the start", volume.counters.errors);
         add(Warning, what, "The log has the reason, usually an error of the origin. Check the origin and its disks.");
     }
     if !volume.attached {

@@ -84,15 +84,7 @@ pub fn total(before: &Status, now: &Status) -> Row {
 
 fn sum_volumes(sum: Volume, v: &Volume) -> Volume {
     Volume {
-        reads: sum.reads + v.reads,
-        read_bytes: sum.read_bytes + v.read_bytes,
-        read_hit_extents: sum.read_hit_extents + v.read_hit_extents,
-        read_miss_extents: sum.read_miss_extents + v.read_miss_extents,
-        read_joined_extents: sum.read_joined_extents + v.read_joined_extents,
-        writes: sum.writes + v.writes,
-        write_bytes: sum.write_bytes + v.write_bytes,
-        origin_reads: sum.origin_reads + v.origin_reads,
-        origin_writes: sum.origin_writes + v.origin_writes,
+        counters: sum.counters.plus(&v.counters),
         dirty_bytes: sum.dirty_bytes + v.dirty_bytes,
         destaged_bytes: sum.destaged_bytes + v.destaged_bytes,
         read_hit_latency: sum_latencies(sum.read_hit_latency, v.read_hit_latency),
@@ -103,12 +95,7 @@ fn sum_volumes(sum: Volume, v: &Volume) -> Volume {
 }
 
 fn sum_caches(sum: Cache, c: &Cache) -> Cache {
-    Cache {
-        ssd_read_bytes: sum.ssd_read_bytes + c.ssd_read_bytes,
-        ssd_written_payload_bytes: sum.ssd_written_payload_bytes + c.ssd_written_bytes(),
-        fills_dropped: sum.fills_dropped + c.fills_dropped,
-        ..sum
-    }
+    Cache { counters: sum.counters.plus(&c.counters), ..sum }
 }
 
 /// Mean and counts of two latencies; percentiles are not computed.
@@ -139,16 +126,16 @@ fn difference(then: Sample<'_>, now: Sample<'_>, seconds: f64) -> Row {
     let (Sample { volume: then, cache: cache_then }, Sample { volume: now, cache }) = (then, now);
     let rate = |then: u64, now: u64| now.saturating_sub(then) as f64 / seconds;
     let megabytes = |then: u64, now: u64| rate(then, now) / 1e6;
-    let hits = now.read_hit_extents.saturating_sub(then.read_hit_extents);
-    let others = |v: &Volume| v.read_miss_extents + v.read_joined_extents;
+    let hits = now.counters.read_hit_extents.saturating_sub(then.counters.read_hit_extents);
+    let others = |v: &Volume| v.counters.read_miss_extents + v.counters.read_joined_extents;
     let extents = hits + others(now).saturating_sub(others(then));
-    let drops = |c: &Cache| c.fills_dropped;
+    let drops = |c: &Cache| c.counters.fills_dropped;
     Row {
         volume: now.name.clone(),
         time: 0,
         seconds,
-        reads_per_second: rate(then.reads, now.reads),
-        read_mb_per_second: megabytes(then.read_bytes, now.read_bytes),
+        reads_per_second: rate(then.counters.reads, now.counters.reads),
+        read_mb_per_second: megabytes(then.counters.read_bytes, now.counters.read_bytes),
         hit_percent: (extents > 0).then(|| 100.0 * hits as f64 / extents as f64),
         read_mean_ms: mean_ms(&[
             (then.read_hit_latency, now.read_hit_latency),
@@ -158,14 +145,14 @@ fn difference(then: Sample<'_>, now: Sample<'_>, seconds: f64) -> Row {
             &sum_latencies(then.read_hit_latency, then.read_miss_latency),
             &sum_latencies(now.read_hit_latency, now.read_miss_latency),
         ),
-        writes_per_second: rate(then.writes, now.writes),
-        write_mb_per_second: megabytes(then.write_bytes, now.write_bytes),
+        writes_per_second: rate(then.counters.writes, now.counters.writes),
+        write_mb_per_second: megabytes(then.counters.write_bytes, now.counters.write_bytes),
         write_mean_ms: mean_ms(&[(then.write_latency, now.write_latency)]),
         write_p99_ms: p99_ms(&then.write_latency, &now.write_latency),
-        origin_reads_per_second: rate(then.origin_reads, now.origin_reads),
-        origin_writes_per_second: rate(then.origin_writes, now.origin_writes),
-        ssd_read_mb_per_second: megabytes(cache_then.ssd_read_bytes, cache.ssd_read_bytes),
-        ssd_write_mb_per_second: megabytes(cache_then.ssd_written_bytes(), cache.ssd_written_bytes()),
+        origin_reads_per_second: rate(then.counters.origin_reads, now.counters.origin_reads),
+        origin_writes_per_second: rate(then.counters.origin_writes, now.counters.origin_writes),
+        ssd_read_mb_per_second: megabytes(cache_then.counters.ssd_read_bytes, cache.counters.ssd_read_bytes),
+        ssd_write_mb_per_second: megabytes(cache_then.counters.ssd_written_bytes(), cache.counters.ssd_written_bytes()),
         drops_per_second: rate(drops(cache_then), drops(cache)),
         dirty_mb: now.dirty_bytes as f64 / 1e6,
         destage_mb_per_second: megabytes(then.destaged_bytes, now.destaged_bytes),
@@ -183,14 +170,18 @@ fn mean_ms(spans: &[(Latency, Latency)]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nitro_engine::metrics::VolumeCounters;
 
     #[test]
     fn rates_are_differences_over_the_time_between() {
         let volume = |reads, count, mean_us| Volume {
             name: "vm".into(),
-            reads,
-            read_bytes: reads * 1_000_000,
-            read_hit_extents: reads,
+            counters: VolumeCounters {
+                reads,
+                read_bytes: reads * 1_000_000,
+                read_hit_extents: reads,
+                ..VolumeCounters::default()
+            },
             read_hit_latency: Latency { count, mean_us, ..Latency::default() },
             ..Volume::default()
         };
@@ -203,7 +194,11 @@ mod tests {
 
     #[test]
     fn the_total_is_of_all_volumes() {
-        let volume = |name: &str, reads| Volume { name: name.into(), reads, ..Volume::default() };
+        let volume = |name: &str, reads| Volume {
+            name: name.into(),
+            counters: VolumeCounters { reads, ..VolumeCounters::default() },
+            ..Volume::default()
+        };
         let mut now = Status { volumes: vec![volume("a", 4), volume("b", 6)], ..Status::default() };
         now.server.uptime_seconds = 2.0;
         let total = total(&Status::default(), &now);

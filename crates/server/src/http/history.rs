@@ -1,6 +1,6 @@
 //! The last hours, in a ring of fixed size: rates and levels of the whole server, rates by volume and by class.
 
-use crate::control::protocol::{Cache, Latency, Status, Volume};
+use crate::control::protocol::{Latency, Status, Volume};
 use crate::control::quantile::{Cumulative, quantile_us};
 use nitro_cache::Missed;
 use nitro_engine::metrics::LATENCY_BOUNDS_US;
@@ -102,22 +102,22 @@ impl Sums {
             sums.add_volume(v);
         }
         for cache in &status.caches {
-            sums.rates[8] += cache.ssd_read_bytes;
-            sums.rates[9] += Cache::ssd_written_bytes(cache);
+            sums.rates[8] += cache.counters.ssd_read_bytes;
+            sums.rates[9] += cache.counters.ssd_written_bytes();
         }
         sums
     }
 
     fn add_volume(&mut self, v: &Volume) {
         let rates = [
-            v.read_hit_extents,
-            v.read_miss_extents + v.read_joined_extents,
-            v.reads,
-            v.writes,
-            v.read_bytes,
-            v.write_bytes,
-            v.origin_reads,
-            v.origin_writes,
+            v.counters.read_hit_extents,
+            v.counters.read_miss_extents + v.counters.read_joined_extents,
+            v.counters.reads,
+            v.counters.writes,
+            v.counters.read_bytes,
+            v.counters.write_bytes,
+            v.counters.origin_reads,
+            v.counters.origin_writes,
             0,
             0,
             v.destaged_bytes,
@@ -242,7 +242,7 @@ impl Counts {
         Self {
             uptime_seconds: status.server.uptime_seconds,
             sums: Sums::of(status),
-            volumes: status.volumes.iter().map(|v| (v.name.clone(), (v.reads, v.writes))).collect(),
+            volumes: status.volumes.iter().map(|v| (v.name.clone(), (v.counters.reads, v.counters.writes))).collect(),
             classes,
         }
     }
@@ -312,14 +312,14 @@ impl Serialize for Value {
 mod tests {
     use super::*;
     use crate::control::protocol::Server;
+    use nitro_engine::metrics::VolumeCounters;
 
     fn status(uptime_seconds: f64, reads: u64) -> Status {
         let mut latency = Latency { count: reads, ..Latency::default() };
         latency.at_most[13..].fill(reads);
         let volume = Volume {
             name: "vm".into(),
-            reads,
-            read_hit_extents: 2 * reads,
+            counters: VolumeCounters { reads, read_hit_extents: 2 * reads, ..VolumeCounters::default() },
             read_hit_latency: latency,
             ..Volume::default()
         };

@@ -2,9 +2,10 @@
 
 #[cfg(test)]
 mod tests {
-    use crate::metrics::{Kind, METRICS};
-    use nitro_cos::Counters;
-    use nitro_engine::metrics::{CacheCounters, Counted, LATENCY_BOUNDS_US, VolumeCounters};
+    use crate::metrics::table::{Samples, Scope};
+    use crate::metrics::{Kind, METRICS, Metric};
+    use nitro_engine::metrics::LATENCY_BOUNDS_US;
+    use nitro_units::Counted;
     use std::path::Path;
     use std::{env, fs};
 
@@ -16,25 +17,15 @@ Prometheus' text format 0.0.4. Counters start at 0 with the server. `packaging/p
 `packaging/grafana/nitro.json` is a dashboard. The labels `cache` and `volume` are names from the configuration, the first 256 of each;
 `class` is one of at most 32; the meaning lists the values of other labels.
 
-This page is generated from `crates/server/src/metrics/table.rs` by `NITRO_WRITE_DOCS=1 cargo test -p nitro-server metrics`.
+This page is generated from `crates/server/src/metrics/table.rs` and the declarations of counters (`counters!`) by `NITRO_WRITE_DOCS=1 cargo test -p nitro-server metrics`.
 
 | metric | kind | labels | meaning |
 |---|---|---|---|
 ";
 
-    const COUNTERS: &str = "
-## Counters by name
-
-The values of the label `counter`, and the fields of `counters` in `nitro status -o json`. Counters of losses and failures are also in
-the text of `nitro status` and have an alert.
-
-| metric | counter | loss | meaning |
-|---|---|---|---|
-";
-
     fn page() -> String {
         let mut page = HEAD.to_owned();
-        for metric in METRICS {
+        for metric in &*METRICS {
             let kind = match metric.kind {
                 Kind::Counter => "counter",
                 Kind::Gauge => "gauge",
@@ -45,32 +36,8 @@ the text of `nitro status` and have an alert.
         }
         let bounds = LATENCY_BOUNDS_US.map(|us| format!("{}", us as f64 / 1e6)).join(", ");
         page += &format!("\nBounds of the histogram's buckets, in seconds: {bounds}.\n");
-        page += COUNTERS;
-        let counted = |of: &'static [Counted]| of.iter().map(|c| (c.name, c.meaning, c.is_loss));
-        let stores = Counters::ALL.iter().map(|(name, meaning)| (*name, *meaning, false));
-        let tables: [(&str, Vec<_>); 3] = [
-            ("nitro_cache_counter_total", counted(CacheCounters::ALL).collect()),
-            ("nitro_volume_counter_total", counted(VolumeCounters::ALL).collect()),
-            ("nitro_store_counter_total", stores.collect()),
-        ];
-        for (metric, rows) in tables {
-            for (name, meaning, is_loss) in rows {
-                let loss = if is_loss { "yes" } else { "" };
-                page += &format!("| `{metric}` | `{name}` | {loss} | {} |\n", meaning.trim_end_matches('.'));
-            }
-        }
         page
     }
-
-    /// Counters of losses that have a metric of their own, or that count what a metric shows by its time.
-    const OWN_METRICS: [(&str, &str); 6] = [
-        ("corrupt_extents", "nitro_cache_ssd_errors_total"),
-        ("ssd_read_errors", "nitro_cache_ssd_errors_total"),
-        ("ssd_write_errors", "nitro_cache_ssd_errors_total"),
-        ("errors", "nitro_volume_errors_total"),
-        ("origin_timeouts", "nitro_volume_origin_timeouts_total"),
-        ("destage_failures", "nitro_volume_destage_failing_seconds"),
-    ];
 
     #[test]
     fn every_loss_has_an_alert() {
@@ -78,9 +45,17 @@ the text of `nitro status` and have an alert.
         let rules = fs::read_to_string(rules).unwrap();
         let expressions: Vec<_> =
             rules.split("- alert:").skip(1).filter_map(|alert| alert.split("annotations:").next()).collect();
-        let losses = CacheCounters::ALL.iter().chain(VolumeCounters::ALL).filter(|counted| counted.is_loss);
-        let own = |name| OWN_METRICS.iter().find(|(counter, _)| *counter == name).map(|(_, metric)| *metric);
-        let counters = losses.map(|counted| own(counted.name).unwrap_or(counted.name));
+        let metric = |scope: Scope, counted: &Counted| {
+            let has = |metric: &&Metric| match &metric.samples {
+                Samples::Counted(of, values) => *of == scope && values.iter().any(|(_, name)| *name == counted.name),
+                _ => false,
+            };
+            METRICS.iter().find(has).map(Metric::full_name).unwrap()
+        };
+        let losses = |scope: Scope| scope.counters().filter(|counted| counted.is_loss).map(move |c| metric(scope, c));
+        let counters = losses(Scope::Cache).chain(losses(Scope::Volume)).chain(losses(Scope::Store));
+        // An alert shows for how long destage has failed, rather than how often.
+        let by_time = |name: String| name.replace("destage_failures_total", "destage_failing_seconds");
         let others = [
             "nitro_volume_lost_bytes",
             "nitro_cache_recovered_lost_bytes",
@@ -89,8 +64,8 @@ the text of `nitro status` and have an alert.
             "nitro_recording_dropped_total",
             "nitro_log_lines_left_out_total",
         ];
-        for what in counters.chain(others) {
-            assert!(expressions.iter().any(|alert| alert.contains(what)), "no alert has {what}");
+        for what in counters.map(by_time).chain(others.map(str::to_owned)) {
+            assert!(expressions.iter().any(|alert| alert.contains(&what)), "no alert has {what}");
         }
     }
 

@@ -1,8 +1,13 @@
-//! All metrics, one row each.
+//! All metrics. Those of counters follow from the rows that declare the counters; each other one has a row here.
 
 use crate::control::protocol::{
     Cache, CacheDevice, ClassOfContents, ClassOfRequests, Endurance, Latency, Log, Status, Store, StoreSsd, Volume,
 };
+use nitro_cache::Stats;
+use nitro_engine::metrics::{CacheCounters, VolumeCounters};
+use nitro_units::{Counted, Growth};
+use std::borrow::Cow;
+use std::sync::LazyLock;
 
 /// The kind of a metric (OpenMetrics 1.0, §5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,22 +69,101 @@ pub(super) enum Samples {
     Volume(fn(&Volume) -> f64),
     /// One for each volume to which it applies.
     SomeVolumes(fn(&Volume) -> Option<f64>),
-    /// Several for each volume, by another label.
-    VolumeParts(&'static str, fn(&Volume) -> Parts),
     /// One for each class of a volume's requests.
     VolumeClass(fn(&ClassOfRequests) -> f64),
     /// One for each store.
     Store(fn(&Store) -> f64),
     /// Several for each store to which they apply, by another label.
     StoreParts(&'static str, fn(&Store) -> Parts),
+    /// Counters of each thing of a kind.
+    Counted(Scope, Vec<(Option<(&'static str, &'static str)>, &'static str)>),
     /// Latencies of each volume, by another label.
     Latencies(&'static str, fn(&Volume) -> Vec<(&'static str, Latency)>),
 }
 
+/// What has counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    Cache,
+    Volume,
+    Store,
+}
+
+impl Scope {
+    /// The label that names it.
+    pub(super) const fn label(self) -> &'static str {
+        match self {
+            Self::Cache => "cache",
+            Self::Volume => "volume",
+            Self::Store => "store",
+        }
+    }
+
+    /// Its counters.
+    pub(super) fn counters(self) -> impl Iterator<Item = &'static Counted> {
+        let [one, other]: [&[Counted]; 2] = match self {
+            Self::Cache => [CacheCounters::ALL, Stats::ALL],
+            Self::Volume => [VolumeCounters::ALL, &[]],
+            Self::Store => [nitro_cos::Counters::ALL, &[]],
+        };
+        one.iter().chain(other)
+    }
+
+    /// The metrics of its counters: one for each, or for those that are parts of one.
+    fn metrics(self) -> Vec<Metric> {
+        let mut metrics: Vec<Metric> = Vec::new();
+        for counted in self.counters() {
+            let (stem, unit) = match counted.name.strip_suffix("_bytes") {
+                Some(stem) => (stem, Unit::Bytes),
+                None => (counted.name, Unit::None),
+            };
+            let name = format!("nitro_{}_{}", self.label(), counted.part.map_or(stem, |part| part.family));
+            let value = (counted.part.map(|part| (part.label, part.value)), counted.name);
+            let known = metrics.iter_mut().find(|metric| metric.name == name && metric.unit == unit);
+            if let Some(Metric { samples: Samples::Counted(_, values), .. }) = known {
+                values.push(value);
+                continue;
+            }
+            let family = FAMILIES.iter().find(|(family, _)| counted.part.is_some() && *family == name);
+            let help = family.map_or(counted.meaning.trim_end_matches('.'), |(_, help)| help);
+            metrics.push(Metric {
+                name: Cow::Owned(name),
+                kind: if counted.growth == Growth::Counter { Kind::Counter } else { Kind::Gauge },
+                unit,
+                help,
+                samples: Samples::Counted(self, vec![value]),
+            });
+        }
+        metrics
+    }
+}
+
+/// The meanings of metrics that several counters are parts of.
+#[rustfmt::skip]
+const FAMILIES: &[(&str, &str)] = &[
+    ("nitro_cache_lookups", "Extents looked up in the index, by result: hit, miss"),
+    ("nitro_cache_hits", "Extents found in RAM, by place: ram (RAM cache), pending (not on the SSD yet), readahead"),
+    ("nitro_cache_fills_left_out", "Extents that did not reach the SSD, by reason: dropped (the queue was full), voided (they were written to meanwhile)"),
+    ("nitro_cache_ssd_written", "Bytes written to the SSD, by cause: payload, header, padding, journal, superblock"),
+    ("nitro_cache_ssd_errors", "Errors of the SSD, which were handled by use of the origins, by kind: read, write, corrupt (a checksum was wrong)"),
+    ("nitro_volume_requests", "Requests, by operation: read, write, trim, write_zeroes, flush"),
+    ("nitro_volume_request", "Bytes of requests, by operation: read, write"),
+    ("nitro_volume_read_extents", "Extents of reads, by result: hit, miss, joined (another request was reading them already)"),
+    ("nitro_volume_missed_extents", "Missed extents of reads, by cause: cold (not cached recently), evicted, overwritten, refused (not admitted), dropped (the insertion queue was full), invalidated, stream"),
+    ("nitro_volume_origin_requests", "Requests to the origin, by operation: read, write"),
+    ("nitro_volume_origin", "Bytes of requests to the origin, by operation: read, write"),
+];
+
+/// All metrics.
+pub static METRICS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
+    let counted = [Scope::Cache, Scope::Volume, Scope::Store].into_iter().flat_map(Scope::metrics);
+    others().into_iter().chain(counted).collect()
+});
+
 /// A metric.
 pub struct Metric {
     /// Without its unit and `_total`.
-    pub(super) name: &'static str,
+    pub(super) name: Cow<'static, str>,
     /// Its kind.
     pub kind: Kind,
     /// Its unit.
@@ -100,18 +184,22 @@ impl Metric {
     /// The names of its labels.
     #[must_use]
     pub fn labels(&self) -> Vec<&'static str> {
-        match self.samples {
+        match &self.samples {
             Samples::Server(_) => Vec::new(),
             Samples::Version => vec!["version"],
             Samples::Cache(_) | Samples::SomeCaches(_) => vec!["cache"],
-            Samples::CacheParts(label, _) => vec!["cache", label],
+            Samples::CacheParts(label, _) => vec!["cache", *label],
             Samples::CacheDevice(_) => vec!["cache", "device"],
             Samples::CacheClass(_) => vec!["cache", "class"],
             Samples::Volume(_) | Samples::SomeVolumes(_) => vec!["volume"],
-            Samples::VolumeParts(label, _) | Samples::Latencies(label, _) => vec!["volume", label],
+            Samples::Latencies(label, _) => vec!["volume", *label],
             Samples::VolumeClass(_) => vec!["volume", "class"],
+            Samples::Counted(scope, values) => {
+                let label = values.first().and_then(|(part, _)| *part).map(|(label, _)| label);
+                [scope.label()].into_iter().chain(label).collect()
+            }
             Samples::Store(_) => vec!["store"],
-            Samples::StoreParts(label, _) => vec!["store", label],
+            Samples::StoreParts(label, _) => vec!["store", *label],
         }
     }
 }
@@ -121,7 +209,7 @@ impl Metric {
 pub(super) const NAMES_MAX: usize = 256;
 
 const fn metric(name: &'static str, kind: Kind, unit: Unit, help: &'static str, samples: Samples) -> Metric {
-    Metric { name, kind, unit, help, samples }
+    Metric { name: Cow::Borrowed(name), kind, unit, help, samples }
 }
 
 fn yes(is_so: bool) -> f64 {
@@ -152,15 +240,15 @@ const SIZES: [&str; 4] = ["0.5", "1", "2", "4"];
 /// Seconds of a year, for an SSD's life.
 const YEAR_SECONDS: f64 = 365.0 * 86_400.0;
 
-/// All metrics.
+/// The metrics that are no counters of a cache, a volume or a store.
 #[rustfmt::skip]
-pub const METRICS: &[Metric] = &[
+fn others() -> Vec<Metric> { vec![
     metric("nitro_build_info", Gauge, Count, "1, with the program's version", S::Version),
     metric("nitro_uptime", Gauge, Seconds, "Time since the server's start", S::Server(|s| s.server.uptime_seconds)),
     metric("nitro_ram_resident", Gauge, Bytes, "RAM that the process takes at present", S::Server(|s| s.ram.resident_bytes as f64)),
     metric("nitro_ram_need", Gauge, Bytes, "Maximum RAM that the process may take", S::Server(|s| s.ram.need_bytes as f64)),
-    metric("nitro_clients", Gauge, Count, "NBD clients that are connected", S::Server(|s| s.server.connections as f64)),
-    metric("nitro_clients_accepted", Counter, Count, "NBD clients that have connected", S::Server(|s| s.server.connections_total as f64)),
+    metric("nitro_clients", Gauge, Count, "Connections of clients, over all protocols", S::Server(|s| s.server.connections as f64)),
+    metric("nitro_clients_accepted", Counter, Count, "Connections of clients since the start, over all protocols", S::Server(|s| s.server.connections_total as f64)),
     metric("nitro_log_lines_left_out", Counter, Count, "Lines of the log that were dropped because standard error was not read fast enough", S::Server(|s| s.server.log_lines_left_out as f64)),
     metric("nitro_log_lines_limited", Counter, Count, "Messages that were not logged because their kind had been logged ten times within 10 s", S::Server(|s| s.server.log_lines_limited as f64)),
     metric("nitro_recording_requests", Counter, Count, "Requests that were recorded (--record)", S::Server(|s| s.server.recording.as_ref().map_or(0, |recording| recording.requests) as f64)),
@@ -197,41 +285,15 @@ pub const METRICS: &[Metric] = &[
         let at = |label: &str| c.what_if.iter().find(|point| point.size.to_string() == label);
         SIZES.into_iter().filter_map(|label| Some((label, at(label)?.hit_ratio))).collect()
     })),
-    metric("nitro_cache_lookups", Counter, Count, "Extents looked up in the index, by result: hit, miss", S::CacheParts("result", |c| vec![("hit", c.hits as f64), ("miss", c.misses as f64)])),
-    metric("nitro_cache_hits", Counter, Count, "Extents found in RAM, by place: ram (RAM cache), pending (not on the SSD yet), readahead", S::CacheParts("place", |c| vec![
-        ("ram", c.ram_hits as f64), ("pending", c.pending_hits as f64), ("readahead", c.readahead_hits as f64),
-    ])),
-    metric("nitro_cache_insertions", Counter, Count, "Extents inserted", S::Cache(|c| c.insertions as f64)),
-    metric("nitro_cache_inserted", Counter, Bytes, "Bytes of the extents inserted", S::Cache(|c| c.inserted_bytes as f64)),
-    metric("nitro_cache_rejections", Counter, Count, "New contents that the policy of admission refused", S::Cache(|c| c.rejections as f64)),
-    metric("nitro_cache_spared", Counter, Count, "Extents that were not admitted because of the write budget", S::Cache(|c| life(c).spared as f64)),
-    metric("nitro_cache_evicted_units", Counter, Count, "Write-evict units evicted", S::Cache(|c| c.weus_evicted as f64)),
-    metric("nitro_cache_forwarded", Counter, Count, "Extents copied forward before their units were evicted", S::Cache(|c| c.forwarded as f64)),
-    metric("nitro_cache_fills_left_out", Counter, Count, "Extents that did not reach the SSD, by reason: dropped (the queue was full), voided (they were written to meanwhile)", S::CacheParts("reason", |c| vec![
-        ("dropped", c.fills_dropped as f64), ("voided", c.fills_voided as f64),
-    ])),
     metric("nitro_cache_dirty", Gauge, Bytes, "Dirty data: bytes that are not in the origins yet", S::Cache(|c| c.dirty_bytes as f64)),
-    metric("nitro_cache_dirty_stalls", Counter, Count, "Times that a write waited for room for dirty data", S::Cache(|c| c.dirty_stalls as f64)),
-    metric("nitro_cache_pinned_units", Gauge, Count, "Write-evict units that cannot be evicted because they hold dirty data", S::Cache(|c| c.weus_pinned as f64)),
-    metric("nitro_cache_commits", Counter, Count, "Commits, which write the journal", S::Cache(|c| c.commits as f64)),
     metric("nitro_cache_queued", Gauge, Bytes, "RAM of data that wait to be written to the SSD, by queue: clean, dirty", S::CacheParts("queue", |c| vec![
         ("clean", c.insert_queue_bytes as f64), ("dirty", c.dirty_queue_bytes as f64),
     ])),
     metric("nitro_cache_ram_cache", Gauge, Bytes, "RAM of the extents in the RAM cache", S::Cache(|c| c.ram_cache_bytes as f64)),
-    metric("nitro_cache_index_ram", Gauge, Bytes, "RAM of the cache manager's tables", S::Cache(|c| c.index_ram_bytes as f64)),
-    metric("nitro_cache_ssd_reads", Counter, Count, "Reads of the SSD", S::Cache(|c| c.ssd_reads as f64)),
-    metric("nitro_cache_ssd_read", Counter, Bytes, "Bytes read from the SSD", S::Cache(|c| c.ssd_read_bytes as f64)),
-    metric("nitro_cache_ssd_written", Counter, Bytes, "Bytes written to the SSD, by cause: payload, header, padding, journal, superblock", S::CacheParts("cause", |c| vec![
-        ("payload", c.ssd_written_payload_bytes as f64), ("header", c.ssd_written_header_bytes as f64), ("padding", c.ssd_written_padding_bytes as f64),
-        ("journal", c.ssd_written_journal_bytes as f64), ("superblock", c.ssd_written_superblock_bytes as f64),
-    ])),
     metric("nitro_cache_ssd_daily_written", Gauge, Bytes, "Bytes written to the SSD in a day, at the mean rate of the last day or of the time since the start", S::Cache(|c| life(c).written_bytes_per_day as f64)),
     metric("nitro_cache_ssd_daily_budget", Gauge, Bytes, "Bytes that may be written to the SSD in a day, where an endurance is configured", S::SomeCaches(|c| life(c).budget_bytes_per_day.map(|bytes| bytes as f64))),
     metric("nitro_cache_ssd_saved", Gauge, Bytes, "Unused budget, which may be spent in addition; negative: the budget is exceeded, where an endurance is configured", S::SomeCaches(|c| life(c).budget_bytes_per_day.map(|_| life(c).saved_bytes as f64))),
     metric("nitro_cache_ssd_life", Gauge, Seconds, "Time until the rated endurance of the SSD is used up at the present rate, where an endurance is configured", S::SomeCaches(|c| life(c).years.map(|years| years * YEAR_SECONDS))),
-    metric("nitro_cache_ssd_errors", Counter, Count, "Errors of the SSD, which were handled by use of the origins, by kind: read, write, corrupt (a checksum was wrong)", S::CacheParts("kind", |c| vec![
-        ("read", c.ssd_read_errors as f64), ("write", c.ssd_write_errors as f64), ("corrupt", c.corrupt_extents as f64),
-    ])),
     metric("nitro_cache_write_log_active", Gauge, Count, "1: the write log is in use, so writes in write-back are durable when they are acknowledged; where there is a write log", S::SomeCaches(|c| c.log.as_ref().map(|log| yes(log.active)))),
     metric("nitro_cache_write_log_used", Gauge, Bytes, "Bytes of the write log that are still needed", S::SomeCaches(|c| log(c, |log| log.used_bytes))),
     metric("nitro_cache_write_log_size", Gauge, Bytes, "Size of the write log", S::SomeCaches(|c| log(c, |log| log.ring_bytes))),
@@ -239,52 +301,30 @@ pub const METRICS: &[Metric] = &[
     metric("nitro_cache_fingerprint_index_entries", Gauge, Count, "Fingerprints in the index on the SSD, where there is one", S::SomeCaches(|c| c.flash_index.as_ref().map(|index| index.entries as f64))),
     metric("nitro_cache_fingerprint_index_errors", Counter, Count, "Requests of the index on the SSD that failed, and pages that were corrupt", S::SomeCaches(|c| c.flash_index.as_ref().map(|index| (index.errors + index.corrupt_pages) as f64))),
     metric("nitro_cache_recovered_lost", Gauge, Bytes, "Dirty data that the start found in the journal and could not read any more", S::Cache(|c| c.recovered.lost_bytes as f64)),
-    metric("nitro_cache_counter", Counter, Count, "All counters of the engine, by name: see the table below", S::CacheParts("counter", |c| c.counters.each().map(|(counted, value)| (counted.name, value as f64)).collect())),
 
     metric("nitro_volume_size", Gauge, Bytes, "Size of the volume", S::Volume(|v| v.size_bytes as f64)),
     metric("nitro_volume_write_back", Gauge, Count, "1: in write-back; 0: in write-through", S::Volume(|v| yes(v.mode == "write-back"))),
     metric("nitro_volume_attached", Gauge, Count, "1: the volume uses its cache; 0: it is served from its origin", S::Volume(|v| yes(v.attached))),
     metric("nitro_volume_poisoned", Gauge, Count, "1: writes are refused after a failure", S::Volume(|v| yes(v.poisoned.is_some()))),
-    metric("nitro_volume_clients", Gauge, Count, "NBD clients of the volume", S::Volume(|v| v.clients as f64)),
-    metric("nitro_volume_requests", Counter, Count, "Requests, by operation: read, write, trim, write_zeroes, flush", S::VolumeParts("operation", |v| vec![
-        ("read", v.reads as f64), ("write", v.writes as f64), ("trim", v.trims as f64), ("write_zeroes", v.write_zeroes as f64), ("flush", v.flushes as f64),
-    ])),
-    metric("nitro_volume_request", Counter, Bytes, "Bytes of requests, by operation: read, write", S::VolumeParts("operation", |v| vec![("read", v.read_bytes as f64), ("write", v.write_bytes as f64)])),
-    metric("nitro_volume_errors", Counter, Count, "Requests that failed", S::Volume(|v| v.errors as f64)),
+    metric("nitro_volume_clients", Gauge, Count, "Connections of clients to the volume, over all protocols", S::Volume(|v| v.clients as f64)),
     metric("nitro_volume_request_duration", Histogram, Seconds, "Durations of requests, by kind: read_hit (reads answered at once from the RAM cache are not timed), read_miss, write, flush; counts are exact to 1 % of a bound", S::Latencies("kind", |v| vec![
         ("read_hit", v.read_hit_latency), ("read_miss", v.read_miss_latency), ("write", v.write_latency), ("flush", v.flush_latency),
     ])),
-    metric("nitro_volume_read_extents", Counter, Count, "Extents of reads, by result: hit, miss, joined (another request was reading them already)", S::VolumeParts("result", |v| vec![
-        ("hit", v.read_hit_extents as f64), ("miss", v.read_miss_extents as f64), ("joined", v.read_joined_extents as f64),
-    ])),
-    metric("nitro_volume_missed_extents", Counter, Count, "Missed extents of reads, by cause: cold (not cached recently), evicted, overwritten, refused (not admitted), dropped (the insertion queue was full), invalidated, stream", S::VolumeParts("cause", |v| vec![
-        ("cold", v.missed.cold as f64), ("evicted", v.missed.evicted as f64), ("overwritten", v.missed.overwritten as f64), ("refused", v.missed.refused as f64),
-        ("dropped", v.missed.dropped as f64), ("invalidated", v.missed.invalidated as f64), ("stream", v.missed.stream as f64),
-    ])),
-    metric("nitro_volume_recipe_hit_extents", Counter, Count, "Of the misses, extents found in the cache by the fingerprint in the origin's recipe", S::Volume(|v| v.recipe_hit_extents as f64)),
-    metric("nitro_volume_readahead_extents", Counter, Count, "Extents read ahead", S::Volume(|v| v.readahead_extents as f64)),
-    metric("nitro_volume_bypassed_extents", Counter, Count, "Extents of sequential streams that were kept off the SSD", S::Volume(|v| v.bypassed_extents as f64)),
     metric("nitro_volume_class_requests", Counter, Count, "Reads and writes by class, if anything was classified", S::VolumeClass(|c| (c.reads + c.writes) as f64)),
     metric("nitro_volume_class_request", Counter, Bytes, "Bytes of reads and writes by class", S::VolumeClass(|c| (c.read_bytes + c.write_bytes) as f64)),
     metric("nitro_volume_class_read_extents", Counter, Count, "Extents of reads by class", S::VolumeClass(|c| c.read_extents as f64)),
     metric("nitro_volume_class_read_hit_extents", Counter, Count, "Extents of reads by class that were found in RAM or on the SSD", S::VolumeClass(|c| c.read_hit_extents as f64)),
-    metric("nitro_volume_origin_requests", Counter, Count, "Requests to the origin, by operation: read, write", S::VolumeParts("operation", |v| vec![("read", v.origin_reads as f64), ("write", v.origin_writes as f64)])),
-    metric("nitro_volume_origin", Counter, Bytes, "Bytes of requests to the origin, by operation: read, write", S::VolumeParts("operation", |v| vec![("read", v.origin_read_bytes as f64), ("write", v.origin_written_bytes as f64)])),
     metric("nitro_volume_origin_owes", Gauge, Seconds, "Time for which the origin has not answered; 0: nothing is outstanding or it answers", S::Volume(|v| v.origin_owes_seconds)),
-    metric("nitro_volume_origin_timeouts", Counter, Count, "Requests that the origin did not answer in time", S::Volume(|v| v.origin_timeouts as f64)),
     metric("nitro_volume_dirty", Gauge, Bytes, "Dirty data: bytes that are not in the origin yet", S::Volume(|v| v.dirty_bytes as f64)),
     metric("nitro_volume_dirty_age", Gauge, Seconds, "Age of the oldest write that is not in the origin yet; 0: the origin is up to date", S::SomeVolumes(|v| v.dirty_age_seconds)),
     metric("nitro_volume_lost", Gauge, Bytes, "Dirty data that cannot be read from the cache any more", S::Volume(|v| v.lost_bytes as f64)),
     metric("nitro_volume_destaged", Counter, Bytes, "Bytes destaged to the origin", S::Volume(|v| v.destaged_bytes as f64)),
     metric("nitro_volume_destage_failing", Gauge, Seconds, "Time for which destage has been failing; 0: it does not fail", S::Volume(|v| v.destage_failing_seconds)),
-    metric("nitro_volume_destage_failures", Counter, Count, "Failures of destage", S::Volume(|v| v.destage_failures as f64)),
-    metric("nitro_volume_counter", Counter, Count, "All counters of the volume, by name: see the table below", S::VolumeParts("counter", |v| v.counters.each().map(|(counted, value)| (counted.name, value as f64)).collect())),
 
     metric("nitro_store_poisoned", Gauge, Count, "1: the deduplicating store accepts no more changes after a failure", S::Store(|s| yes(s.poisoned.is_some()))),
     metric("nitro_store_ssd_failed", Gauge, Count, "1: the SSD of the store failed and is not used", S::Store(|s| yes(s.ssd.as_ref().is_some_and(|ssd| ssd.failed.is_some())))),
     metric("nitro_store_ssd_errors", Counter, Count, "Errors of the store's SSD, which were handled by use of the disk, by kind: read, damaged (a piece failed its check)", S::StoreParts("kind", ssd_errors)),
-    metric("nitro_store_counter", Counter, Count, "All counters of the store, by name: see the table below", S::StoreParts("counter", |s| s.counters.each().map(|(name, value)| (name, value as f64)).collect())),
-];
+] }
 
 #[cfg(test)]
 mod tests {
@@ -295,11 +335,36 @@ mod tests {
     fn names_follow_the_conventions() {
         let names: HashSet<_> = METRICS.iter().map(Metric::full_name).collect();
         assert_eq!(names.len(), METRICS.len());
-        for metric in METRICS {
+        for metric in &*METRICS {
             let name = metric.full_name();
             assert!(name.starts_with("nitro_") && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
             assert!(!metric.name.ends_with("_total") && !metric.help.ends_with('.'), "{name}");
             assert!(!metric.help.contains(['\n', '\\', '"', '|']), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_counter_is_in_one_metric_and_each_family_has_its_meaning() {
+        for scope in [Scope::Cache, Scope::Volume, Scope::Store] {
+            for counted in scope.counters() {
+                let has = |metric: &&Metric| match &metric.samples {
+                    Samples::Counted(of, values) => {
+                        *of == scope && values.iter().any(|(_, name)| *name == counted.name)
+                    }
+                    _ => false,
+                };
+                assert_eq!(METRICS.iter().filter(has).count(), 1, "{}", counted.name);
+                let family = counted.part.map(|part| format!("nitro_{}_{}", scope.label(), part.family));
+                assert!(family.is_none_or(|family| FAMILIES.iter().any(|(name, _)| *name == family)), "{counted:?}");
+            }
+        }
+        for (family, help) in FAMILIES {
+            let described = METRICS.iter().find(|metric| metric.name == *family).unwrap();
+            assert_eq!(described.help, *help);
+            let Samples::Counted(_, values) = &described.samples else { panic!("{family}") };
+            for (part, _) in values {
+                assert!(help.contains(part.unwrap().1), "{help}");
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use nitro_cache::Stats;
 use nitro_cache::weu::Space;
 use nitro_console::size::Size;
 use nitro_engine::metrics::CacheCounters;
+use nitro_units::Counted;
 use serde::{Deserialize, Serialize};
 
 /// A cache. Ratios are 1 if nothing was inserted.
@@ -37,18 +38,8 @@ pub struct Cache {
     pub volumes: Vec<KnownVolume>,
     /// Dirty data: bytes that are not in the origins yet.
     pub dirty_bytes: u64,
-    /// Write-evict units that cannot be evicted because they hold dirty data.
-    pub weus_pinned: u64,
-    /// Number of commits, which write the journal.
-    pub commits: u64,
-    /// Number of journal snapshots, each of which begins another half of the journal.
-    pub journal_snapshots: u64,
-    /// Number of write-intent regions that were opened.
-    pub regions_opened: u64,
     /// Write-intent regions that are open: after a power cut, their cached data are read from the origin again.
     pub regions_open: u64,
-    /// Times that a write waited for room for dirty data.
-    pub dirty_stalls: u64,
     /// SSD space for write-evict units.
     pub capacity_bytes: u64,
     /// Bytes of volumes that the cache holds.
@@ -67,75 +58,23 @@ pub struct Cache {
     pub what_if: Vec<WhatIf>,
     /// Cached bytes divided by the SSD space that holds them.
     pub effective_capacity: f64,
-    /// Look-ups of extents that the index answered.
-    pub hits: u64,
-    /// Look-ups that the index did not answer.
-    pub misses: u64,
     /// Inserted bytes divided by inserted bytes that were not duplicates.
     pub dedup_ratio: f64,
     /// Inserted bytes that were not duplicates, divided by the bytes stored for them.
     pub compression_ratio: f64,
-    /// Extents inserted.
-    pub insertions: u64,
-    /// New contents that the policy of admission refused.
-    pub rejections: u64,
-    /// Bytes of the extents inserted.
-    pub inserted_bytes: u64,
-    /// Write-evict units that are not on lost devices.
-    pub weus: u64,
-    /// Free write-evict units.
-    pub weus_free: u64,
-    /// Write-evict units evicted.
-    pub weus_evicted: u64,
-    /// Extents copied forward before their units were evicted.
-    pub forwarded: u64,
-    /// Extents found in the RAM cache.
-    pub ram_hits: u64,
-    /// Extents found in RAM that were not on the SSD yet.
-    pub pending_hits: u64,
-    /// Extents found in read-ahead data.
-    pub readahead_hits: u64,
-    /// Reads of the SSD.
-    pub ssd_reads: u64,
-    /// Bytes read from the SSD.
-    pub ssd_read_bytes: u64,
-    /// Bytes written: contents.
-    pub ssd_written_payload_bytes: u64,
-    /// Bytes written: headers of units and of contents.
-    pub ssd_written_header_bytes: u64,
-    /// Bytes written: padding of blocks.
-    pub ssd_written_padding_bytes: u64,
-    /// Bytes written: superblocks.
-    pub ssd_written_superblock_bytes: u64,
-    /// Bytes written: the journal.
-    pub ssd_written_journal_bytes: u64,
     /// Wear of the SSD.
     pub endurance: Endurance,
-    /// Fills that were dropped because the queue was full.
-    pub fills_dropped: u64,
-    /// Fills whose extent was written to meanwhile.
-    pub fills_voided: u64,
-    /// With `verify_duplicates`: extents that were compared with the cached content of the same fingerprint.
-    pub duplicates_compared: u64,
-    /// With `verify_duplicates`: extents that differed from the cached content of the same fingerprint.
-    pub duplicate_mismatches: u64,
-    /// Corrupt extents, which were read from the origin instead.
-    pub corrupt_extents: u64,
-    /// Reads of the SSD that failed.
-    pub ssd_read_errors: u64,
-    /// Writes of the SSD that failed.
-    pub ssd_write_errors: u64,
     /// RAM of clean data that wait for insertion.
     pub insert_queue_bytes: u64,
     /// RAM of dirty data that wait for insertion.
     pub dirty_queue_bytes: u64,
     /// RAM of extents in the RAM cache.
     pub ram_cache_bytes: u64,
-    /// RAM of the cache manager's tables.
-    pub index_ram_bytes: u64,
-    /// All counters of the engine since the start; docs/METRICS.md has their meanings.
+    /// The counters of the engine since the start; docs/METRICS.md has their meanings.
+    #[serde(flatten)]
     pub counters: CacheCounters,
-    /// All counters of the cache manager.
+    /// The counters of the cache manager.
+    #[serde(flatten)]
     pub manager: Stats,
 }
 
@@ -217,13 +156,9 @@ pub struct Endurance {
 }
 
 impl Cache {
-    /// All bytes written to the SSD.
-    pub fn ssd_written_bytes(&self) -> u64 {
-        self.ssd_written_payload_bytes
-            + self.ssd_written_header_bytes
-            + self.ssd_written_padding_bytes
-            + self.ssd_written_superblock_bytes
-            + self.ssd_written_journal_bytes
+    /// All its counters with their values.
+    pub fn counted(&self) -> impl Iterator<Item = (&'static Counted, u64)> + use<> {
+        self.counters.each().chain(self.manager.each())
     }
 }
 

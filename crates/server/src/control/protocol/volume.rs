@@ -101,64 +101,21 @@ pub struct Volume {
     pub poisoned: Option<String>,
     /// Time for which the origin has not answered.
     pub origin_owes_seconds: f64,
-    /// Requests that the origin did not answer in time.
-    pub origin_timeouts: u64,
     /// Clients connected now.
     pub clients: u64,
     /// Bytes destaged.
     pub destaged_bytes: u64,
-    /// Writes of the origin for destage.
-    pub destage_writes: u64,
     /// Why destage fails, if it does.
     pub destage_error: Option<String>,
     /// For how long destage has failed.
     pub destage_failing_seconds: f64,
-    /// How often it has failed since the start.
-    pub destage_failures: u64,
     /// Percentage of the cache's room for dirty data that is reserved for the volume, if it was set.
     pub dirty_share_min: Option<u8>,
     /// Percentage of the cache's room for dirty data that the volume may use.
     pub dirty_share_max: u8,
-    /// Requests to read.
-    pub reads: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Requests to write.
-    pub writes: u64,
-    /// Bytes written.
-    pub write_bytes: u64,
-    /// Requests to trim.
-    pub trims: u64,
-    /// Requests to write zeroes.
-    pub write_zeroes: u64,
-    /// Requests to flush.
-    pub flushes: u64,
-    /// Requests that failed.
-    pub errors: u64,
-    /// Extents of reads found in RAM or on the SSD.
-    pub read_hit_extents: u64,
-    /// Extents read from the origin.
-    pub read_miss_extents: u64,
-    /// Of the misses: extents found in the cache by the fingerprint in the origin's recipe.
-    #[serde(default)]
-    pub recipe_hit_extents: u64,
     /// Missed extents of reads, by cause.
     #[serde(default)]
     pub missed: Missed,
-    /// Extents that another request was reading already.
-    pub read_joined_extents: u64,
-    /// Extents read ahead.
-    pub readahead_extents: u64,
-    /// Extents that were not cached because they were part of a sequential stream.
-    pub bypassed_extents: u64,
-    /// Reads of the origin.
-    pub origin_reads: u64,
-    /// Bytes read from it.
-    pub origin_read_bytes: u64,
-    /// Writes to it.
-    pub origin_writes: u64,
-    /// Bytes written to it.
-    pub origin_written_bytes: u64,
     /// Latency of read hits; reads answered at once from the RAM cache are not timed.
     pub read_hit_latency: Latency,
     /// Latency of reads that the origin answered at least in part.
@@ -167,7 +124,8 @@ pub struct Volume {
     pub write_latency: Latency,
     /// Latency of flushes.
     pub flush_latency: Latency,
-    /// All counters of the volume since the start; docs/METRICS.md has their meanings.
+    /// The counters since the start; docs/METRICS.md has their meanings.
+    #[serde(flatten)]
     pub counters: VolumeCounters,
 }
 
