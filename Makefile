@@ -67,6 +67,7 @@ test-long: ## the slow ones: long simulations, faults, kills, power cuts in a vi
 	$(MAKE) --no-print-directory build
 	scripts/test-clients --long
 	scripts/test-faults --minutes 30
+	scripts/test-reproduce
 	scripts/test-long
 	scripts/test-package
 	for target in $$(ls fuzz/fuzz_targets | sed 's/\.rs//'); do fuzz/run $$target 60 || exit 1; done

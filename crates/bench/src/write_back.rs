@@ -169,7 +169,7 @@ async fn limited(file: &Path, extents: &[Bytes]) -> Result<f64, Failure> {
     let volume = volume(cache.clone(), WriteMode::WriteBack);
     let destage = volume.clone();
     spawn_local(async move { destage.destage_worker().await });
-    while cache.status().engine.dirty_stalls == 0 {
+    while cache.status().engine.waits().next().is_none() {
         volume_writes(&volume, extents).await?;
     }
     let mut rates = 0.0;
