@@ -62,12 +62,17 @@ pub(crate) fn rows(table: &mut Table, kind: &str, name: &str, metric: &str, valu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nitro_cache::Stats;
     use nitro_server::control::protocol::Volume;
 
     #[test]
     fn csv_has_a_row_for_each_metric_of_each_part() {
         let status = Status {
-            caches: vec![Cache { name: "fast".into(), hits: 7, ..Cache::default() }],
+            caches: vec![Cache {
+                name: "fast".into(),
+                manager: Stats { hits: 7, ..Stats::default() },
+                ..Cache::default()
+            }],
             volumes: vec![Volume { name: "vm".into(), ..Volume::default() }],
             ..Status::default()
         };

@@ -127,6 +127,7 @@ fn handle(event: &Event, shown: &mut Shown) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nitro_engine::metrics::VolumeCounters;
     use nitro_server::control::protocol::{Cache, Server, Volume};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -137,8 +138,7 @@ mod tests {
             cache: "fast".into(),
             mode: "write-back".into(),
             attached: name != "db",
-            reads,
-            read_hit_extents: reads,
+            counters: VolumeCounters { reads, read_hit_extents: reads, ..VolumeCounters::default() },
             destage_error: (name == "vm").then(|| "no room left".to_owned()),
             ..Volume::default()
         };
