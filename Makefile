@@ -26,7 +26,7 @@ lint:
 	scripts/check-mutations
 
 compile:
-	$(CARGO) test --workspace --no-run --quiet
+	$(CARGO) test --workspace --no-run
 
 unit:
 	$(CARGO) test --workspace
