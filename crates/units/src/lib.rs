@@ -8,6 +8,11 @@ mod extents;
 pub use counter::{Counted, Counter, Growth, Part};
 pub use extents::ExtentRange;
 
+/// The example of docs/adding-a-counter.md, which is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/adding-a-counter.md")]
+struct AddingACounter;
+
 use std::fmt;
 
 /// The number of a cached object (a volume, file or snapshot), assigned by the cache.
