@@ -155,7 +155,8 @@ fn endurance(life: &Endurance) -> String {
 
 fn dirty(cache: &Cache) -> String {
     let (dirty, units, all) = (Size(cache.dirty_bytes), cache.manager.weus_pinned, cache.manager.weus);
-    let waits = above_zero(cache.counters.waits()).map_or_else(String::new, |waits| format!("; {waits}"));
+    let told = |(counted, value): (&Counted, u64)| format!("; {} {value}", counted.meaning.replace('.', ":"));
+    let waits: String = cache.counters.waits().map(told).collect();
     format!("{dirty}, which keep {units} of {all} write-evict units{waits}")
 }
 

@@ -178,7 +178,7 @@ fn an_account_finds_and_uses_only_the_volumes_that_are_bound_to_it() {
         for (account, name) in [(ALICE, "alice"), (BOB, "bob")] {
             let own = format!("iqn.t:{name}");
             let found = Initiator::log_in(address, &own, account, None).unwrap().targets();
-            assert!(found.len() == 1 && found[0].starts_with(&target(name)), "{found:?}");
+            assert!(found.len() == 1 && found[0].starts_with(&(target(name) + ".")), "{found:?}");
             assert!(Initiator::log_in(address, &own, account, Some(&target(name))).is_some());
         }
         for claimed in ["iqn.t:alice", "iqn.t:bob"] {

@@ -2,10 +2,9 @@
 
 #[cfg(test)]
 mod tests {
-    use crate::metrics::table::{Samples, Scope};
-    use crate::metrics::{Kind, METRICS, Metric};
+    use crate::metrics::table::Scope;
+    use crate::metrics::{Kind, METRICS};
     use nitro_engine::metrics::LATENCY_BOUNDS_US;
-    use nitro_units::Counted;
     use std::path::Path;
     use std::{env, fs};
 
@@ -45,13 +44,7 @@ This page is generated from `crates/server/src/metrics/table.rs` and the declara
         let rules = fs::read_to_string(rules).unwrap();
         let expressions: Vec<_> =
             rules.split("- alert:").skip(1).filter_map(|alert| alert.split("annotations:").next()).collect();
-        let metric = |scope: Scope, counted: &Counted| {
-            let has = |metric: &&Metric| match &metric.samples {
-                Samples::Counted(of, values) => *of == scope && values.iter().any(|(_, name)| *name == counted.name),
-                _ => false,
-            };
-            METRICS.iter().find(has).map(Metric::full_name).unwrap()
-        };
+        let metric = |scope, counted| METRICS.iter().find(|metric| metric.has(scope, counted)).unwrap().full_name();
         let losses = |scope: Scope| scope.counters().filter(|counted| counted.is_loss).map(move |c| metric(scope, c));
         let counters = losses(Scope::Cache).chain(losses(Scope::Volume)).chain(losses(Scope::Store));
         // An alert shows for how long destage has failed, rather than how often.

@@ -183,13 +183,14 @@ fn samples<'a>(metric: &Metric, status: &'a Status) -> Vec<(Labels<'a>, f64)> {
 fn counted<'a>(
     name: &'a str,
     scope: Scope,
-    values: &[(Option<(&'static str, &'static str)>, &'static str)],
+    values: &[&'static Counted],
     all: impl Iterator<Item = (&'static Counted, u64)>,
 ) -> Vec<(Labels<'a>, f64)> {
     let all: Vec<_> = all.collect();
-    let sample = |(part, counter): &(Option<(&'static str, &'static str)>, &str)| {
-        let (_, value) = all.iter().find(|(counted, _)| counted.name == *counter)?;
-        let labels = [(scope.label(), name)].into_iter().chain(*part).collect();
+    let sample = |wanted: &&'static Counted| {
+        let (_, value) = all.iter().find(|(counted, _)| counted == wanted)?;
+        let part = wanted.part.map(|part| (part.label, part.value));
+        let labels = [(scope.label(), name)].into_iter().chain(part).collect();
         Some((labels, *value as f64))
     };
     values.iter().filter_map(sample).collect()

@@ -76,7 +76,7 @@ pub(super) enum Samples {
     /// Several for each store to which they apply, by another label.
     StoreParts(&'static str, fn(&Store) -> Parts),
     /// Counters of each thing of a kind.
-    Counted(Scope, Vec<(Option<(&'static str, &'static str)>, &'static str)>),
+    Counted(Scope, Vec<&'static Counted>),
     /// Latencies of each volume, by another label.
     Latencies(&'static str, fn(&Volume) -> Vec<(&'static str, Latency)>),
 }
@@ -118,10 +118,9 @@ impl Scope {
                 None => (counted.name, Unit::None),
             };
             let name = format!("nitro_{}_{}", self.label(), counted.part.map_or(stem, |part| part.family));
-            let value = (counted.part.map(|part| (part.label, part.value)), counted.name);
             let known = metrics.iter_mut().find(|metric| metric.name == name && metric.unit == unit);
             if let Some(Metric { samples: Samples::Counted(_, values), .. }) = known {
-                values.push(value);
+                values.push(counted);
                 continue;
             }
             let family = FAMILIES.iter().find(|(family, _)| counted.part.is_some() && *family == name);
@@ -131,7 +130,7 @@ impl Scope {
                 kind: if counted.growth == Growth::Counter { Kind::Counter } else { Kind::Gauge },
                 unit,
                 help,
-                samples: Samples::Counted(self, vec![value]),
+                samples: Samples::Counted(self, vec![counted]),
             });
         }
         metrics
@@ -181,6 +180,12 @@ impl Metric {
         format!("{}{}{total}", self.name, self.unit.suffix())
     }
 
+    /// Whether it has the value of a counter.
+    #[cfg(test)]
+    pub(super) fn has(&self, scope: Scope, counted: &Counted) -> bool {
+        matches!(&self.samples, Samples::Counted(of, values) if *of == scope && values.contains(&counted))
+    }
+
     /// The names of its labels.
     #[must_use]
     pub fn labels(&self) -> Vec<&'static str> {
@@ -195,7 +200,7 @@ impl Metric {
             Samples::Latencies(label, _) => vec!["volume", *label],
             Samples::VolumeClass(_) => vec!["volume", "class"],
             Samples::Counted(scope, values) => {
-                let label = values.first().and_then(|(part, _)| *part).map(|(label, _)| label);
+                let label = values.first().and_then(|counted| counted.part).map(|part| part.label);
                 [scope.label()].into_iter().chain(label).collect()
             }
             Samples::Store(_) => vec!["store"],
@@ -347,13 +352,7 @@ mod tests {
     fn every_counter_is_in_one_metric_and_each_family_has_its_meaning() {
         for scope in [Scope::Cache, Scope::Volume, Scope::Store] {
             for counted in scope.counters() {
-                let has = |metric: &&Metric| match &metric.samples {
-                    Samples::Counted(of, values) => {
-                        *of == scope && values.iter().any(|(_, name)| *name == counted.name)
-                    }
-                    _ => false,
-                };
-                assert_eq!(METRICS.iter().filter(has).count(), 1, "{}", counted.name);
+                assert_eq!(METRICS.iter().filter(|metric| metric.has(scope, counted)).count(), 1, "{}", counted.name);
                 let family = counted.part.map(|part| format!("nitro_{}_{}", scope.label(), part.family));
                 assert!(family.is_none_or(|family| FAMILIES.iter().any(|(name, _)| *name == family)), "{counted:?}");
             }
@@ -362,8 +361,8 @@ mod tests {
             let described = METRICS.iter().find(|metric| metric.name == *family).unwrap();
             assert_eq!(described.help, *help);
             let Samples::Counted(_, values) = &described.samples else { panic!("{family}") };
-            for (part, _) in values {
-                assert!(help.contains(part.unwrap().1), "{help}");
+            for counted in values {
+                assert!(help.contains(counted.part.unwrap().value), "{help}");
             }
         }
     }
