@@ -5,7 +5,7 @@
 //! other half, while the log continues in the old one; once the snapshot is complete and durable, the other half is
 //! active. A crash at any time leaves one complete half. docs/FORMAT.md describes the format.
 //!
-//! Batches are chained by their headers' checksums, and neither a half's sequence nor a start number is ever used
+//! Batches are chained by their headers' checksums, and no pair of a half's sequence and a start number is ever used
 //! twice, so that bytes behind the end, from a crash, a failed write or an earlier use of the half, never continue the
 //! log.
 
@@ -115,7 +115,7 @@ pub struct Journal {
     identity: Identity,
     active: Tail,
     snapshot: Option<Snapshot>,
-    /// Above every sequence that any header on the device has.
+    /// Above every sequence of this start and of the batches that it found.
     next_sequence: u64,
     counters: JournalCounters,
     /// It is unknown what a restart would find: nothing may be written.
@@ -145,7 +145,7 @@ impl Journal {
 
     /// Reads the journal of the formatting `epoch`. `None`: there is none.
     ///
-    /// Takes RAM for the area's size. See [`Replay`] for what must be done with the result.
+    /// Takes RAM for the part of the area that was ever written. See [`Replay`] for what must be done with the result.
     ///
     /// # Errors
     /// [`Error::Flash`]: the device cannot be read. [`Error::Format`]: the journal has another format version, or there

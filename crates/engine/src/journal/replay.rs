@@ -7,12 +7,17 @@ use crate::error::Error;
 use crate::format::FormatError;
 use crate::format::journal::{BATCH_UNIT_BYTES, Header, HeaderCrc, Kind, Record};
 use bytes::Bytes;
+use futures_util::future::{try_join, try_join_all};
 use nitro_port::buf::BufMut;
 use nitro_port::{Device, Operation};
 use std::cmp::Ordering;
 
-/// How much is read at once.
+/// Bytes of a read.
 const READ_BYTES: u64 = 1 << 20;
+/// Where no batch begins in so many bytes behind the last one, none follows: a half is written from its begin without gaps, in
+/// batches of which even one that cannot be read is several times shorter than this. Should a crash have left batches further
+/// behind, they never continue anything: their start number is lower than those that follow, as the superblock records it first.
+const EMPTY_BYTES: u64 = 4 * READ_BYTES;
 
 /// A complete batch that was read back.
 pub struct Batch {
@@ -246,7 +251,7 @@ fn next_batch(
 /// See [`Journal::read`].
 pub(super) async fn read<F: Device>(flash: &F, area: Area, epoch: u64) -> Result<Option<Replay>, Error> {
     let halves = Halves::new(area, &flash.geometry(), Operation::Read).map_err(Error::Flash)?;
-    let [a, b] = [read_half(flash, &halves, 0, epoch).await?, read_half(flash, &halves, 1, epoch).await?];
+    let (a, b) = try_join(read_half(flash, &halves, 0, epoch), read_half(flash, &halves, 1, epoch)).await?;
     let headers = || a.headers().chain(b.headers());
     let next_start = headers().map(|h| h.start).max().map_or(0, |start| start.saturating_add(1));
     let next_sequence = headers().map(|h| h.sequence).max().map_or(1, |sequence| sequence.saturating_add(1));
@@ -276,14 +281,29 @@ pub(super) async fn read<F: Device>(flash: &F, area: Area, epoch: u64) -> Result
     Ok(Some(replay))
 }
 
+/// Reads a half as far as it was ever written: a large journal is mostly empty, and a start waits for this.
 async fn read_half<F: Device>(flash: &F, halves: &Halves, half: usize, epoch: u64) -> Result<Half, Error> {
-    let mut bytes = BufMut::with_len(halves.half_bytes as usize);
+    let mut bytes = BufMut::with_capacity(halves.half_bytes as usize);
+    // Behind the last batch of this formatting, be it of an earlier use of the half.
+    let mut written = 0;
     let mut at = 0;
-    while at < halves.half_bytes {
-        let len = (halves.half_bytes - at).min(READ_BYTES);
-        let piece = flash.read(halves.offset(half) + at, len as usize).await.map_err(Error::Flash)?;
-        bytes[at as usize..(at + len) as usize].copy_from_slice(&piece);
-        at += len;
+    while at < halves.half_bytes.min(written + EMPTY_BYTES) {
+        let end = halves.half_bytes.min(at + EMPTY_BYTES);
+        let pieces = (at..end).step_by(READ_BYTES as usize).map(|from| {
+            let len = (end - from).min(READ_BYTES);
+            flash.read(halves.offset(half) + from, len as usize)
+        });
+        let pieces = try_join_all(pieces.collect::<Vec<_>>()).await.map_err(Error::Flash)?;
+        bytes.grow_to(end as usize);
+        for (piece, place) in pieces.iter().zip(bytes[at as usize..].chunks_mut(READ_BYTES as usize)) {
+            place.copy_from_slice(piece);
+        }
+        for from in (at..end).step_by(BATCH_UNIT_BYTES) {
+            let header = Header::decode(&bytes[from as usize..]).ok().map(|(header, _)| header);
+            let batch_bytes = header.filter(|h| h.epoch == epoch).map_or(0, |h| u64::from(h.batch_bytes));
+            written = if batch_bytes > 0 { written.max(from + batch_bytes) } else { written };
+        }
+        at = end;
     }
     Ok(Half::parse(&bytes.freeze(), epoch))
 }

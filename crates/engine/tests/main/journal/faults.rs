@@ -1,6 +1,6 @@
 //! Devices that fail or damage what they hold.
 
-use super::{AREA, EPOCH, FIRST, append, clean, copy, logged, now, read, recorder, state};
+use super::{AREA, EPOCH, FIRST, append, clean, copy, logged, now, read, recorder, recorder_of, state};
 use nitro_device::faulty::{Effect, Fault, FaultyDevice};
 use nitro_engine::Error;
 use nitro_engine::format::FormatError;
@@ -174,6 +174,36 @@ fn no_sequence_is_used_twice() {
         assert_eq!(sequence(AREA.offset as usize + half), expected);
         journal = read(&flash).resume(0, FIRST);
     }
+}
+
+/// A start does not wait for the empty part of a large journal.
+#[test]
+fn a_journal_is_read_no_further_than_it_was_ever_written() {
+    const MIB: u64 = 1 << 20;
+    let area = Area { len: 64 * MIB, ..AREA };
+    let half = area.len / 2;
+    let flash = FaultyDevice::new(recorder_of(512, area.offset + area.len), VirtualTime::default(), 1);
+    let mut journal = now(Journal::create(&flash, area, FIRST)).unwrap();
+    let many: Vec<_> = (0..10_000).map(|n| clean(n, 1)).collect();
+    let (mut written, mut batches) = (512, 0);
+    while written < 6 * MIB {
+        journal.flushed(journal.position());
+        written += now(journal.append(&flash, &many)).unwrap().0;
+        batches += 1;
+    }
+    let unreadable = |range: std::ops::Range<u64>| {
+        let fault = Fault::new(Effect::Fail(ErrorKind::Io)).on(Operation::Read);
+        flash.faults().inject(fault.within(area.offset + range.start..area.offset + range.end))
+    };
+    unreadable(written + 9 * MIB..half);
+    unreadable(half + 4 * MIB..area.len);
+    let replay = now(Journal::read(&flash, area, EPOCH)).unwrap().unwrap();
+    assert_eq!((replay.log_batches(), replay.lost_batches()), (batches, 0));
+
+    // Where a batch cannot be read, those behind it are looked for.
+    flash.inner().damage(area.offset + 512, &[0xEE; 512]);
+    let replay = now(Journal::read(&flash, area, EPOCH)).unwrap().unwrap();
+    assert_eq!((replay.log_batches(), replay.lost_batches()), (0, batches as u32 - 1));
 }
 
 #[test]
