@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all set-up themselves, or name what they need.
 CARGO ?= cargo
-.PHONY: demo test compile test-long install deb rootfs docs bench bench-index bench-cos bench-policies build setup lint unit clients readme page cos reproduction faults clean help
+.PHONY: demo test check compile test-long install deb rootfs docs bench bench-index bench-cos bench-policies build setup lint unit clients readme page cos reproduction faults clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -18,6 +18,9 @@ test: export NITRO = $(CURDIR)/target/debug/nitro
 test: ## format, lints, all tests, other people's NBD clients, faults, the README's commands, a deduplicating store, some cells of the evaluations
 	@scripts/setup test
 	@scripts/in-parts test $(PARTS)
+
+check: ## format, lints and tests of the crates that changed, in minutes; BASE is the commit to compare with
+	scripts/check $(BASE)
 
 lint:
 	$(CARGO) fmt --all --check
