@@ -19,7 +19,7 @@ test: ## format, lints, all tests, other people's NBD clients, faults, the READM
 	@scripts/setup test
 	@scripts/in-parts test $(PARTS)
 
-check: ## format, lints and tests of the crates that changed, in minutes; BASE is the commit to compare with
+check: ## format and lints, then tests of the crates that changed; BASE is the commit to compare with
 	scripts/check $(BASE)
 
 lint:

@@ -299,9 +299,11 @@ async fn read_half<F: Device>(flash: &F, halves: &Halves, half: usize, epoch: u6
             place.copy_from_slice(piece);
         }
         for from in (at..end).step_by(BATCH_UNIT_BYTES) {
-            let header = Header::decode(&bytes[from as usize..]).ok().map(|(header, _)| header);
-            let batch_bytes = header.filter(|h| h.epoch == epoch).map_or(0, |h| u64::from(h.batch_bytes));
-            written = if batch_bytes > 0 { written.max(from + batch_bytes) } else { written };
+            if let Ok((header, _)) = Header::decode(&bytes[from as usize..])
+                && header.epoch == epoch
+            {
+                written = written.max(from + u64::from(header.batch_bytes));
+            }
         }
         at = end;
     }
