@@ -482,14 +482,36 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.cache.fetch(&[(extent.key, location)], Urgency::Normal).await.pop().flatten()
     }
 
-    /// Removes the lost state of extents whose whole content is in the origin after the write of `len` bytes at
-    /// `offset`.
-    pub(super) async fn heal(&self, extents: ExtentRange, offset: u64, len: u64) -> Result<(), Error> {
-        if self.may_be_dirty() { Box::pin(self.heal_lost(extents, offset, len)).await } else { Ok(()) }
+    /// Checks that a write of `len` bytes at `offset` leaves no part of a lost extent. The caller excludes all other writes,
+    /// and has destaged the range: what is dirty still is lost.
+    ///
+    /// # Errors
+    /// [`Error::Lost`]: the origin must not get the write. Next to it there are bytes that were outdated already when the
+    /// extent was lost, and a read that began before that could see the two together.
+    pub(super) fn check_edges(&self, extents: ExtentRange, offset: u64, len: u64) -> Result<(), Error> {
+        if !self.may_be_dirty() {
+            return Ok(());
+        }
+        let is_part = |index: &ExtentIndex| {
+            let start = index.offset(self.extent_bytes());
+            start < offset || (start + self.extent_bytes()).min(self.size_bytes()) > offset + len
+        };
+        // Only the first and the last extent can be written in part.
+        let mut parts = [extents.start, ExtentIndex(extents.end.0 - 1)].into_iter().filter(is_part);
+        match parts.find(|index| self.cache.manager.lock().is_dirty(self.key(*index))) {
+            Some(lost) => Err(self.lost(lost)),
+            None => Ok(()),
+        }
     }
 
-    async fn heal_lost(&self, extents: ExtentRange, offset: u64, len: u64) -> Result<(), Error> {
-        let (object, extent_bytes, mut from) = (self.options.object, self.extent_bytes(), extents.start);
+    /// Removes the lost state of extents after a write that [`check_edges`](Self::check_edges) allowed: the origin has their
+    /// whole content.
+    pub(super) async fn heal(&self, extents: ExtentRange) -> Result<(), Error> {
+        if self.may_be_dirty() { Box::pin(self.heal_lost(extents)).await } else { Ok(()) }
+    }
+
+    async fn heal_lost(&self, extents: ExtentRange) -> Result<(), Error> {
+        let (object, mut from) = (self.options.object, extents.start);
         loop {
             let count = EXTENTS_PER_LOCK as usize;
             let mut lost = self.cache.manager.lock().dirty_from(object, from, u32::MAX, count);
@@ -498,11 +520,6 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             from = last.key.index().next();
             for extent in lost {
                 let index = extent.key.index();
-                let start = index.offset(extent_bytes);
-                let end = (start + extent_bytes).min(self.size_bytes());
-                if start < offset || end > offset + len {
-                    return Err(self.lost(index));
-                }
                 self.flush_origin().await?;
                 self.clean(&[extent]).await?;
                 // It could not be forgotten while it was dirty.

@@ -288,6 +288,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             }
         };
         let mut begun = self.begin_origin_write(extents, context, found).await?;
+        self.check_edges(extents, offset, data.len() as u64)?;
         for index in extents.iter().filter(|index| updates || is_edge(*index)) {
             if let Some(bytes) = self.cache.ram.lock().peek(&self.key(index)) {
                 if updates {
@@ -310,7 +311,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         cached.sort_unstable();
         let known = self.fingerprints(offset, &data);
         begun.during(self.write_known(offset, data.clone(), &known)).await?;
-        self.heal(extents, offset, data.len() as u64).await?;
+        self.heal(extents).await?;
         if fua {
             self.flush_origin().await?;
         }
@@ -423,9 +424,10 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
         let extents = self.extents(offset, len);
         let mut begun = self.begin_origin_write(extents, context, |_, _| {}).await?;
+        self.check_edges(extents, offset, len)?;
         self.forget_cached(extents, |_, _| {}).await;
         begun.during(self.zero_origin(offset, len, may_unmap, fast)).await?;
-        self.heal(extents, offset, len).await?;
+        self.heal(extents).await?;
         if fua { self.flush_origin().await } else { Ok(()) }
     }
 

@@ -374,6 +374,15 @@ fn lost_extents_are_an_error_of_whoever_wants_the_origin_up_to_date() {
         assert_eq!(volume.dirty_extents() * EXTENT, bytes, "everything else is at the origin");
         assert_eq!(volume.set_mode(WriteMode::WriteThrough).await.unwrap_err().kind(), ErrorKind::Lost);
         assert_eq!(volume.detach().await.unwrap_err().kind(), ErrorKind::Lost);
+        // A request that leaves a part of them fails, and changes nothing at the origin.
+        let lost = ranges[0].clone();
+        let held = volume.origin().read(lost.start, EXTENT as usize).await.unwrap();
+        let zeroed = volume.write_zeroes(lost.start, EXTENT - 100, false, false, false).await;
+        assert_eq!(zeroed.unwrap_err().kind(), ErrorKind::Lost);
+        let from = lost.start.saturating_sub(EXTENT);
+        let zeroed = volume.write_zeroes(from, lost.start - from + 100, false, false, false).await;
+        assert_eq!(zeroed.unwrap_err().kind(), ErrorKind::Lost);
+        assert!(volume.origin().read(lost.start, EXTENT as usize).await.unwrap() == held);
         // Overwritten whole, they are lost no more.
         for range in ranges {
             for index in range.start / EXTENT..range.end / EXTENT {
