@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod crashing;
+mod erased;
 mod executor;
 mod random;
 mod seeds;
@@ -11,6 +12,7 @@ mod time;
 mod versions;
 
 pub use crashing::CrashingDevice;
+pub use erased::Erased;
 pub use executor::Simulation;
 pub use random::{Rng, noise};
 pub use seeds::{Replay, for_seeds, seeds, trace};

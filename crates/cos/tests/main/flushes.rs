@@ -1,11 +1,11 @@
 //! A device whose flush fails once, and that goes on as if nothing had happened, as devices behind the kernel do.
 
-use crate::model::{CHUNK, Model, bytes_of, plan, settings};
+use crate::model::{CHUNK, Model, bytes_of, erased, plan, settings};
 use bytes::Bytes;
 use futures_executor::block_on;
 use nitro_cos::{CollectOptions, Error, Store};
 use nitro_port::{Device, DeviceError, ErrorKind, Geometry, Operation};
-use nitro_testkit::CrashingDevice;
+use nitro_testkit::{CrashingDevice, Erased};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -56,7 +56,7 @@ impl Device for FailingFlush {
 }
 
 /// Each kind of change; its number of kinds ends them.
-async fn change(store: &Arc<Store<FailingFlush>>, kind: usize) -> Option<Result<(), Error>> {
+async fn change(store: &Arc<Store<Erased>>, kind: usize) -> Option<Result<(), Error>> {
     let volume = store.open_volume("a").await.unwrap();
     Some(match kind {
         0 => volume.write_range(0, bytes_of(&[90, 91])).await,
@@ -80,7 +80,7 @@ async fn change(store: &Arc<Store<FailingFlush>>, kind: usize) -> Option<Result<
 async fn fails(left: u64, checkpoint: bool) -> bool {
     let inner = CrashingDevice::new(SIZE_BYTES, 4096, left);
     let device = Arc::new(FailingFlush { inner: inner.clone(), left: AtomicU64::new(NONE) });
-    let store = Store::create(Arc::clone(&device), &plan(SIZE_BYTES, 1), settings()).await.unwrap();
+    let store = Store::create(erased(&device), &plan(SIZE_BYTES, 1), settings()).await.unwrap();
     let (store, mut model) = (Arc::new(store), Model::default());
     for (name, first) in [("a", 1), ("b", 50)] {
         store.create_volume(name, 40 * CHUNK as u64, None, 1).await.unwrap();
@@ -114,7 +114,7 @@ async fn fails(left: u64, checkpoint: bool) -> bool {
 
     // What was committed before is there, and the store takes changes again.
     let device = Arc::new(FailingFlush { inner: inner.crashed(), left: AtomicU64::new(NONE) });
-    let store = Arc::new(Store::open(device, settings()).await.unwrap());
+    let store = Arc::new(Store::open(erased(&device), settings()).await.unwrap());
     model.restarted(&store).await;
     for kind in 0..9 {
         change(&store, kind).await.unwrap().unwrap();
@@ -132,3 +132,5 @@ fn after_a_failed_flush_all_changes_are_refused_until_the_store_is_opened_again(
         assert!(left >= if checkpoint { 4 } else { 2 }, "{left} flushes, checkpoint: {checkpoint}");
     }
 }
+
+nitro_port::plain_origin!(FailingFlush);

@@ -2,11 +2,12 @@
 //! index or with short fingerprints (Allu et al., USENIX ATC 2018: "Two level index requires 2 HDD I/Os per chunk"; 0.4 % of the
 //! space, collisions < 0.01 %).
 
-use crate::requests::{Bed, CHUNK, Counted, chunk};
+use crate::model::erased;
+use crate::requests::{Bed, CHUNK, chunk};
 use futures_executor::block_on;
 use nitro_cos::{Fpi, Settings, SsdOptions, SsdSource, SsdState, Stats, Store};
 use nitro_device::RamDevice;
-use nitro_testkit::Rng;
+use nitro_testkit::{Erased, Rng};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -42,7 +43,7 @@ impl Again {
 }
 
 /// Writes duplicates of a volume to another one.
-async fn write_again(bed: &Bed, store: &Arc<Store<Counted>>, name: &str, order: Order, seed: u64) -> Again {
+async fn write_again(bed: &Bed, store: &Arc<Store<Erased>>, name: &str, order: Order, seed: u64) -> Again {
     let chunks = bed.contents.len();
     store.create_volume(name, chunks as u64 * CHUNK, Some(CHUNK as u32), 0).await.unwrap();
     let volume = store.open_volume(name).await.unwrap();
@@ -117,7 +118,7 @@ async fn cost(fpi: Option<Fpi>) -> Cost {
     };
     let (mut lookups, mut again_bytes, mut collisions) = (0, 0.0, 0);
     for order in [Order::Stream, Order::Random] {
-        let store = Store::open_with_ssd(Arc::clone(&bed.disk), settings, source()).await.unwrap();
+        let store = Store::open_with_ssd(erased(&bed.disk), settings, source()).await.unwrap();
         let store = Arc::new(store);
         assert!(store.ssd_stats().is_none_or(|stats| stats.state == SsdState::Kept), "{:?}", store.ssd_stats());
         for pass in 0..2 {

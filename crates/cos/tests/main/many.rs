@@ -1,6 +1,6 @@
 //! Many objects in one store: what the journal has to hold of them stays bounded.
 
-use crate::model::{CHUNK, bytes_of, plan_with, settings};
+use crate::model::{CHUNK, bytes_of, erased, plan_with, settings};
 use bytes::Bytes;
 use futures_executor::block_on;
 use futures_util::future::join;
@@ -8,11 +8,11 @@ use nitro_cos::{CollectOptions, Error, Store};
 use nitro_device::RamDevice;
 use nitro_port::yielding::yield_now;
 use nitro_port::{Device, DeviceError, Geometry};
-use nitro_testkit::Rng;
+use nitro_testkit::{Erased, Rng};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-type RamStore = Arc<Store<RamDevice>>;
+type RamStore = Arc<Store<Erased>>;
 
 /// A device during whose requests other tasks go on.
 struct Turns(RamDevice);
@@ -48,7 +48,7 @@ impl Device for Turns {
 
 async fn create(size_bytes: u64, journal_bytes: Option<u64>) -> (Arc<RamDevice>, RamStore) {
     let device = Arc::new(RamDevice::new(size_bytes, 4096));
-    let store = Store::create(Arc::clone(&device), &plan_with(size_bytes, journal_bytes, 7), settings()).await.unwrap();
+    let store = Store::create(erased(&device), &plan_with(size_bytes, journal_bytes, 7), settings()).await.unwrap();
     (device, Arc::new(store))
 }
 
@@ -79,7 +79,7 @@ async fn farm(size_bytes: u64, journal_bytes: Option<u64>, clones: usize, writes
     store.commit().await.unwrap();
     // As after kill -9: nothing is closed.
     drop(store);
-    let store = Arc::new(Store::open(device, settings()).await.unwrap());
+    let store = Arc::new(Store::open(erased(&device), settings()).await.unwrap());
     for (clone, name) in names.iter().enumerate() {
         let volume = store.open_volume(name).await.unwrap();
         let seen: BTreeSet<u64> = written.keys().filter(|(c, _)| *c == clone).map(|(_, index)| *index).collect();
@@ -133,7 +133,7 @@ fn objects_in_use_are_refused_before_the_journal_has_no_room_for_them() {
         store.clone_object("volume-00000", "clone", 1).await.unwrap();
         assert!(store.create_volume(&"x".repeat(100), CHUNK as u64, None, 1).await.is_err());
         drop((store, open));
-        let store = Arc::new(Store::open(device, settings()).await.unwrap());
+        let store = Arc::new(Store::open(erased(&device), settings()).await.unwrap());
         assert_eq!(store.list().await.unwrap().len(), there);
         let read = store.open_volume("clone").await.unwrap().read_range(0, CHUNK).await.unwrap();
         assert!(read == bytes_of(&[5]));
@@ -172,7 +172,7 @@ fn thousands_of_objects_are_kept_with_the_smallest_journal() {
         store.commit().await.unwrap();
         // As after kill -9.
         drop(store);
-        let store = Arc::new(Store::open(Arc::clone(&device), settings()).await.unwrap());
+        let store = Arc::new(Store::open(erased(&device), settings()).await.unwrap());
         let stats = store.stats();
         assert_eq!((stats.objects, stats.snapshots, stats.logical_bytes), (OBJECTS, 0, OBJECTS * CHUNK as u64));
         let listed: Vec<String> = store.list().await.unwrap().into_iter().map(|o| o.name).collect();
@@ -195,7 +195,7 @@ fn thousands_of_objects_are_kept_with_the_smallest_journal() {
         store.commit().await.unwrap();
         store.collect(&CollectOptions { alive_share_min: 1.0 }, &|_, _, _| ()).await.unwrap();
         drop(store);
-        let store = Arc::new(Store::open(device, settings()).await.unwrap());
+        let store = Arc::new(Store::open(erased(&device), settings()).await.unwrap());
         let findings = store.check(&|_, _, _| ()).await.unwrap();
         assert!(findings.is_clean(), "{findings:?}");
         assert!(store.scrub(&|_, _, _| ()).await.unwrap().is_clean());
@@ -235,7 +235,7 @@ fn objects_are_changed_and_deleted_while_others_move_to_the_directory() {
     block_on(async {
         let device = Arc::new(Turns(RamDevice::new(64 << 20, 4096)));
         let plan = plan_with(64 << 20, Some(1), 7);
-        let store = Arc::new(Store::create(Arc::clone(&device), &plan, settings()).await.unwrap());
+        let store = Arc::new(Store::create(erased(&device), &plan, settings()).await.unwrap());
         let mut wanted: Vec<Option<u64>> = vec![Some(0); OBJECTS as usize];
         for number in 0..OBJECTS {
             store.create_volume(&name(number), CHUNK as u64, None, 1).await.unwrap();
@@ -277,7 +277,7 @@ fn objects_are_changed_and_deleted_while_others_move_to_the_directory() {
         let there = wanted.iter().flatten().count() as u64 + NEW;
         assert_eq!(store.stats().objects, there);
         drop(store);
-        let store = Arc::new(Store::open(device, settings()).await.unwrap());
+        let store = Arc::new(Store::open(erased(&device), settings()).await.unwrap());
         assert_eq!(store.stats().objects, there);
         for (number, content) in (0..).zip(&wanted) {
             let read = match store.open_volume(&name(number)).await {
@@ -304,7 +304,7 @@ fn an_object_that_is_created_again_replaces_the_one_in_the_directory() {
         store.open_volume("a-0").await.unwrap().write_range(0, bytes_of(&[5])).await.unwrap();
         store.commit().await.unwrap();
         drop(store);
-        let store = Arc::new(Store::open(device, settings()).await.unwrap());
+        let store = Arc::new(Store::open(erased(&device), settings()).await.unwrap());
         assert_eq!(store.stats().objects, 400);
         // It moves to the directory.
         fill(&store, "b").await;
@@ -312,3 +312,5 @@ fn an_object_that_is_created_again_replaces_the_one_in_the_directory() {
         assert_eq!(store.stats().objects, 800);
     });
 }
+
+nitro_port::plain_origin!(Turns);

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use nitro_cos::{Plan, Settings, Store, StoreOptions};
-use nitro_port::Device;
 use nitro_port::codec::Compression;
-use nitro_testkit::{Replay, Rng, Versions};
+use nitro_port::{Device, Origin};
+use nitro_testkit::{Erased, Replay, Rng, Versions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -158,4 +158,9 @@ async fn take_over<D: Device>(name: &str, object: &mut Object, store: &Arc<Store
             None => panic!("chunk {i} of {name} is none of {chunk:?}"),
         }
     }
+}
+
+/// The device as one of any kind: what is generic over devices is compiled once for several.
+pub fn erased(device: &Arc<impl Origin>) -> Arc<Erased> {
+    Arc::new(Erased::new(Arc::clone(device)))
 }

@@ -1,7 +1,7 @@
 //! How often the disk is asked for a random read of an aged store, and for a MiB in sequence, with an SSD and without (Allu et al.,
 //! USENIX ATC 2018: "Data Cache reduces NSIO I/Os to HDD to 0"; "~6 I/Os per 1MB").
 
-use crate::model::content;
+use crate::model::{content, erased};
 use bytes::Bytes;
 use futures_executor::block_on;
 use futures_util::future::join_all;
@@ -11,7 +11,7 @@ use nitro_cos::{CollectOptions, Counters, Plan, Settings, SsdOptions, SsdSource,
 use nitro_device::RamDevice;
 use nitro_port::yielding::yield_now;
 use nitro_port::{Device, DeviceError, Geometry};
-use nitro_testkit::Rng;
+use nitro_testkit::{Erased, Rng};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -68,7 +68,7 @@ pub fn chunk(number: u64) -> Vec<u8> {
 }
 
 /// Reads chunks of a volume at random: a working set of two thirds of it, each of it once. Returns the number of reads.
-async fn read_scattered(store: &Arc<Store<Counted>>, name: &str, contents: &[u64], seed: u64) -> u64 {
+async fn read_scattered(store: &Arc<Store<Erased>>, name: &str, contents: &[u64], seed: u64) -> u64 {
     let volume = store.open_volume(name).await.unwrap();
     let mut order: Vec<u64> = (0..contents.len() as u64).filter(|index| index % 3 > 0).collect();
     let mut random = Rng::new(seed);
@@ -82,18 +82,18 @@ async fn read_scattered(store: &Arc<Store<Counted>>, name: &str, contents: &[u64
     order.len() as u64
 }
 
-async fn create() -> (Arc<Counted>, Arc<Store<Counted>>) {
+async fn create() -> (Arc<Counted>, Arc<Store<Erased>>) {
     let inner = RamDevice::new(STORE_BYTES, 4096);
     let disk = Arc::new(Counted { inner, reads: AtomicU64::new(0), writes: AtomicU64::new(0) });
     let options = StoreOptions { size_bytes: STORE_BYTES, container_bytes: 1 << 20, ..StoreOptions::default() };
     let plan = Plan::new(&options, 5, 6).unwrap();
-    let store = Store::create(Arc::clone(&disk), &plan, Settings::default()).await.unwrap();
+    let store = Store::create(erased(&disk), &plan, Settings::default()).await.unwrap();
     (disk, Arc::new(store))
 }
 
-async fn open(disk: &Arc<Counted>, ssd: Option<SsdOptions>) -> Arc<Store<Counted>> {
+async fn open(disk: &Arc<Counted>, ssd: Option<SsdOptions>) -> Arc<Store<Erased>> {
     let source = ssd.map(|options| SsdSource::new(RamDevice::new(SSD_BYTES, 4096), options));
-    Arc::new(Store::open_with_ssd(Arc::clone(disk), little_ram(), source).await.unwrap())
+    Arc::new(Store::open_with_ssd(erased(disk), little_ram(), source).await.unwrap())
 }
 
 pub struct Bed {
@@ -153,14 +153,14 @@ impl Bed {
     }
 
     /// Reads two thirds of the chunks of the volume at random. Returns requests of the disk a read.
-    async fn read_at_random(&self, store: &Arc<Store<Counted>>, seed: u64) -> f64 {
+    async fn read_at_random(&self, store: &Arc<Store<Erased>>, seed: u64) -> f64 {
         let before = self.disk.reads.load(Relaxed);
         let reads = read_scattered(store, "vm", &self.contents, seed).await;
         (self.disk.reads.load(Relaxed) - before) as f64 / reads as f64
     }
 
     /// Reads everything in sequence. Returns requests of the disk a MiB.
-    async fn read_in_sequence(&self, store: &Arc<Store<Counted>>) -> f64 {
+    async fn read_in_sequence(&self, store: &Arc<Store<Erased>>) -> f64 {
         let volume = store.open_volume("vm").await.unwrap();
         let before = self.disk.reads.load(Relaxed);
         for offset in (0..VOLUME_BYTES).step_by(1 << 20) {
@@ -181,7 +181,7 @@ struct Sequence {
 
 impl Bed {
     /// Reads a range of whole chunks, and compares it.
-    async fn read_whole(&self, volume: &Volume<Counted>, offset: u64, len: u64) {
+    async fn read_whole(&self, volume: &Volume<Erased>, offset: u64, len: u64) {
         let read = volume.read_range(offset, len as usize).await.unwrap();
         for (bytes, index) in read.chunks(CHUNK as usize).zip(offset / CHUNK..) {
             assert!(bytes == chunk(self.contents[index as usize]), "chunk {index} of the volume");
@@ -191,7 +191,7 @@ impl Bed {
     /// Reads the volume in sequence, each of several readers a part of it. Returns requests of the disk for a MiB, and the
     /// store's counters.
     async fn read_through(&self, Sequence { request_bytes, at_once, readers, settings }: Sequence) -> (f64, Counters) {
-        let store = Arc::new(Store::open(Arc::clone(&self.disk), settings).await.unwrap());
+        let store = Arc::new(Store::open(erased(&self.disk), settings).await.unwrap());
         let volume = &store.open_volume("vm").await.unwrap();
         let before = self.disk.reads.load(Relaxed);
         let read = |offset| self.read_whole(volume, offset, request_bytes);
@@ -241,7 +241,7 @@ fn a_sequential_reader_asks_a_container_once_for_a_long_range() {
 fn threads_share_read_ahead_also_with_requests_that_are_given_up() {
     const REQUEST_BYTES: u64 = 256 << 10;
     let bed = &block_on(Bed::new());
-    let store = &Arc::new(block_on(Store::open(Arc::clone(&bed.disk), Settings::default())).unwrap());
+    let store = &Arc::new(block_on(Store::open(erased(&bed.disk), Settings::default())).unwrap());
     let next = &AtomicU64::new(0);
     let read_until_the_end = || {
         block_on(async {
@@ -363,7 +363,7 @@ const SMALL_BYTES: u64 = 4096;
 
 /// Opens and reads the small objects at random. Returns the reads of the disk for each, and how many of them were for the directory and for
 /// other metadata.
-async fn read_small_objects(disk: &Counted, store: &Arc<Store<Counted>>, seed: u64) -> (f64, f64, f64) {
+async fn read_small_objects(disk: &Counted, store: &Arc<Store<Erased>>, seed: u64) -> (f64, f64, f64) {
     let mut order: Vec<u64> = (0..SMALL_OBJECTS).collect();
     let mut random = Rng::new(seed);
     for at in (1..order.len()).rev() {
@@ -401,7 +401,7 @@ fn small_objects_are_found_and_read_with_few_requests() {
             journal_bytes,
             ..StoreOptions::default()
         };
-        let store = Store::create(Arc::clone(&disk), &Plan::new(&options, 5, 6).unwrap(), Settings::default()).await;
+        let store = Store::create(erased(&disk), &Plan::new(&options, 5, 6).unwrap(), Settings::default()).await;
         let store = Arc::new(store.unwrap());
         for number in 0..SMALL_OBJECTS {
             let name = small_name(number);
@@ -430,3 +430,5 @@ fn small_objects_are_found_and_read_with_few_requests() {
         assert!(all.0 <= 0.05, "{all:?}");
     });
 }
+
+nitro_port::plain_origin!(Counted);

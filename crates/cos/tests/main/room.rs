@@ -1,6 +1,6 @@
 //! A store in a sparse file on a filesystem that becomes full.
 
-use crate::model::{CHUNK, bytes_of, plan, settings};
+use crate::model::{CHUNK, bytes_of, erased, plan, settings};
 use futures_executor::block_on;
 use nitro_cos::{CollectOptions, Error, Settings, Store, Volume};
 use nitro_device::RamDevice;
@@ -144,7 +144,7 @@ fn a_collection_keeps_one_of_two_equal_chunks() {
     block_on(async {
         let device = Arc::new(RamDevice::new(32 << 20, 4096));
         let settings = Settings { nsio_dedup: false, ..settings() };
-        let mut store = Arc::new(Store::create(Arc::clone(&device), &plan(32 << 20, 3), settings).await.unwrap());
+        let mut store = Arc::new(Store::create(erased(&device), &plan(32 << 20, 3), settings).await.unwrap());
         for (name, shift) in [("one", 0), ("other", 1)] {
             store.create_volume(name, 2 * CHUNKS * CHUNK as u64, None, 1).await.unwrap();
             let volume = store.open_volume(name).await.unwrap();
@@ -156,7 +156,7 @@ fn a_collection_keeps_one_of_two_equal_chunks() {
             }
             // So that RAM has none of them.
             store.close().await.unwrap();
-            store = Arc::new(Store::open(Arc::clone(&device), settings).await.unwrap());
+            store = Arc::new(Store::open(erased(&device), settings).await.unwrap());
         }
         let volume = store.open_volume("one").await.unwrap();
         for index in (1..CHUNKS).step_by(2) {

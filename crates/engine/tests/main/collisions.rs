@@ -4,7 +4,7 @@
 //! The collisions are real ones: the prefixes of SHAttered (Stevens et al., "The first collision for full SHA-1", 2017, table 1), which
 //! give any two extents that go on alike one SHA-1.
 
-use crate::jittery::Jittery;
+use crate::any::{Erased, Slow, jittery};
 use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_engine::manager::Settings;
@@ -21,9 +21,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-type Device = Jittery<RamDevice>;
-type TestCache = Arc<Cache<Device, VirtualTime>>;
-type TestVolume = Arc<Volume<Device, Device, VirtualTime>>;
+type TestCache = Arc<Cache<Erased, VirtualTime>>;
+type TestVolume = Arc<Volume<Erased, Erased, VirtualTime>>;
 
 const EXTENT: usize = 8192;
 const EXTENTS: u64 = 96;
@@ -92,8 +91,8 @@ fn settings() -> EngineSettings {
 }
 
 fn format(sim: &Rc<Simulation>, settings: EngineSettings, on_flash: bool) -> TestCache {
-    let bytes = Cache::<Device, VirtualTime>::overhead_bytes(&settings) + settings.manager.cache_bytes;
-    let flash = Jittery::new(RamDevice::new(bytes, 512), &sim.clock, 1, 100);
+    let bytes = Cache::<Erased, VirtualTime>::overhead_bytes(&settings) + settings.manager.cache_bytes;
+    let flash = jittery(RamDevice::new(bytes, 512), &sim.clock, 1, 100);
     let cache = sim.run(Cache::format(flash, sim.clock.clone(), settings, [0; 16], 5)).unwrap();
     work(sim, &cache, on_flash);
     cache
@@ -116,7 +115,7 @@ fn open(sim: &Rc<Simulation>, cache: &TestCache, number: u64, mode: WriteMode, d
     let object = cache
         .remember_volume(VolumeEntry { name, origin_bytes, stamp: [0; 16], mode: 0, domain, identity: Vec::new() })
         .unwrap();
-    let origin = Jittery::new(RamDevice::new(origin_bytes, 512), &sim.clock, number + 7, 1000);
+    let origin = jittery(RamDevice::new(origin_bytes, 512), &sim.clock, number + 7, 1000);
     let volume = Volume::new(cache.clone(), origin, VolumeOptions { object, read_only: false, mode });
     let destaging = volume.clone();
     sim.spawn(async move { destaging.destage_worker().await });
@@ -250,14 +249,14 @@ fn restart(sim: &Rc<Simulation>, cache: &TestCache, settings: EngineSettings) ->
         own.sync().await.unwrap();
         own.close();
         clock.sleep(Duration::from_secs(60)).await;
-        let flash = &own.flash().inner;
+        let flash = &own.flash().of::<Slow>().inner;
         flash.read(0, flash.geometry().size_bytes as usize).await.unwrap()
     });
     let flash = RamDevice::new(image.len() as u64, 512);
     let clock = sim.clock.clone();
     let again = sim.run(async move {
         flash.write(0, image).await.unwrap();
-        let flash = Jittery::new(flash, &clock, 2, 100);
+        let flash = jittery(flash, &clock, 2, 100);
         Cache::open(flash, clock, settings).await.unwrap().0
     });
     work(sim, &again, false);

@@ -1,6 +1,7 @@
 //! When a commit flushes the SSD: whenever somebody wants it durable, or its records refer to data; else not. What outlives
 //! the program without.
 
+use crate::any::{Erased, Slow, jittery};
 use crate::jittery::Jittery;
 use bytes::Bytes;
 use nitro_device::RamDevice;
@@ -14,8 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-pub type Disk = Jittery<Arc<RamDevice>>;
-pub type TestVolume = Arc<Volume<Disk, Disk, VirtualTime>>;
+pub type TestVolume = Arc<Volume<Erased, Erased, VirtualTime>>;
 
 const WEU_BYTES: u64 = 512 << 10;
 pub const MIB: u64 = 1 << 20;
@@ -41,7 +41,7 @@ impl Machine {
             crash_memory: Some(CrashMemory { words, identity: [1; 16] }),
             ..EngineSettings::new(manager)
         };
-        let overhead_bytes = Cache::<Disk, VirtualTime>::overhead_bytes(&settings);
+        let overhead_bytes = Cache::<Erased, VirtualTime>::overhead_bytes(&settings);
         let [flash, origin] =
             [settings.manager.cache_bytes + overhead_bytes, 4 * MIB].map(|bytes| Arc::new(RamDevice::new(bytes, 512)));
         Self { settings, flash, origin, flash_us: 50, formatted: false, forgets: false }
@@ -55,7 +55,7 @@ impl Machine {
     pub fn try_start(&mut self, mode: WriteMode) -> Result<(Rc<Simulation>, TestVolume), Error> {
         let (sim, settings) = (Simulation::new(1), self.settings);
         let clock = sim.clock.clone();
-        let flash = Jittery::new(self.flash.clone(), &clock, 1, self.flash_us);
+        let flash = jittery(self.flash.clone(), &clock, 1, self.flash_us);
         let cache = match std::mem::replace(&mut self.formatted, true) {
             false => sim.run(Cache::format(flash, clock.clone(), settings, [7; 16], 1)).unwrap(),
             true => sim.run(Cache::open(flash, clock.clone(), settings))?.0,
@@ -63,7 +63,7 @@ impl Machine {
         let options = VolumeOptions { object: ObjectId(1), read_only: false, mode };
         let mut origin = Jittery::new(self.origin.clone(), &clock, 1, 50);
         origin.keeps_writes = !self.forgets;
-        let volume = Volume::new(cache.clone(), origin, options);
+        let volume = Volume::new(cache.clone(), Erased::new(origin), options);
         let (destaging, journaling) = (volume.clone(), cache.clone());
         sim.spawn(async move { destaging.destage_worker().await });
         sim.spawn(async move { cache.insertion_worker().await });
@@ -74,7 +74,7 @@ impl Machine {
 
 /// Commits, and flushes of the SSD.
 fn counts(volume: &TestVolume) -> (u64, u64) {
-    (volume.cache().status().engine.commits, volume.cache().flash().flushes.load(Ordering::Relaxed))
+    (volume.cache().status().engine.commits, volume.cache().flash().of::<Slow>().flushes.load(Ordering::Relaxed))
 }
 
 #[test]

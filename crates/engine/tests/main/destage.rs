@@ -1,6 +1,7 @@
 //! How destage shares an origin with the clients that read from it: by the number of writes that the origin processes
 //! at a time.
 
+use crate::any::Erased;
 use bytes::Bytes;
 use nitro_cache::destage::WRITES_AT_ONCE_MAX;
 use nitro_device::RamDevice;
@@ -69,7 +70,7 @@ impl Device for SlowDisk {
 
 nitro_port::plain_origin!(SlowDisk);
 
-type TestVolume = Arc<Volume<RamDevice, Arc<SlowDisk>, VirtualTime>>;
+type TestVolume = Arc<Volume<Erased, Erased, VirtualTime>>;
 
 struct Bed {
     sim: Rc<Simulation>,
@@ -87,13 +88,13 @@ impl Bed {
             ram_cache_bytes: 0,
             ..EngineSettings::new(Settings { weu_bytes: 512 << 10, ..Settings::new(CACHE) })
         };
-        let flash = RamDevice::new(CACHE + (4 << 20), 512);
+        let flash = Erased::new(RamDevice::new(CACHE + (4 << 20), 512));
         let cache = sim.run(Cache::format(flash, clock.clone(), settings, [0; 16], 5)).unwrap();
         let ram = RamDevice::new(EXTENTS * EXTENT, 512);
         let (writing, reads, writes) = Default::default();
         let disk = Arc::new(SlowDisk { ram, clock, writing, reads, writes });
         let options = VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteBack };
-        let volume = Volume::new(cache.clone(), disk.clone(), options);
+        let volume = Volume::new(cache.clone(), Erased::new(disk.clone()), options);
         // Reads never find anything in the cache.
         volume.set_fill_paused(true);
         let destaging = volume.clone();

@@ -1,8 +1,9 @@
 //! Several devices in one cache: units are spread over them, and the loss of one costs what it held.
 
+use crate::any::{Behind, Erased, faulty};
 use bytes::Bytes;
 use nitro_device::RamDevice;
-use nitro_device::faulty::{Effect, Fault, FaultyDevice};
+use nitro_device::faulty::{Effect, Fault};
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use nitro_engine::manager::Settings;
 use nitro_engine::{
@@ -16,9 +17,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-type Flawed = FaultyDevice<Arc<RamDevice>, VirtualTime>;
-type TestCache = Cache<Flawed, VirtualTime>;
-type TestVolume = Volume<Flawed, Flawed, VirtualTime>;
+type TestCache = Cache<Erased, VirtualTime>;
+type TestVolume = Volume<Erased, Erased, VirtualTime>;
 
 const EXTENT: u64 = 8192;
 const EXTENTS: u64 = 600;
@@ -57,11 +57,11 @@ impl Bed {
         Self { sim: Simulation::new(1), media, origin: Arc::new(RamDevice::new(EXTENTS * EXTENT, 512)) }
     }
 
-    fn device(&self, medium: &Arc<RamDevice>) -> Flawed {
-        FaultyDevice::new(medium.clone(), self.sim.clock.clone(), 3)
+    fn device(&self, medium: &Arc<RamDevice>) -> Erased {
+        faulty(medium.clone(), self.sim.clock.clone(), 3)
     }
 
-    fn devices(&self, numbers: &[usize]) -> Vec<Flawed> {
+    fn devices(&self, numbers: &[usize]) -> Vec<Erased> {
         numbers.iter().map(|number| self.device(&self.media[*number])).collect()
     }
 

@@ -1,16 +1,15 @@
 //! Dirty data that nobody wants any more, or that cannot be read: what is left of it after they were discarded.
 
+use crate::any::{Behind, faulty};
 use bytes::Bytes;
 use nitro_device::RamDevice;
-use nitro_device::faulty::{Effect, Fault, FaultyDevice};
+use nitro_device::faulty::{Effect, Fault};
 use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, DedupDomain, EngineSettings, Volume, VolumeEntry, VolumeOptions, WriteMode};
 use nitro_port::{Clock, Device, ErrorKind, Operation};
-use nitro_testkit::{Rng, Simulation, VirtualTime};
+use nitro_testkit::{Rng, Simulation};
 use nitro_units::ObjectId;
 use std::time::Duration;
-
-type Faulty = FaultyDevice<RamDevice, VirtualTime>;
 
 const EXTENT: u64 = 8192;
 const EXTENTS: u64 = 200;
@@ -45,14 +44,14 @@ fn nothing_is_left_of_discarded_data_not_even_of_what_cannot_be_read() {
     let image = {
         let sim = Simulation::new(3);
         let clock = sim.clock.clone();
-        let flash: Faulty = FaultyDevice::new(RamDevice::new(flash_bytes, 512), clock.clone(), 1);
+        let flash = faulty(RamDevice::new(flash_bytes, 512), clock.clone(), 1);
         let cache = sim.run(Cache::format(flash, clock.clone(), settings(), [0; 16], 5)).unwrap();
         assert_eq!(cache.remember_volume(known()), Some(object));
         let (inserting, journaling) = (cache.clone(), cache.clone());
         sim.spawn(async move { inserting.insertion_worker().await });
         sim.spawn(async move { journaling.journal_worker().await });
         // Far more extents than are cached.
-        let origin = Faulty::new(RamDevice::new(EXTENTS * APART, 512), clock, 2);
+        let origin = faulty(RamDevice::new(EXTENTS * APART, 512), clock, 2);
         let volume = Volume::new(cache.clone(), origin, options);
         let image = sim.run(async move {
             for index in 0..EXTENTS {
@@ -83,7 +82,7 @@ fn nothing_is_left_of_discarded_data_not_even_of_what_cannot_be_read() {
         image
     };
     let sim = Simulation::new(4);
-    let flash: Faulty = FaultyDevice::new(RamDevice::new(flash_bytes, 512), sim.clock.clone(), 1);
+    let flash = faulty(RamDevice::new(flash_bytes, 512), sim.clock.clone(), 1);
     let (flash, written) = sim.run(async move {
         let written = flash.write(0, image).await;
         (flash, written)

@@ -5,7 +5,7 @@
 //! crash simulation, in `system::the_engine_survives_abuse` of `tests/crash`: requests of up to 32 MiB, long runs without
 //! FLUSH, whole volumes trimmed, an origin without room beside one that is well, and a bound on the RAM that is held.
 
-use crate::jittery::Jittery;
+use crate::any::{Erased, Slow, jittery};
 use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_engine::manager::Settings;
@@ -25,8 +25,7 @@ use std::sync::Arc;
 const UNIT: u64 = 64;
 const VOLUME_BYTES: u64 = (5 << 20) + 3 * 512;
 
-type Flash = Jittery<RamDevice>;
-type TestVolume = Volume<Flash, Flash, VirtualTime>;
+type TestVolume = Volume<Erased, Erased, VirtualTime>;
 
 /// One write to one unit.
 #[derive(Clone)]
@@ -222,10 +221,9 @@ fn scenario(seed: u64, clients: u64, steps: u64, happened: &Happened) {
     let sim = Simulation::new(seed);
     let clock = sim.clock.clone();
     let settings = settings(seed);
-    let flash_bytes = settings.manager.cache_bytes + Cache::<Flash, VirtualTime>::overhead_bytes(&settings);
-    let flash =
-        Jittery::new(RamDevice::new(flash_bytes, 512), &clock, seed + 1, [200, 2000, 10_000][seed as usize / 2 % 3]);
-    let origin = || Jittery::new(RamDevice::new(VOLUME_BYTES, 512), &clock, seed + 2, 3000);
+    let flash_bytes = settings.manager.cache_bytes + Cache::<Erased, VirtualTime>::overhead_bytes(&settings);
+    let flash = jittery(RamDevice::new(flash_bytes, 512), &clock, seed + 1, [200, 2000, 10_000][seed as usize / 2 % 3]);
+    let origin = || jittery(RamDevice::new(VOLUME_BYTES, 512), &clock, seed + 2, 3000);
     let cache = sim.run(Cache::format(flash, clock.clone(), settings, [7; 16], seed)).unwrap();
     let (through, back) = (WriteMode::WriteThrough, WriteMode::WriteBack);
     let modes = [[through, through], [through, back], [back, back]][seed as usize % 3];
@@ -283,7 +281,7 @@ fn scenario(seed: u64, clients: u64, steps: u64, happened: &Happened) {
         add(&happened.held_back, volume.counters().bypassed_extents);
         let origin: Bytes = sim.run({
             let volume = volume.clone();
-            async move { volume.origin().inner.read(0, VOLUME_BYTES as usize).await.unwrap() }
+            async move { volume.origin().of::<Slow>().inner.read(0, VOLUME_BYTES as usize).await.unwrap() }
         });
         let cached: Bytes = sim.run({
             let volume = volume.clone();

@@ -1,5 +1,6 @@
 //! A cache keeps what it writes to the SSD within its budget, and its hot content cached.
 
+use crate::any::Erased;
 use nitro_device::RamDevice;
 use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, Endurance, EngineSettings, Volume, VolumeOptions, WriteMode};
@@ -28,9 +29,11 @@ fn run(endurance: Option<Endurance>, days: u64) -> (Vec<u64>, usize) {
         staging_bytes: MIB,
         ..EngineSettings::new(manager)
     };
-    let cache = sim.run(Cache::format(RamDevice::new(64 * MIB, 512), sim.clock.clone(), settings, [1; 16], 9)).unwrap();
+    let cache = sim
+        .run(Cache::format(Erased::new(RamDevice::new(64 * MIB, 512)), sim.clock.clone(), settings, [1; 16], 9))
+        .unwrap();
     let options = VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteThrough };
-    let origin = RamDevice::new(EXTENTS * EXTENT, 512);
+    let origin = Erased::new(RamDevice::new(EXTENTS * EXTENT, 512));
     let volume: Arc<Volume<_, _, VirtualTime>> = Volume::new(cache.clone(), origin, options);
     let (inserting, journaling) = (cache.clone(), cache.clone());
     sim.spawn(async move { inserting.insertion_worker().await });

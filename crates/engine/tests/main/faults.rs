@@ -1,9 +1,10 @@
 //! A cache device that lies, fails or dies: the volume goes on, and nothing wrong is served.
 
+use crate::any::{Behind, Erased, faulty};
 use bytes::Bytes;
 use futures_util::future::select;
 use nitro_device::RamDevice;
-use nitro_device::faulty::{Effect, Fault, FaultyDevice};
+use nitro_device::faulty::{Effect, Fault};
 use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, EngineSettings, Health, Volume, VolumeOptions, WriteMode};
 use nitro_port::buf::BufMut;
@@ -15,8 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-type Faulty<D = RamDevice> = FaultyDevice<D, VirtualTime>;
-type TestVolume<D = RamDevice> = Volume<Faulty<D>, Faulty<D>, VirtualTime>;
+type TestVolume = Volume<Erased, Erased, VirtualTime>;
 
 const EXTENT: u64 = 8192;
 const EXTENTS: u64 = 200;
@@ -43,7 +43,7 @@ fn cached_volume() -> (Rc<Simulation>, Arc<TestVolume>) {
     let sim = Simulation::new(1);
     let clock = sim.clock.clone();
     let settings = settings();
-    let device = |bytes| FaultyDevice::new(RamDevice::new(bytes, 512), clock.clone(), 3);
+    let device = |bytes| faulty(RamDevice::new(bytes, 512), clock.clone(), 3);
     let flash = device(settings.manager.cache_bytes + (4 << 20));
     let cache = sim.run(Cache::format(flash, clock.clone(), settings, [0; 16], 5)).unwrap();
     let options = VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteThrough };
@@ -162,7 +162,7 @@ fn a_start_overwrites_no_copy_of_the_superblock_before_the_other_is_durable() {
     let flash = Arc::new(RamDevice::new(settings().manager.cache_bytes + (4 << 20), 512));
     let sim = Simulation::new(1);
     let clock = sim.clock.clone();
-    let device = || FaultyDevice::new(flash.clone(), clock.clone(), 3);
+    let device = || faulty(flash.clone(), clock.clone(), 3);
     drop(sim.run(Cache::format(device(), clock.clone(), settings(), [0; 16], 5)).unwrap());
     let failing = device();
     let faults = failing.faults();
@@ -178,7 +178,7 @@ fn what_could_not_be_read_at_one_restart_does_not_come_back_at_the_next() {
     for start in 0..3 {
         let sim = Simulation::new(start);
         let clock = sim.clock.clone();
-        let device = |ram: &Arc<RamDevice>| FaultyDevice::new(ram.clone(), clock.clone(), 3);
+        let device = |ram: &Arc<RamDevice>| faulty(ram.clone(), clock.clone(), 3);
         let cache = match start {
             0 => sim.run(Cache::format(device(&flash), clock.clone(), settings(), [0; 16], 5)).unwrap(),
             _ => sim.run(Cache::open(device(&flash), clock.clone(), settings())).unwrap().0,
@@ -188,7 +188,7 @@ fn what_could_not_be_read_at_one_restart_does_not_come_back_at_the_next() {
             cache.flash().faults().inject(fail.on(Operation::Read));
         }
         let options = VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteThrough };
-        let volume: Arc<TestVolume<_>> = Volume::new(cache.clone(), device(&origin), options);
+        let volume: Arc<TestVolume> = Volume::new(cache.clone(), device(&origin), options);
         let [inserting, journaling] = [0; 2].map(|_| cache.clone());
         sim.spawn(async move { inserting.insertion_worker().await });
         sim.spawn(async move { journaling.journal_worker().await });

@@ -1,8 +1,9 @@
 //! Extents that are copied forward before their write-evict unit is evicted: what is read of the unit is not believed blindly.
 
+use crate::any::{Behind, Erased, faulty};
 use bytes::Bytes;
 use nitro_device::RamDevice;
-use nitro_device::faulty::{Effect, Fault, FaultyDevice};
+use nitro_device::faulty::{Effect, Fault};
 use nitro_engine::manager::Settings;
 use nitro_engine::manager::admission::AdmissionKind;
 use nitro_engine::manager::eviction::EvictionKind;
@@ -15,8 +16,7 @@ use nitro_units::ObjectId;
 use std::rc::Rc;
 use std::sync::Arc;
 
-type Faulty = FaultyDevice<RamDevice, VirtualTime>;
-type TestVolume = Volume<Faulty, RamDevice, VirtualTime>;
+type TestVolume = Volume<Erased, Erased, VirtualTime>;
 
 const EXTENT: u64 = 8192;
 const EXTENTS: u64 = 8000;
@@ -46,10 +46,10 @@ fn volume(compression: Compression) -> (Rc<Simulation>, Arc<TestVolume>) {
         ..Settings::new(8 << 20)
     };
     let settings = EngineSettings { ram_cache_bytes: 0, compression, ..EngineSettings::new(manager) };
-    let flash = FaultyDevice::new(RamDevice::new(16 << 20, 512), clock.clone(), 3);
+    let flash = faulty(RamDevice::new(16 << 20, 512), clock.clone(), 3);
     let cache = sim.run(Cache::format(flash, clock.clone(), settings, [0; 16], 5)).unwrap();
     let origin = sim.run(async {
-        let origin = RamDevice::new(EXTENTS * EXTENT, 512);
+        let origin = Erased::new(RamDevice::new(EXTENTS * EXTENT, 512));
         for index in 0..EXTENTS {
             origin.write(index * EXTENT, content(index)).await.unwrap();
         }

@@ -1,9 +1,10 @@
 //! An origin that does not answer: requests are given up, nothing wedges, and all goes on when it answers again.
 
+use crate::any::{Behind, Erased, faulty};
 use bytes::Bytes;
 use futures_util::future::select;
 use nitro_device::RamDevice;
-use nitro_device::faulty::{Effect, Fault, FaultyDevice};
+use nitro_device::faulty::{Effect, Fault};
 use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, Change, EngineSettings, Error, Rest, Volume, VolumeOptions, WriteMode};
 use nitro_port::{Clock, Device, Operation};
@@ -13,8 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-type Faulty = FaultyDevice<RamDevice, VirtualTime>;
-type TestVolume = Volume<Faulty, Faulty, VirtualTime>;
+type TestVolume = Volume<Erased, Erased, VirtualTime>;
 
 const EXTENT: u64 = 8192;
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ fn volume(mode: WriteMode) -> (Rc<Simulation>, Arc<TestVolume>) {
         ram_cache_bytes: 0,
         ..EngineSettings::new(manager)
     };
-    let device = |bytes| FaultyDevice::new(RamDevice::new(bytes, 512), clock.clone(), 3);
+    let device = |bytes| faulty(RamDevice::new(bytes, 512), clock.clone(), 3);
     let flash = device(settings.manager.cache_bytes + (4 << 20));
     let cache = sim.run(Cache::format(flash, clock.clone(), settings, [0; 16], 5)).unwrap();
     let options = VolumeOptions { object: ObjectId(0), read_only: false, mode };

@@ -1,5 +1,6 @@
 //! What insertion writes to the SSD, and how much of it is not data.
 
+use crate::any::Erased;
 use nitro_device::RamDevice;
 use nitro_engine::format::crc32c;
 use nitro_engine::format::stored::{Place, payload_range};
@@ -25,10 +26,12 @@ fn insert(extent_bytes: usize, count: u64, content: impl Fn(u64) -> bytes::Bytes
     let sim = Simulation::new(1);
     let manager = Settings { extent_bytes: extent_bytes as u32, ..Settings::new(32 << 20) };
     let settings = EngineSettings { compression: Compression::Lz4, ram_cache_bytes: 0, ..EngineSettings::new(manager) };
-    let cache = sim.run(Cache::format(RamDevice::new(64 << 20, 512), sim.clock.clone(), settings, [1; 16], 9)).unwrap();
+    let cache = sim
+        .run(Cache::format(Erased::new(RamDevice::new(64 << 20, 512)), sim.clock.clone(), settings, [1; 16], 9))
+        .unwrap();
     let options = VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteThrough };
     let volume: std::sync::Arc<Volume<_, _, VirtualTime>> =
-        Volume::new(cache.clone(), RamDevice::new(64 << 20, 512), options);
+        Volume::new(cache.clone(), Erased::new(RamDevice::new(64 << 20, 512)), options);
     let worker = cache.clone();
     sim.spawn(async move { worker.insertion_worker().await });
     let client = volume.clone();
@@ -51,7 +54,7 @@ fn insert(extent_bytes: usize, count: u64, content: impl Fn(u64) -> bytes::Bytes
     check_slot(&sim.run({
         let cache = cache.clone();
         async move {
-            let superblock = Cache::<RamDevice, VirtualTime>::probe(cache.flash()).await.unwrap();
+            let superblock = Cache::<Erased, VirtualTime>::probe(cache.flash()).await.unwrap();
             cache.flash().read(superblock.data_offset, 2 << 20).await.unwrap()
         }
     }));
@@ -81,7 +84,7 @@ fn check_slot(slot: &[u8]) {
 
 /// Long reads meet both ends of the WEUs; no extent may have become unreadable.
 async fn check_reads(
-    volume: &Volume<RamDevice, RamDevice, VirtualTime>,
+    volume: &Volume<Erased, Erased, VirtualTime>,
     extent_bytes: u64,
     count: u64,
     content: impl Fn(u64) -> bytes::Bytes,

@@ -1,6 +1,7 @@
 //! The engine on a deterministic executor with simulated devices.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod any;
 mod collisions;
 mod commits;
 mod destage;

@@ -1,9 +1,10 @@
 //! Two volumes behind one cache in write-back, of which one has an origin that takes nothing.
 
+use crate::any::{Behind, Erased, faulty};
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use nitro_device::RamDevice;
-use nitro_device::faulty::{Effect, Fault, FaultyDevice};
+use nitro_device::faulty::{Effect, Fault};
 use nitro_engine::manager::Settings;
 use nitro_engine::manager::admission::AdmissionKind;
 use nitro_engine::{
@@ -19,9 +20,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-type Faulty = FaultyDevice<RamDevice, VirtualTime>;
-type TestVolume = Volume<Faulty, Faulty, VirtualTime>;
-type TestCache = Cache<Faulty, VirtualTime>;
+type TestVolume = Volume<Erased, Erased, VirtualTime>;
+type TestCache = Cache<Erased, VirtualTime>;
 
 const EXTENT: u64 = 8192;
 const CACHE: u64 = 16 << 20;
@@ -66,7 +66,7 @@ fn add_volume(cache: &Arc<TestCache>, clock: &VirtualTime, number: u16) -> Arc<T
     let object = cache.remember_volume(entry).unwrap();
     assert_eq!(object, ObjectId(number));
     let options = VolumeOptions { object, read_only: false, mode: WriteMode::WriteBack };
-    let origin = FaultyDevice::new(RamDevice::new(EXTENTS * EXTENT, 512), clock.clone(), 3);
+    let origin = faulty(RamDevice::new(EXTENTS * EXTENT, 512), clock.clone(), 3);
     Volume::new(cache.clone(), origin, options)
 }
 
@@ -92,7 +92,7 @@ impl Bed {
         };
         change(&mut settings);
         let flash_bytes = settings.manager.cache_bytes + (4 << 20);
-        let device = |bytes| FaultyDevice::new(RamDevice::new(bytes, 512), clock.clone(), 3);
+        let device = |bytes| faulty(RamDevice::new(bytes, 512), clock.clone(), 3);
         let log = log_bytes.map(|bytes| LogDevice { device: device(bytes), size_bytes: None, uuid: [7; 16] });
         let refuse = MissingLog::Refuse;
         let made = Cache::format_logged(device(flash_bytes), log, refuse, clock.clone(), settings, [0; 16], 5);

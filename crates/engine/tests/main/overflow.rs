@@ -1,7 +1,7 @@
 //! The journal has room for whatever ordinary work tells it, in caches, journals and requests of any size: nothing here
 //! flushes unless it says so, and in debug builds the engine itself checks that all stays within the journal's budget.
 
-use crate::jittery::Jittery;
+use crate::any::{Erased, jittery};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use nitro_device::RamDevice;
@@ -21,9 +21,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-type Disk = Jittery<Arc<RamDevice>>;
-type TestCache = Arc<Cache<Disk, VirtualTime>>;
-type TestVolume = Arc<Volume<Disk, Disk, VirtualTime>>;
+type TestCache = Arc<Cache<Erased, VirtualTime>>;
+type TestVolume = Arc<Volume<Erased, Erased, VirtualTime>>;
 
 const WEU_BYTES: u64 = 512 << 10;
 const MIB: u64 = 1 << 20;
@@ -64,7 +63,7 @@ struct Run {
 
 impl World {
     fn new(settings: EngineSettings, origins: usize, origin_bytes: u64) -> Self {
-        let overhead = Cache::<Disk, VirtualTime>::overhead_bytes(&settings);
+        let overhead = Cache::<Erased, VirtualTime>::overhead_bytes(&settings);
         let flash_bytes = 2 * settings.manager.cache_bytes + overhead;
         let origins = (0..origins).map(|_| Arc::new(RamDevice::new(origin_bytes, 512))).collect();
         let flash = Arc::new(RamDevice::new(flash_bytes, 512));
@@ -80,7 +79,7 @@ impl World {
     fn start(&mut self, seed: u64, mode: WriteMode) -> Run {
         let sim = Simulation::new(seed);
         let clock = sim.clock.clone();
-        let device = |ram: &Arc<RamDevice>, us| Jittery::new(ram.clone(), &clock, seed + 1, us);
+        let device = |ram: &Arc<RamDevice>, us| jittery(ram.clone(), &clock, seed + 1, us);
         let log = self.log.as_ref().map(|log| LogDevice { device: device(log, 50), size_bytes: None, uuid: [2; 16] });
         let (flash, settings) = (device(&self.flash, 50), self.settings);
         self.runs += 1;

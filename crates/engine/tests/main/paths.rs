@@ -1,6 +1,6 @@
 //! Single requests: single flight, scan resistance, promotion, partial writes, odd alignments, bounds.
 
-use crate::jittery::Jittery;
+use crate::any::{Erased, jittery};
 use nitro_cache::admission::WritePolicy;
 use nitro_device::RamDevice;
 use nitro_engine::manager::Settings;
@@ -12,8 +12,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-type Device = Jittery<RamDevice>;
-type TestVolume = Volume<Device, Device, VirtualTime>;
+type TestVolume = Volume<Erased, Erased, VirtualTime>;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -24,8 +23,8 @@ fn volume(size: u64, settings: impl Fn(&mut EngineSettings), read_only: bool) ->
     let manager = Settings { weu_bytes: 512 << 10, ..Settings::new(16 << 20) };
     let mut engine = EngineSettings { ram_cache_bytes: 0, ..EngineSettings::new(manager) };
     settings(&mut engine);
-    let flash = Jittery::new(RamDevice::new(engine.manager.cache_bytes + 4 * MIB, 512), &clock, 1, 100);
-    let origin = Jittery::new(RamDevice::new(size, 512), &clock, 2, 5000);
+    let flash = jittery(RamDevice::new(engine.manager.cache_bytes + 4 * MIB, 512), &clock, 1, 100);
+    let origin = jittery(RamDevice::new(size, 512), &clock, 2, 5000);
     let cache = sim.run(Cache::format(flash, clock, engine, [0; 16], 5)).unwrap();
     let volume = Volume::new(
         cache.clone(),

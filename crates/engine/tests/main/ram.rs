@@ -1,6 +1,6 @@
 //! How much RAM is held beyond the requests: every buffer that a client, the origin or the cache device hands over counts itself.
 
-use crate::jittery::Jittery;
+use crate::any::{Erased, jittery};
 use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_engine::manager::Settings;
@@ -85,8 +85,7 @@ impl<D: Device> Device for Counting<D> {
     }
 }
 
-type TestDevice = Counting<Jittery<RamDevice>>;
-type TestVolume = Volume<TestDevice, TestDevice, VirtualTime>;
+type TestVolume = Volume<Erased, Erased, VirtualTime>;
 
 struct Bed {
     sim: Rc<Simulation>,
@@ -101,9 +100,9 @@ fn bed(size: u64, mode: WriteMode, settings: impl Fn(&mut EngineSettings)) -> Be
     let mut engine =
         EngineSettings { ram_cache_bytes: 0, compression: Compression::Lz4, ..EngineSettings::new(manager) };
     settings(&mut engine);
-    let flash = Jittery::new(RamDevice::new(engine.manager.cache_bytes + 4 * MIB, 512), &clock, 1, 100);
-    let origin = Jittery::new(RamDevice::new(size, 512), &clock, 2, 500);
-    let (flash, origin) = (Counting(flash, meter.clone()), Counting(origin, meter.clone()));
+    let flash = jittery(RamDevice::new(engine.manager.cache_bytes + 4 * MIB, 512), &clock, 1, 100);
+    let origin = jittery(RamDevice::new(size, 512), &clock, 2, 500);
+    let (flash, origin) = [flash, origin].map(|device| Erased::new(Counting(device, meter.clone()))).into();
     let cache = sim.run(Cache::format(flash, clock, engine, [0; 16], 5)).unwrap();
     let options = VolumeOptions { object: ObjectId(0), read_only: false, mode };
     let volume = Volume::new(cache, origin, options);
@@ -314,10 +313,10 @@ fn polls<T>(future: impl Future<Output = T>) -> (usize, T) {
 fn requests_over_huge_ranges_let_others_run() {
     let clock = VirtualTime::default();
     let manager = Settings { weu_bytes: 512 << 10, extent_bytes: 4096, ..Settings::new(16 << 20) };
-    let flash = RamDevice::new(20 * MIB, 512);
+    let flash = Erased::new(RamDevice::new(20 * MIB, 512));
     let cache = polls(Cache::format(flash, clock, EngineSettings::new(manager), [0; 16], 5)).1.unwrap();
     let options = VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteThrough };
-    let volume = Volume::new(cache, RamDevice::new(4 << 30, 512), options);
+    let volume = Volume::new(cache, Erased::new(RamDevice::new(4 << 30, 512)), options);
     let turns = ((4u64 << 30) / 4096 / 2048) as usize;
     let (count, runs) = polls(volume.cached_runs(0, 4 << 30));
     assert!(count >= turns && runs.unwrap().len() == 1, "{count} polls");

@@ -1,5 +1,6 @@
 //! Origins that know by fingerprint what they hold.
 
+use crate::any::Erased;
 use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_engine::manager::Settings;
@@ -90,7 +91,7 @@ fn extent(number: u64) -> Vec<u8> {
     (0..8192).map(word).collect()
 }
 
-type TestCache = Arc<Cache<RamDevice, VirtualTime>>;
+type TestCache = Arc<Cache<Erased, VirtualTime>>;
 
 fn cache(sim: &Rc<Simulation>) -> TestCache {
     cache_with(sim, false)
@@ -99,17 +100,17 @@ fn cache(sim: &Rc<Simulation>) -> TestCache {
 fn cache_with(sim: &Rc<Simulation>, verify_duplicates: bool) -> TestCache {
     let manager = Settings { weu_bytes: 512 << 10, ..Settings::new(16 << 20) };
     let engine = EngineSettings { ram_cache_bytes: 0, verify_duplicates, ..EngineSettings::new(manager) };
-    let flash = RamDevice::new(engine.manager.cache_bytes + 4 * MIB, 512);
+    let flash = Erased::new(RamDevice::new(engine.manager.cache_bytes + 4 * MIB, 512));
     let cache = sim.run(Cache::format(flash, sim.clock.clone(), engine, [0; 16], 5)).unwrap();
     let inserting = Arc::clone(&cache);
     sim.spawn(async move { inserting.insertion_worker().await });
     cache
 }
 
-fn volume(cache: &TestCache, object: u16, mode: WriteMode) -> Arc<Volume<RamDevice, Known, VirtualTime>> {
+fn volume(cache: &TestCache, object: u16, mode: WriteMode) -> Arc<Volume<Erased, Erased, VirtualTime>> {
     let options = VolumeOptions { object: ObjectId(object), read_only: false, mode };
     let (known, unknown) = Default::default();
-    Volume::new(Arc::clone(cache), Known { ram: RamDevice::new(MIB, 512), known, unknown }, options)
+    Volume::new(Arc::clone(cache), Erased::new(Known { ram: RamDevice::new(MIB, 512), known, unknown }), options)
 }
 
 #[test]
@@ -189,14 +190,15 @@ fn what_was_hashed_for_the_cache_is_not_hashed_for_the_origin() {
             volume.write(72 * KIB, extent(200).into(), true).await.unwrap();
             cache.settled().await;
             volume.destage_all().await.unwrap();
-            let counts = [&volume.origin().known, &volume.origin().unknown].map(|count| count.load(SeqCst));
+            let counts = [&volume.origin().of::<Known>().known, &volume.origin().of::<Known>().unknown]
+                .map(|count| count.load(SeqCst));
             let expected = match mode {
                 // 16, one and one; two ends and zeroes.
                 WriteMode::WriteThrough => [18, 3],
                 WriteMode::WriteBack => [16, 0],
             };
             assert_eq!(counts, expected, "{mode:?}");
-            let origin = volume.origin().ram.read(0, 128 << 10).await.unwrap();
+            let origin = volume.origin().of::<Known>().ram.read(0, 128 << 10).await.unwrap();
             let read = volume.read(0, 128 * KIB).await.unwrap().concat();
             assert!(read == origin, "{mode:?}");
             assert!(read[72 << 10..][..8192] == extent(200) && read[64 << 10..][..8192] == [0; 8192]);

@@ -1,7 +1,7 @@
 //! Changes of how a volume is served, and the program killed in the middle of them.
 
+use crate::any::jittery;
 use crate::commits::{MIB, Machine, TestVolume};
-use crate::jittery::Jittery;
 use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_engine::{DedupDomain, Volume, VolumeEntry, VolumeOptions, WriteMode};
@@ -197,7 +197,7 @@ fn nothing_of_a_removed_volume_is_read_by_the_one_that_gets_its_number() {
         for value in 1..4 {
             let object = cache.remember_volume(entry.clone()).unwrap();
             assert_eq!(object, ObjectId(0));
-            let origin = Jittery::new(Arc::new(RamDevice::new(4 * MIB, 512)), &clock, value, 50);
+            let origin = jittery(Arc::new(RamDevice::new(4 * MIB, 512)), &clock, value, 50);
             origin.write(0, Bytes::from(vec![value as u8; 4 * MIB as usize])).await.unwrap();
             let options = VolumeOptions { object, read_only: false, mode: WriteMode::WriteThrough };
             let volume = Volume::new(cache.clone(), origin, options);

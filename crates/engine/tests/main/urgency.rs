@@ -1,5 +1,6 @@
 //! The order in which reads wait for SSD and origin: that of the priority of their class.
 
+use crate::any::Erased;
 use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_engine::manager::Settings;
@@ -85,7 +86,7 @@ impl Classifier for Knowing {
     }
 }
 
-type TestVolume = Volume<Arc<Noting>, Arc<Noting>, VirtualTime>;
+type TestVolume = Volume<Erased, Erased, VirtualTime>;
 
 struct World {
     sim: Rc<Simulation>,
@@ -104,14 +105,14 @@ impl World {
         }
         manager.streams.threshold_bytes = 0;
         let settings = EngineSettings { ram_cache_bytes: 0, staging_bytes: 0, ..EngineSettings::new(manager) };
-        let overhead_bytes = Cache::<Arc<Noting>, VirtualTime>::overhead_bytes(&settings);
+        let overhead_bytes = Cache::<Erased, VirtualTime>::overhead_bytes(&settings);
         let (flash, origin) = (Noting::new(CACHE_BYTES + overhead_bytes), Noting::new(ORIGIN_BYTES));
         let random = (0..ORIGIN_BYTES / 8).flat_map(|n| (n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
         sim.run(origin.inner.write(0, random.collect())).unwrap();
         let clock = sim.clock.clone();
-        let cache = sim.run(Cache::format(Arc::clone(&flash), clock, settings, [0; 16], 5)).unwrap();
+        let cache = sim.run(Cache::format(Erased::new(Arc::clone(&flash)), clock, settings, [0; 16], 5)).unwrap();
         let options = VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteThrough };
-        let volume = Volume::new(Arc::clone(&cache), Arc::clone(&origin), options);
+        let volume = Volume::new(Arc::clone(&cache), Erased::new(Arc::clone(&origin)), options);
         volume.classify_by(Some(Arc::new(Knowing)));
         sim.spawn(async move { cache.insertion_worker().await });
         flash.take();

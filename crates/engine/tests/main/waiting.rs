@@ -1,10 +1,11 @@
 //! Contents that wait for insertion: nothing that was promised is lost if the program is killed then, be they overwritten or
 //! the cache closed meanwhile.
 
+use crate::any::{Behind, Erased, faulty};
 use bytes::Bytes;
 use futures_util::poll;
 use nitro_device::RamDevice;
-use nitro_device::faulty::{Effect, Fault, FaultId, Faults, FaultyDevice};
+use nitro_device::faulty::{Effect, Fault, FaultId, Faults};
 use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, EngineSettings, Error, LogDevice, MissingLog, Volume, VolumeOptions, WriteMode};
 use nitro_port::codec::Compression;
@@ -16,8 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-type Disk = FaultyDevice<Arc<RamDevice>, VirtualTime>;
-type TestVolume = Arc<Volume<Disk, Disk, VirtualTime>>;
+type TestVolume = Arc<Volume<Erased, Erased, VirtualTime>>;
 
 const EXTENT: u64 = 8192;
 const EXTENTS: u64 = 500;
@@ -53,14 +53,14 @@ fn settings() -> EngineSettings {
 impl World {
     fn new(logged: bool) -> Self {
         let ram = |bytes| Arc::new(RamDevice::new(bytes, 512));
-        let flash = ram(settings().manager.cache_bytes + Cache::<Disk, VirtualTime>::overhead_bytes(&settings()));
+        let flash = ram(settings().manager.cache_bytes + Cache::<Erased, VirtualTime>::overhead_bytes(&settings()));
         Self { flash, log: logged.then(|| ram(8 << 20)), origin: ram(EXTENTS * EXTENT), formatted: false }
     }
 
     fn start(&mut self) -> Run {
         let sim = Simulation::new(1);
         let clock = sim.clock.clone();
-        let device = |ram: &Arc<RamDevice>| FaultyDevice::new(ram.clone(), clock.clone(), 3);
+        let device = |ram: &Arc<RamDevice>| faulty(ram.clone(), clock.clone(), 3);
         let log = self.log.as_ref().map(|log| LogDevice { device: device(log), size_bytes: None, uuid: [2; 16] });
         let faults = log.as_ref().map(|log| log.device.faults().clone());
         let (flash, time) = (device(&self.flash), clock.clone());

@@ -1,14 +1,15 @@
 //! Write-back with a write log: what it holds comes back, and a cache that needs its log does not start without.
 
+use crate::any::{Behind, Erased, faulty};
 use crate::inspect::image::{EXTENT, Ram, content, image_bytes, settings};
 use bytes::Bytes;
 use nitro_device::RamDevice;
-use nitro_device::faulty::{Effect, Fault, FaultyDevice};
+use nitro_device::faulty::{Effect, Fault};
 use nitro_engine::format::write_log::{Header, LABEL_BYTES, RING_BYTES_MIN};
 use nitro_engine::{
     Cache, CrashMemory, EngineSettings, Error, LogDevice, MissingLog, Recovered, Volume, VolumeOptions, WriteMode,
 };
-use nitro_port::{Clock, ErrorKind, Operation};
+use nitro_port::{Clock, ErrorKind, Operation, Origin};
 use nitro_testkit::{Simulation, VirtualTime};
 use nitro_units::ObjectId;
 use std::cell::Cell;
@@ -29,28 +30,28 @@ struct Images {
     log: Vec<u8>,
 }
 
-type TestCache<F> = Arc<Cache<F, VirtualTime>>;
-type TestVolume<F> = Arc<Volume<F, Ram, VirtualTime>>;
+type TestCache = Arc<Cache<Erased, VirtualTime>>;
+type TestVolume = Arc<Volume<Erased, Erased, VirtualTime>>;
 
 struct Run {
     sim: Rc<Simulation>,
-    cache: TestCache<Arc<Ram>>,
-    volume: TestVolume<Arc<Ram>>,
+    cache: TestCache,
+    volume: TestVolume,
     flash: Arc<Ram>,
     log: Arc<Ram>,
     ended: Rc<Cell<bool>>,
 }
 
-fn log_device<F>(device: F, uuid: u8) -> LogDevice<F> {
-    LogDevice { device, size_bytes: None, uuid: [uuid; 16] }
+fn log_device(device: impl Origin, uuid: u8) -> LogDevice<Erased> {
+    LogDevice { device: Erased::new(device), size_bytes: None, uuid: [uuid; 16] }
 }
 
 /// A cache, what its start found, its device and its log.
-type Opened = (TestCache<Arc<Ram>>, Recovered, Arc<Ram>, Arc<Ram>);
+type Opened = (TestCache, Recovered, Arc<Ram>, Arc<Ram>);
 
 fn open(images: &Images, with_log: bool, missing: MissingLog, sim: &Simulation) -> Result<Opened, Error> {
     let (flash, log) = (Arc::new(Ram::new(images.flash.clone())), Arc::new(Ram::new(images.log.clone())));
-    let (device, given) = (flash.clone(), with_log.then(|| log_device(log.clone(), 2)));
+    let (device, given) = (Erased::new(flash.clone()), with_log.then(|| log_device(log.clone(), 2)));
     let clock = sim.clock.clone();
     let opened = sim.run(async move { Cache::open_logged(device, given, missing, clock, settings()).await });
     opened.map(|(cache, recovered)| (cache, recovered, flash, log))
@@ -60,7 +61,7 @@ impl Run {
     fn new() -> Self {
         let sim = Simulation::new(5);
         let (flash, log) = (Arc::new(Ram::new(vec![0; image_bytes()])), Arc::new(Ram::new(vec![0; LOG_BYTES])));
-        let (device, given) = (flash.clone(), Some(log_device(log.clone(), 1)));
+        let (device, given) = (Erased::new(flash.clone()), Some(log_device(log.clone(), 1)));
         let clock = sim.clock.clone();
         let cache = sim.run(async move {
             Cache::format_logged(device, given, MissingLog::Refuse, clock, settings(), CACHE_UUID, 0xC0FFEE)
@@ -70,7 +71,7 @@ impl Run {
         Self::with(sim, cache, flash, log)
     }
 
-    fn with(sim: Rc<Simulation>, cache: TestCache<Arc<Ram>>, flash: Arc<Ram>, log: Arc<Ram>) -> Self {
+    fn with(sim: Rc<Simulation>, cache: TestCache, flash: Arc<Ram>, log: Arc<Ram>) -> Self {
         let (ended, inserting, journaling) = (Rc::new(Cell::new(false)), cache.clone(), cache.clone());
         let at_end = ended.clone();
         sim.spawn(async move { journaling.journal_worker().await });
@@ -79,7 +80,7 @@ impl Run {
             at_end.set(true);
         });
         let options = VolumeOptions { object: OBJECT, read_only: false, mode: WriteMode::WriteBack };
-        let volume = Volume::new(cache.clone(), Ram::new(vec![0; VOLUME_BYTES]), options);
+        let volume = Volume::new(cache.clone(), Erased::new(Ram::new(vec![0; VOLUME_BYTES])), options);
         Self { sim, cache, volume, flash, log, ended }
     }
 
@@ -199,7 +200,16 @@ fn the_log_of_another_cache_is_left_alone() {
     let (flash, log) = (Ram::new(vec![0; image_bytes()]), Ram::new(images.log.clone()));
     let clock = sim.clock.clone();
     let made = sim.run(async move {
-        Cache::format_logged(flash, Some(log_device(log, 9)), MissingLog::Refuse, clock, settings(), [8; 16], 4).await
+        Cache::format_logged(
+            Erased::new(flash),
+            Some(log_device(log, 9)),
+            MissingLog::Refuse,
+            clock,
+            settings(),
+            [8; 16],
+            4,
+        )
+        .await
     });
     assert!(matches!(made.err(), Some(Error::LogForeign { cache_uuid: CACHE_UUID })));
     // Its own it may have again.
@@ -240,7 +250,7 @@ fn an_older_copy_of_a_log_or_of_its_cache_is_refused() {
     let started = |images: &Images| {
         let sim = Simulation::new(6);
         let (flash, log) = (Arc::new(Ram::new(images.flash.clone())), Arc::new(Ram::new(images.log.clone())));
-        let (device, given, clock) = (flash.clone(), Some(log_device(log.clone(), 2)), sim.clock.clone());
+        let (device, given, clock) = (Erased::new(flash.clone()), Some(log_device(log.clone(), 2)), sim.clock.clone());
         let opened = Cache::open_logged(device, given, MissingLog::Refuse, clock, settings());
         Run::with(sim.clone(), sim.run(opened).unwrap().0, flash, log)
     };
@@ -270,7 +280,7 @@ fn the_last_batch_of_a_log_is_not_dropped_after_a_kill() {
     let settings = EngineSettings { crash_memory: Some(CrashMemory { words, identity: [1; 16] }), ..settings() };
     let sim = Simulation::new(5);
     let (flash, log) = (Arc::new(Ram::new(vec![0; image_bytes()])), Arc::new(Ram::new(vec![0; LOG_BYTES])));
-    let (device, given, clock) = (flash.clone(), Some(log_device(log.clone(), 1)), sim.clock.clone());
+    let (device, given, clock) = (Erased::new(flash.clone()), Some(log_device(log.clone(), 1)), sim.clock.clone());
     let made = Cache::format_logged(device, given, MissingLog::Refuse, clock, settings, CACHE_UUID, 0xC0FFEE);
     let run = Run::with(sim.clone(), sim.run(made).unwrap(), flash, log);
     run.write(written().0);
@@ -283,7 +293,7 @@ fn the_last_batch_of_a_log_is_not_dropped_after_a_kill() {
         let (flash, log) = (Ram::new(images.flash.clone()), Ram::new(images.log.clone()));
         let (sim, given) = (Simulation::new(6), Some(log_device(log, 2)));
         let clock = sim.clock.clone();
-        sim.run(async move { Cache::open_logged(flash, given, MissingLog::Refuse, clock, settings).await })
+        sim.run(async move { Cache::open_logged(Erased::new(flash), given, MissingLog::Refuse, clock, settings).await })
     };
     assert!(matches!(open(settings).err(), Some(Error::LogDamaged)));
     // After a power cut, it may have been cut off.
@@ -294,13 +304,13 @@ fn the_last_batch_of_a_log_is_not_dropped_after_a_kill() {
 fn a_log_that_fails_is_done_without() {
     let sim = Simulation::new(5);
     let clock = sim.clock.clone();
-    let device = |bytes: usize| FaultyDevice::new(RamDevice::new(bytes as u64, 512), clock.clone(), 3);
+    let device = |bytes: usize| faulty(RamDevice::new(bytes as u64, 512), clock.clone(), 3);
     let (flash, log) = (device(image_bytes()), device(LOG_BYTES));
     let (faults, clock) = (log.faults().clone(), clock.clone());
     let made = Cache::format_logged(flash, Some(log_device(log, 1)), MissingLog::Refuse, clock, settings(), [1; 16], 7);
     let cache = sim.run(made).unwrap();
     let options = VolumeOptions { object: OBJECT, read_only: false, mode: WriteMode::WriteBack };
-    let volume = Volume::new(cache.clone(), Ram::new(vec![0; VOLUME_BYTES]), options);
+    let volume = Volume::new(cache.clone(), Erased::new(Ram::new(vec![0; VOLUME_BYTES])), options);
     let inserting = cache.clone();
     sim.spawn(async move { inserting.insertion_worker().await });
     let client = volume.clone();

@@ -1,8 +1,9 @@
 //! Makes the image: the engine at work, through a restart and a change of the journal's halves, until it is killed.
 
 use super::image::{ALPHA, BETA, EXTENT, Ram, VOLUME_BYTES, content, image_bytes, origin, settings, steps};
+use crate::any::Erased;
 use nitro_engine::{Cache, DedupDomain, Volume, VolumeEntry, VolumeOptions, WriteMode};
-use nitro_port::{Clock, Device};
+use nitro_port::{Clock, Origin};
 use nitro_testkit::{CrashingDevice, Rng, Simulation, VirtualTime};
 use nitro_units::ObjectId;
 use std::cell::Cell;
@@ -10,14 +11,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-type TestVolume<F> = Arc<Volume<F, Ram, VirtualTime>>;
+type TestVolume = Arc<Volume<Erased, Erased, VirtualTime>>;
 
 /// One start of the cache.
-struct Run<F> {
+struct Run {
     sim: Rc<Simulation>,
-    cache: Arc<Cache<F, VirtualTime>>,
-    alpha: TestVolume<F>,
-    beta: TestVolume<F>,
+    cache: Arc<Cache<Erased, VirtualTime>>,
+    alpha: TestVolume,
+    beta: TestVolume,
     /// The insertion worker has ended.
     ended: Rc<Cell<bool>>,
 }
@@ -28,12 +29,12 @@ pub fn image() -> Vec<u8> {
     let origins = [origin(ALPHA, true), origin(BETA, true)];
     let run = Run::new(Ram::new(vec![0; image_bytes()]), origins, true);
     run.first();
-    let run = Run::new(Ram::new(run.cache.flash().image()), run.origins(), false);
+    let run = Run::new(Ram::new(run.cache.flash().of::<Ram>().image()), run.origins(), false);
     run.second();
     for (made, object) in run.origins().iter().zip([ALPHA, BETA]) {
         assert!(made.image() == origin(object, false).image(), "{object:?}");
     }
-    run.cache.flash().image()
+    run.cache.flash().of::<Ram>().image()
 }
 
 /// The cache used for the first time, crashed `crashes` times: each image is what power failing at some operation of the
@@ -41,9 +42,9 @@ pub fn image() -> Vec<u8> {
 pub fn crashed(crashes: u64, mut judge: impl FnMut(u64, Vec<u8>)) {
     let origins = [origin(ALPHA, true), origin(BETA, true)];
     let run = Run::new(CrashingDevice::recorded(vec![0; image_bytes()], 512), origins, true);
-    let formatting = run.cache.flash().changes();
+    let flash = run.cache.flash().of::<CrashingDevice>();
+    let formatting = flash.changes();
     run.first();
-    let flash = run.cache.flash();
     for seed in 0..crashes {
         let mut rng = Rng::new(seed);
         let upto = formatting + rng.below((flash.changes() - formatting) as u64) as usize;
@@ -51,9 +52,9 @@ pub fn crashed(crashes: u64, mut judge: impl FnMut(u64, Vec<u8>)) {
     }
 }
 
-impl<F: Device> Run<F> {
-    fn new(flash: F, [alpha, beta]: [Ram; 2], format: bool) -> Self {
-        let sim = Simulation::new(3);
+impl Run {
+    fn new(flash: impl Origin, [alpha, beta]: [Ram; 2], format: bool) -> Self {
+        let (sim, flash) = (Simulation::new(3), Erased::new(flash));
         let clock = sim.clock.clone();
         let cache = sim.run(async move {
             match format {
@@ -70,7 +71,7 @@ impl<F: Device> Run<F> {
         sim.spawn(async move { journaling.journal_worker().await });
         let volume = |object, mode, origin| {
             assert_eq!(cache.remember_volume(entry(object, 0)), Some(object));
-            Volume::new(cache.clone(), origin, VolumeOptions { object, read_only: false, mode })
+            Volume::new(cache.clone(), Erased::new(origin), VolumeOptions { object, read_only: false, mode })
         };
         let alpha = volume(ALPHA, WriteMode::WriteBack, alpha);
         let beta = volume(BETA, WriteMode::WriteThrough, beta);
@@ -136,7 +137,7 @@ impl<F: Device> Run<F> {
         });
     }
 
-    fn write(&self, volume: &TestVolume<F>, writes: Vec<(u64, u64)>) {
+    fn write(&self, volume: &TestVolume, writes: Vec<(u64, u64)>) {
         let (volume, cache) = (volume.clone(), self.cache.clone());
         self.sim.run(async move {
             for (extent, name) in writes {
@@ -149,7 +150,7 @@ impl<F: Device> Run<F> {
     }
 
     fn origins(&self) -> [Ram; 2] {
-        [&self.alpha, &self.beta].map(|volume| Ram::new(volume.origin().image()))
+        [&self.alpha, &self.beta].map(|volume| Ram::new(volume.origin().of::<Ram>().image()))
     }
 }
 
