@@ -2,9 +2,9 @@
 
 use crate::args::ClassCommand;
 use crate::volume::execute;
+use nitro_config::classes::{Change, ClassTable};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
-use nitro_server::classes::{Change, ClassTable};
 use nitro_server::control::protocol::{ClassOfContents, Command, Status};
 use serde::Serialize;
 use std::fs;

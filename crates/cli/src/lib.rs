@@ -1,6 +1,6 @@
 //! The `nitro` command: serves volumes through a cache, controls the server, and analyses and simulates caches.
 //!
-//! It is a library so that its pure parts, above all [`Config::parse`], can be tested and fuzzed; the program is
+//! It is a library so that its tests can ask for the description of the command line; the program is
 //! [`main`].
 #![forbid(unsafe_code)]
 // The futures of a request are nested deeply, from a connection down to a store.
@@ -29,9 +29,8 @@ mod warm;
 
 use nitro_console::error::Error;
 use nitro_console::logging;
-pub use nitro_server::config::Config;
+use nitro_console::signals::survive_file_limit;
 use nitro_server::serve;
-use nitro_server::signals::survive_file_limit;
 
 /// The description of the command line.
 #[doc(hidden)]

@@ -1,4 +1,5 @@
-//! Nitro's output for people: sizes, progress, errors, tables, charts made of characters, and the log.
+//! What every program of Nitro has: output for people (sizes, progress, errors, tables, charts made of characters), the log, and
+//! signals.
 #![forbid(unsafe_code)]
 
 pub mod chart;
@@ -7,4 +8,5 @@ pub mod logging;
 pub mod output;
 pub mod progress;
 pub mod screen;
+pub mod signals;
 pub mod size;

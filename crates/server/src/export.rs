@@ -4,7 +4,6 @@ mod list;
 
 pub use list::ExportList;
 
-use crate::config::{Address, Certified, Emulation, VolumeConfig};
 use crate::origins::{Guard, Identity, Uuid, aside};
 use crate::record::{Arrival, VolumeRecorder};
 use crate::serve::{CacheDevice, CacheEntry, Count, OriginDevice, VolumeDetector};
@@ -13,6 +12,7 @@ use bytes::Bytes;
 use event_listener::Event;
 use nitro_cache::admission::Source;
 use nitro_cache::class::Asked;
+use nitro_config::{Address, Certified, Emulation, VolumeConfig};
 use nitro_console::logging::{EACH, Repeats};
 use nitro_console::size::Size;
 use nitro_device::CompioClock;
@@ -131,7 +131,7 @@ impl VolumeExport {
     ) -> Result<Self, nitro_console::error::Error> {
         let iscsi_allowed = RwLock::new(config.iscsi_allowed()?);
         let names =
-            Arc::new(config.identity(name, Some(own.unit).filter(|unit| !unit.is_named).map(|unit| unit.uuid))?);
+            Arc::new(config.identity(name, Some(own.unit).filter(|unit| !unit.is_named).map(|unit| unit.uuid.0))?);
         let detector = entry.detector(volume.size_bytes(), config.detect_scan);
         volume.classify_by(detector.clone().map(|detector| detector as Arc<dyn Classifier>));
         Ok(Self {

@@ -1,23 +1,20 @@
-//! The daemon of `nitro serve`: caches, volumes, reactors, its control socket and its configuration.
+//! The daemon of `nitro serve`: caches, volumes, reactors and its control socket.
 #![forbid(unsafe_code)]
 // The futures of a request reach from a connection down into a store.
 #![recursion_limit = "256"]
 
-pub mod classes;
-pub mod config;
 pub mod control;
 pub mod cos;
 mod device_error;
 pub mod doctor;
 mod export;
-pub mod files;
 mod http;
 pub mod metrics;
+pub mod notes;
 pub mod origins;
 mod peers;
 mod record;
 pub mod serve;
-pub mod signals;
 mod spans;
 
 /// docs/adding-an-origin.md, compiled.

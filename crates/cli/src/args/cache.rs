@@ -3,8 +3,8 @@
 use super::serve::Switch;
 use super::{OutputArgs, ServerArgs};
 use clap::{Args, Subcommand};
+use nitro_config::{CacheConfig, CacheStore, FingerprintName};
 use nitro_console::size::Size;
-use nitro_server::config::{CacheConfig, CacheStore, FingerprintName};
 use std::path::PathBuf;
 
 const CREATE_EXAMPLES: &str = "\

@@ -2,7 +2,7 @@
 
 use super::ServerArgs;
 use clap::Subcommand;
-use nitro_server::classes::Change;
+use nitro_config::classes::Change;
 use std::path::PathBuf;
 
 const LIST_EXAMPLES: &str = "\

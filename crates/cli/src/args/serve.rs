@@ -4,12 +4,12 @@ use clap::{Args, ValueEnum};
 use nitro_cache::admission::{AdmissionKind, WritePolicy};
 use nitro_cache::destage::DestageKind;
 use nitro_cache::eviction::EvictionKind;
-use nitro_console::error::Error;
-use nitro_console::size::Size;
-use nitro_server::config::{
+use nitro_config::{
     Address, CacheConfig, CompressionName, Config, ConfigError, DriveEndurance, Emulation, FingerprintIndexName,
     FingerprintName, HttpAddress, Mode, OtlpUrl, ServerConfig, SocketMode, Span, TlsMode, VolumeConfig,
 };
+use nitro_console::error::Error;
+use nitro_console::size::Size;
 use nitro_server::origins::origin_of;
 use nitro_server::serve::Source;
 use std::fs;

@@ -4,8 +4,8 @@ use super::ServerArgs;
 use super::serve::Switch;
 use clap::{Args, Subcommand};
 use nitro_cache::admission::WritePolicy;
+use nitro_config::{Emulation, Mode};
 use nitro_console::size::Size;
-use nitro_server::config::{Emulation, Mode};
 use std::path::PathBuf;
 
 pub(super) const EXPLAIN_EXAMPLES: &str = "\

@@ -3,8 +3,8 @@
 
 use crate::args::command;
 use clap::builder::StyledStr;
-use nitro_server::config::reference::Described;
-use nitro_server::config::{Kind, SETTINGS, Setting};
+use nitro_config::reference::Described;
+use nitro_config::{Kind, SETTINGS, Setting};
 
 /// The descriptions of all keys.
 pub(super) fn described() -> Vec<Described> {

@@ -4,10 +4,10 @@ mod described;
 
 use crate::args::{CheckArgs, OutputArgs, ServerArgs, SetArgs};
 use crate::volume;
+use nitro_config::{KeyPath, Scope, Setting, file, reference};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::size::Size;
-use nitro_server::config::{KeyPath, Scope, Setting, file, reference};
 use nitro_server::control::protocol::{Command, Done, Outcome};
 use nitro_server::serve;
 use serde::Serialize;
@@ -42,7 +42,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
         file: args.file.display().to_string(),
         caches: config.caches.keys().cloned().collect(),
         volumes: config.volumes.keys().cloned().collect(),
-        notes: file::notes(&config)?,
+        notes: nitro_server::notes::notes(&config)?,
     };
     let text = match args.output.format {
         Format::Json => output::json_pretty(&checked)?,

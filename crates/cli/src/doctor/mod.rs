@@ -4,9 +4,9 @@
 use crate::args::{BundleArgs, DoctorArgs};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
+use nitro_files as files;
 use nitro_server::control::client::Client;
 use nitro_server::doctor::{self, Finding, State};
-use nitro_server::files;
 use std::io::Write;
 
 /// Runs `nitro support-bundle`.

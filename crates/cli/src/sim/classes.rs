@@ -2,10 +2,10 @@
 
 use super::source::Traces;
 use crate::args::SimArgs;
+use nitro_config::classes::ClassTable;
 use nitro_console::error::Error;
 use nitro_console::output::Table;
 use nitro_console::size::Size;
-use nitro_server::classes::ClassTable;
 use nitro_sim::{ClassMeasures, Knob, Measures, Settings};
 use nitro_units::ClassId;
 use serde_json::{Map, Value};

@@ -6,7 +6,7 @@ use crate::args::SimArgs;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::size::Size;
-use nitro_server::files::{self, Links};
+use nitro_files::{self as files, Links};
 use nitro_sim::cost::{Front, Plan, Prices, Row, rows};
 use nitro_sim::timing::{Load, Timing};
 use nitro_sim::{Knob, Settings};

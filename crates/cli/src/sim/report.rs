@@ -2,11 +2,11 @@
 
 use super::classes;
 use crate::shares::{missed, percent};
+use nitro_config::classes::ClassTable;
 use nitro_console::chart::{self, Series};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::size::Size;
-use nitro_server::classes::ClassTable;
 use nitro_sim::workload::SaidContents;
 use nitro_sim::{Knob, Latency, Measures, Outcome, Pace, PartialWrites, Settings};
 use serde_json::Value;

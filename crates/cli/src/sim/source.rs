@@ -2,8 +2,8 @@
 
 use crate::args::SimArgs;
 use crate::trace::{Input, refused};
+use nitro_config::classes::ClassTable;
 use nitro_console::error::Error;
-use nitro_server::classes::ClassTable;
 use nitro_sim::workload::{Precedence, SaidContents, Source, TraceIdentity};
 use nitro_trace::{Reader, TraceError};
 use std::sync::Arc;

@@ -3,9 +3,9 @@
 use super::refused;
 use nitro_console::error::Error;
 use nitro_console::output;
+use nitro_console::signals;
 use nitro_console::size::Size;
-use nitro_server::files;
-use nitro_server::signals;
+use nitro_files as files;
 use nitro_trace::parquet::{ParquetWriter, convert};
 use nitro_trace::{Place, Reader, Request, TraceError};
 use std::fmt::Display;

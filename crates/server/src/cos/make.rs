@@ -2,11 +2,11 @@
 
 use super::ssd::{self, SsdConfig};
 use super::{FILE_NAME, failed};
-use crate::files;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_cos::{Plan, Settings, Store, StoreOptions};
 use nitro_device::{AnyDevice, FileOptions};
+use nitro_files as files;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::FileTypeExt;

@@ -1,12 +1,12 @@
 //! The SSD of a store: its configuration, opening it, and operations on it.
 
 use super::store::{CosStore, device_path};
-use crate::files::{self, Links};
 use nitro_console::error::Error;
 use nitro_console::output::{Format, Table, json_line};
 use nitro_console::size::Size;
 use nitro_cos::{Fpi, SsdOptions, SsdSource, SsdState, SsdStats, is_ssd};
 use nitro_device::{CompioClock, FileDevice, FileOptions};
+use nitro_files::{self as files, Links};
 use nitro_port::Device;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};

@@ -1,8 +1,8 @@
 //! Collects information for the analysis of a fault in one document.
 
 use super::{device, machine};
-use crate::config;
 use crate::control::protocol::Status;
+use nitro_config as config;
 use nitro_console::error::Error;
 use serde_json::{Value, json};
 use std::fs;

@@ -1,12 +1,12 @@
 //! The exports from the view of one connection.
 
 use super::VolumeExport;
-use crate::config::Address;
 use crate::peers::Turn;
 use crate::serve::Served;
 use event_listener::Event;
 use futures_util::FutureExt;
 use futures_util::future::select;
+use nitro_config::Address;
 use nitro_device::net::Peer;
 use nitro_frontend::{Caller, DiskName, Disks, Opened, Requester, UnitIdentity};
 use nitro_port::latch::Latch;

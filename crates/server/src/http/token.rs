@@ -1,11 +1,11 @@
 //! The token that allows actions.
 
-use crate::files;
 use crate::serve::Served;
 use hyper::HeaderMap;
 use hyper::header;
 use nitro_console::error::Error;
 use nitro_device::net::Peer;
+use nitro_files as files;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::Path;

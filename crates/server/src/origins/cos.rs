@@ -2,10 +2,10 @@
 
 use super::collector::Collector;
 use super::{Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme, VolumeMarks};
-use crate::config::{Emulation, VolumeConfig};
 use crate::cos::ssd::{self, SsdConfig};
 use crate::cos::{CosStore, device_path, failed, open_device};
 use futures_util::future::{FutureExt, LocalBoxFuture};
+use nitro_config::{Emulation, VolumeConfig};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_cos::{Settings, SsdSource, Store, Volume};

@@ -6,8 +6,8 @@
 
 use super::aside::aside;
 use super::mark::Mark;
-use crate::files::{self, Links};
 use nitro_console::error::Error;
+use nitro_files::{self as files, Links};
 use nitro_port::{Sameness, StorageId};
 use parking_lot::Mutex;
 use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};

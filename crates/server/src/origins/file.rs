@@ -1,13 +1,13 @@
 //! Files and block devices: `file:PATH`, or a path.
 
 use super::{Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme, VolumeMarks, aside};
-use crate::config::{Emulation, VolumeConfig};
 use crate::device_error::device_error;
-use crate::files::FileId;
 use futures_util::future::{FutureExt, LocalBoxFuture};
+use nitro_config::{Emulation, VolumeConfig};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_device::{AnyDevice, CompioClock, FileDevice, FileOptions, HddDevice};
+use nitro_files::FileId;
 use nitro_port::Device;
 use std::fs::{self, File};
 use std::io;

@@ -27,8 +27,8 @@ pub(crate) use stamp::{Change, LEASE_SECONDS, Stamp, unix_seconds};
 pub(crate) use volume_mark::VolumeMark;
 pub use volume_mark::VolumeMarks;
 
-use crate::config::{Emulation, VolumeConfig};
 use futures_util::future::LocalBoxFuture;
+use nitro_config::{Emulation, VolumeConfig};
 use nitro_console::error::Error;
 use nitro_port::StorageId;
 use std::io;

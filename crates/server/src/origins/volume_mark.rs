@@ -6,7 +6,7 @@
 
 use super::fence::{block_names, state_folder, state_folders};
 use super::mark::Uuid;
-use crate::files::{self, Links};
+use nitro_files::{self as files, Links};
 use nitro_port::{Sameness, StorageId};
 use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 use rustix::io::Errno;

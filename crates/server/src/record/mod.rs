@@ -4,9 +4,9 @@
 mod entry;
 mod scribe;
 
-use crate::files;
 use entry::{Content, Entry};
 use nitro_console::error::Error;
+use nitro_files as files;
 use nitro_frontend::Pieces;
 use nitro_trace::{ObjectName, Op};
 use nitro_units::ClassId;

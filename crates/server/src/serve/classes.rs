@@ -2,13 +2,13 @@
 
 use super::caches::CacheEntry;
 use super::served::Served;
-use crate::classes::{Change, ClassTable};
-use crate::config::CacheConfig;
 use crate::control::protocol::Outcome;
-use crate::files::{self, Links};
 use nitro_cache::class::{Asked, Found};
+use nitro_config::CacheConfig;
+use nitro_config::classes::{Change, ClassTable};
 use nitro_console::error::Error;
 use nitro_engine::EngineSettings;
+use nitro_files::{self as files, Links};
 use nitro_units::ClassId;
 use parking_lot::RwLock;
 use std::path::PathBuf;

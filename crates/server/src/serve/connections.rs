@@ -1,12 +1,12 @@
 //! The clients: their number and limits, and the course of one connection.
 
 use super::Served;
-use crate::config::{Address, Protocol, ServerConfig};
 use crate::export::ExportList;
 use crate::peers::{Place, Places};
 use bytes::Bytes;
 use event_listener::Event;
 use futures_util::future::{Either, select};
+use nitro_config::{Address, Protocol, ServerConfig};
 use nitro_console::error::Error;
 use nitro_device::CompioClock;
 use nitro_device::net::{Accepted, Peer, StreamReader, StreamWriter};

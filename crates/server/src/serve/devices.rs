@@ -2,13 +2,13 @@
 
 use super::device::CacheDevice;
 use super::store::{self, Store};
-use crate::config::{CacheConfig, CacheStore};
 use crate::device_error::device_error;
-use crate::files::FileId;
+use nitro_config::{CacheConfig, CacheStore};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_device::{AnyDevice, ErrorKind, FileDevice, FileOptions};
 use nitro_engine::Flash;
+use nitro_files::FileId;
 use nitro_port::Device;
 use std::fs;
 use std::io;

@@ -1,28 +1,21 @@
 //! The index of fingerprints on a part of the cache device, which is searched after the manager's index in RAM.
 
-use crate::config::{CacheConfig, FingerprintIndexName};
 use crate::export::ServedCache;
 use futures_util::future::join4;
+use nitro_config::{CacheConfig, FingerprintIndexName, IndexPlan};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_device::{CompioClock, SliceDevice};
 use nitro_engine::{ContentPlace, EngineSettings, FingerprintIndex, IndexRelay};
-use nitro_index::bufferhash::{self, BufferHash, Eviction};
-use nitro_index::silt::{self, Rates, Silt};
-use nitro_index::{Counters, FlashIndex, Kind, Options, Shape, kind_of};
+use nitro_index::bufferhash::{BufferHash, Eviction};
+use nitro_index::silt::{Rates, Silt};
+use nitro_index::{Counters, FlashIndex, Kind, kind_of};
 use nitro_port::{Device, DeviceError, Geometry};
 use nitro_units::Fingerprint;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Fingerprints, and where their contents are.
-const SHAPE: Shape = Shape { key_bytes: 20, value_bytes: ContentPlace::BYTES as u16 };
-/// The assumed reduction of extents: so many times more are cached than would fit uncompressed.
-const REDUCTION: u64 = 2;
-/// Default RAM for each entry, in bytes.
-const RAM_PER_ENTRY_BYTES: u64 = 4;
-const RAM_BASE_BYTES: u64 = 4 << 20;
 /// Conversions and merges leave most of the SSD to the clients.
 const RATES: Rates = Rates { idle_bytes_per_second: 256 << 20, busy_bytes_per_second: 16 << 20 };
 /// How often new entries are made durable.
@@ -60,61 +53,6 @@ impl Device for CacheFlash {
 }
 
 type Part = Arc<SliceDevice<CacheFlash>>;
-
-/// The sizes of an index.
-#[derive(Debug, Clone, Copy)]
-pub enum Plan {
-    BufferHash(bufferhash::Plan),
-    Silt(silt::Plan),
-}
-
-impl Plan {
-    fn new(kind: Kind, config: &CacheConfig, entries: u64) -> Result<Self, nitro_index::Error> {
-        let ram_bytes = config.fingerprint_index_ram.map(|size| size.0);
-        match kind {
-            Kind::BufferHash => {
-                let ram_bytes = ram_bytes.unwrap_or(entries * RAM_PER_ENTRY_BYTES + RAM_BASE_BYTES);
-                let options = Options { shape: SHAPE, entries, ram_bytes };
-                bufferhash::Plan::new(&options).map(Self::BufferHash)
-            }
-            Kind::Silt => {
-                let ram_bytes = ram_bytes.unwrap_or(entries + RAM_BASE_BYTES);
-                silt::Plan::new(&Options { shape: SHAPE, entries, ram_bytes }).map(Self::Silt)
-            }
-        }
-    }
-
-    pub fn flash_bytes(&self) -> u64 {
-        match self {
-            Self::BufferHash(plan) => plan.flash_bytes,
-            Self::Silt(plan) => plan.flash_bytes,
-        }
-    }
-
-    fn ram_bytes(&self) -> u64 {
-        match self {
-            Self::BufferHash(plan) => plan.ram_bytes,
-            Self::Silt(plan) => plan.ram_bytes,
-        }
-    }
-}
-
-fn kind(name: FingerprintIndexName) -> Option<Kind> {
-    match name {
-        FingerprintIndexName::Ram => None,
-        FingerprintIndexName::Bufferhash => Some(Kind::BufferHash),
-        FingerprintIndexName::Silt => Some(Kind::Silt),
-    }
-}
-
-/// The sizes of the index for a cache; `None`: all fingerprints are in RAM.
-///
-/// # Errors
-/// The configured RAM is not sufficient.
-pub fn plan(config: &CacheConfig, settings: &EngineSettings) -> Result<Option<Plan>, nitro_index::Error> {
-    let Some(kind) = config.fingerprint_index.and_then(kind) else { return Ok(None) };
-    Plan::new(kind, config, settings.manager.extents_raw() * REDUCTION).map(Some)
-}
 
 /// An index that is open.
 enum Index {
@@ -154,8 +92,8 @@ impl Index {
     }
 
     /// Whether it is of the configured kind.
-    fn fits(&self, plan: &Plan) -> bool {
-        matches!((self, plan), (Self::BufferHash(_), Plan::BufferHash(_)) | (Self::Silt(_), Plan::Silt(_)))
+    fn fits(&self, plan: &IndexPlan) -> bool {
+        matches!((self, plan), (Self::BufferHash(_), IndexPlan::BufferHash(_)) | (Self::Silt(_), IndexPlan::Silt(_)))
     }
 
     /// Its background work, as long as it is polled.
@@ -178,7 +116,7 @@ impl Index {
 pub struct FlashFingerprints {
     name: String,
     /// The sizes for a new index, if there is none yet or it is damaged.
-    plan: Plan,
+    plan: IndexPlan,
     seed: u64,
     cache: Arc<ServedCache>,
     part: Part,
@@ -215,7 +153,7 @@ impl FlashFingerprints {
         let part = SliceDevice::new(CacheFlash(Arc::clone(cache)), area.offset, area.len).map_err(|e| {
             Error::with_sources(&name, &e).or("give --format (format = true) to format the cache again")
         })?;
-        let kind = match config.fingerprint_index.and_then(kind) {
+        let kind = match config.fingerprint_index.and_then(FingerprintIndexName::kind) {
             Some(wanted) => wanted,
             // As it was made.
             None => kind_of(&part).await.unwrap_or(Kind::BufferHash),
@@ -290,10 +228,10 @@ impl FlashFingerprints {
             Err(error) => tracing::warn!("{}", Error::with_sources(&self.name, &error).or("a new index is created")),
         }
         match self.plan {
-            Plan::BufferHash(plan) => {
+            IndexPlan::BufferHash(plan) => {
                 BufferHash::create(part(), plan, Eviction::Fifo, self.seed).await.map(Index::BufferHash)
             }
-            Plan::Silt(plan) => Silt::create(part(), plan, RATES, self.seed).await.map(Index::Silt),
+            IndexPlan::Silt(plan) => Silt::create(part(), plan, RATES, self.seed).await.map(Index::Silt),
         }
         .map(|index| index.leaving_out_stale(&self.cache))
     }
@@ -331,10 +269,10 @@ fn plan_within(
     config: &CacheConfig,
     settings: &EngineSettings,
     bytes: u64,
-) -> Result<Plan, Error> {
-    let mut entries = settings.manager.extents_raw() * REDUCTION;
+) -> Result<IndexPlan, Error> {
+    let mut entries = IndexPlan::entries(settings);
     loop {
-        let plan = Plan::new(kind, config, entries).map_err(|e| refused(name, &e))?;
+        let plan = IndexPlan::for_entries(kind, config, entries).map_err(|e| refused(name, &e))?;
         if plan.flash_bytes() <= bytes {
             return Ok(plan);
         }

@@ -1,6 +1,6 @@
 //! The configuration in force, and its source.
 
-use crate::config::{Config, ConfigError, KeyPath, Scope, edited};
+use nitro_config::{Config, ConfigError, KeyPath, Scope, edited};
 use nitro_console::error::Error;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -121,7 +121,7 @@ impl InForce {
                 let keys: BTreeSet<_> = before.into_iter().chain(after).flat_map(Table::keys).collect();
                 let differs = |key: &&String| before.and_then(|t| t.get(*key)) != after.and_then(|t| t.get(*key));
                 let paths = keys.into_iter().filter(differs).filter_map(|key| {
-                    let setting = crate::config::Setting::find(scope, key)?;
+                    let setting = nitro_config::Setting::find(scope, key)?;
                     Some(KeyPath { scope, name: name.clone(), setting })
                 });
                 found.keys.extend(paths);

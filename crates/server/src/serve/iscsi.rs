@@ -1,11 +1,11 @@
 //! The configuration of iSCSI: access, classes of group numbers, persistent reservations.
 
-use crate::config::{Config, IscsiConfig, accounts};
-use crate::files::{self, Links};
 use futures_util::future::BoxFuture;
 use nitro_cache::builtin;
+use nitro_config::{Config, IscsiConfig, accounts};
 use nitro_console::error::Error;
 use nitro_device::Blocking;
+use nitro_files::{self as files, Links};
 use nitro_frontend::RequestMemory;
 use nitro_iscsi::{Access, Account, Groups, IoClass, Keeper, ServerOptions, StoredStates, Targets};
 use nitro_units::ClassId;

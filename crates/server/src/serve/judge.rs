@@ -3,8 +3,8 @@
 
 use super::caches::CacheEntry;
 use super::known_origin::{Finding, KnownOrigin};
-use crate::config::{Mode, VolumeConfig};
 use crate::origins::{Change, Found, Mark, OpenOrigin, Stamp, VolumeMark, aside};
+use nitro_config::{Mode, VolumeConfig};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_engine::{VolumeEntry, WriteMode};

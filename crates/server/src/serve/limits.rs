@@ -3,7 +3,7 @@
 
 use super::need;
 use super::plan;
-use crate::config::{Config, ServerConfig};
+use nitro_config::{Config, ServerConfig};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

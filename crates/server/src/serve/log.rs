@@ -3,9 +3,8 @@
 use super::device::CacheDevice;
 use super::signature::{PROBE_BYTES, recognise};
 use super::store;
-use crate::config::CacheConfig;
 use crate::device_error::device_error;
-use crate::files::open_device_to_read;
+use nitro_config::CacheConfig;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_device::{AnyDevice, FileDevice, FileOptions};
@@ -13,6 +12,7 @@ use nitro_engine::LogDevice;
 use nitro_engine::format::FormatError;
 use nitro_engine::format::superblock::Superblock;
 use nitro_engine::format::write_log::{LABEL_BYTES, Label, RING_BYTES_MIN};
+use nitro_files::open_device_to_read;
 use nitro_port::Device;
 use std::fs::{self, Metadata};
 use std::io::{self, Read};

@@ -4,12 +4,12 @@ use super::Served;
 use super::connections::{DRAIN_MAX, Drain, sleep};
 use super::judge::{self, Allowed};
 use super::volumes;
-use crate::config::{CacheStore, Config, Mode, VolumeConfig, check_scan, check_share};
 use crate::control::protocol::{AddVolume, Outcome};
 use crate::cos::CosAction;
 use crate::export::VolumeExport;
 use crate::origins::{self, CosOrigin, origin_of};
 use nitro_cache::admission::WritePolicy;
+use nitro_config::{CacheStore, Config, Mode, VolumeConfig, check_scan, check_share};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_engine::{DirtyShare, Health, WriteMode};
@@ -473,7 +473,7 @@ fn check(name: &str, config: &VolumeConfig, has_cache: bool) -> Result<Mode, Err
     let cache = config.cache.clone().unwrap_or_default();
     let path = if has_cache { CacheStore::Paths(vec![cache.clone().into()]) } else { CacheStore::None };
     let whole = Config {
-        caches: BTreeMap::from([(cache, crate::config::CacheConfig::new(path))]),
+        caches: BTreeMap::from([(cache, nitro_config::CacheConfig::new(path))]),
         volumes: BTreeMap::from([(name.to_owned(), config.clone())]),
         ..Config::default()
     };

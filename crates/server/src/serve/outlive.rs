@@ -4,11 +4,11 @@
 
 use super::connections::sleep;
 use super::place;
-use crate::config::{Config, VolumeConfig};
-use crate::files::private_folder;
 use crate::origins::{Uuid, origin_of};
+use nitro_config::{Config, VolumeConfig};
 use nitro_device::{map_words, remove_unmapped};
 use nitro_engine::CrashMemory;
+use nitro_files::private_folder;
 use nitro_port::codec::FingerprintHash;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -183,7 +183,7 @@ pub(super) async fn renew(caches: Vec<Uuid>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files;
+    use nitro_files as files;
 
     fn memory_in(folder: &Path, number: u8) -> PathBuf {
         let place = folder.join(file_name(Uuid([number; 16])));

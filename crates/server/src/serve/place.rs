@@ -1,9 +1,9 @@
 //! The paths and addresses of sockets.
 
-use crate::config::{Address, Config, Protocol, VhostAddress};
-use crate::files::private_folder;
+use nitro_config::{Address, Config, Protocol, VhostAddress};
 use nitro_console::error::Error;
 use nitro_device::net::{Access, ListenAddress};
+use nitro_files::private_folder;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -2,9 +2,9 @@
 
 use super::flash_index;
 use super::limits;
-use crate::config::{CacheConfig, FLASH_INDEX_RATIO, FingerprintIndexName, SHA1_REFUSED};
 use crate::export::ServedCache;
 use nitro_cache::settings::WEU_COUNT_MIN;
+use nitro_config::{CacheConfig, FLASH_INDEX_RATIO, FingerprintIndexName, IndexPlan, SHA1_REFUSED};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_engine::EngineSettings;
@@ -51,7 +51,7 @@ pub(super) fn settings(what: &str, config: &CacheConfig, size_bytes: u64) -> Res
         let size = Size((overhead + WEU_COUNT_MIN * weu_bytes) * devices);
         return Err(Error::new(what, why).or(format_args!("give at least {size} in all, or fewer devices")));
     }
-    flash_index::plan(config, &settings).map_err(|e| flash_index::refused(what, &e))?;
+    IndexPlan::of(config, &settings).map_err(|e| flash_index::refused(what, &e))?;
     Ok(settings)
 }
 

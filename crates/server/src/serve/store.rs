@@ -1,16 +1,16 @@
 //! A cache's file or device: checks, creates and opens it.
 
 use super::signature::{PROBE_BYTES, recognise};
-use crate::config::CacheConfig;
 use crate::device_error::device_error;
-use crate::files::FileId;
-use crate::files::{open_device_to_read, open_target};
+use nitro_config::CacheConfig;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_device::file::Medium;
 use nitro_device::{FileDevice, FileOptions};
 use nitro_engine::format::FormatError;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
+use nitro_files::FileId;
+use nitro_files::{open_device_to_read, open_target};
 use nitro_port::Device;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use std::fs::{self, File, Metadata};

@@ -5,8 +5,8 @@
 use super::caches::CacheEntry;
 use super::connections::sleep;
 use crate::export::ServedCache;
-use crate::files::{self, Links};
 use crate::origins::{Uuid, state_folder, state_folders};
+use nitro_files::{self as files, Links};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,12 @@
 //! Requests to a collector.
 
-use crate::config::OtlpUrl;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
+use nitro_config::OtlpUrl;
 use nitro_device::Blocking;
 use serde_json::Value;
 use std::error::Error;

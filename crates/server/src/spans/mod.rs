@@ -7,9 +7,9 @@ mod exporter;
 mod otlp;
 mod sample;
 
-use crate::config::OtlpUrl;
 use collector::Collector;
 use exporter::Exporter;
+use nitro_config::OtlpUrl;
 use nitro_console::error::Error;
 use nitro_frontend::DiskError;
 use nitro_units::ClassId;

@@ -1,9 +1,9 @@
 //! The commands that clients send to a server, and their results.
 
-use crate::classes::Change;
-use crate::config::Emulation;
 use crate::cos::CosAction;
 use nitro_cache::admission::WritePolicy;
+use nitro_config::Emulation;
+use nitro_config::classes::Change;
 use nitro_console::size::Size;
 use nitro_engine::WriteMode;
 use serde::{Deserialize, Serialize};
@@ -179,7 +179,7 @@ pub struct AddVolume {
     /// See [`dirty_share_max`](super::Volume::dirty_share_max).
     #[serde(default)]
     pub dirty_share_max: Option<u8>,
-    /// See [`VolumeConfig::detect_scan`](crate::config::VolumeConfig::detect_scan).
+    /// See [`VolumeConfig::detect_scan`](nitro_config::VolumeConfig::detect_scan).
     #[serde(default)]
     pub detect_scan: Option<Size>,
     /// Discard dirty data that prevent the operation.

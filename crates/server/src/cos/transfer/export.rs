@@ -1,7 +1,6 @@
 //! Exports to files, block devices and standard output.
 
 use super::threads::{Failed, Shared, Workers, count};
-use crate::files;
 use bytes::Bytes;
 use event_listener::Event;
 use futures_util::stream::{self, StreamExt};
@@ -9,6 +8,7 @@ use nitro_console::error::Error;
 use nitro_console::progress::Progress;
 use nitro_cos::Volume;
 use nitro_device::AnyDevice;
+use nitro_files as files;
 use nitro_port::Device;
 use nitro_port::buf::is_zero;
 use nitro_port::yielding::attempt_at;

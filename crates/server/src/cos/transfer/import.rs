@@ -3,11 +3,11 @@
 use super::source::Source;
 use super::threads::{Failed, Shared, Workers, at_once, count, pause};
 use crate::cos::{CosStore, failed, now};
-use crate::signals::{Signals, Urgency};
 use bytes::Bytes;
 use event_listener::Event;
 use nitro_console::error::Error;
 use nitro_console::progress::Progress;
+use nitro_console::signals::{Signals, Urgency};
 use nitro_console::size::Size;
 use nitro_cos::{Kind, StreamPart, Volume};
 use nitro_device::AnyDevice;

@@ -1,8 +1,8 @@
 //! The CHAP accounts of iSCSI initiators, and the volumes that are bound to them.
 
 use super::Config;
-use crate::files;
 use nitro_console::error::Error;
+use nitro_files as files;
 use nitro_iscsi::{Account, NamePattern};
 use std::fs::File;
 use std::io;
@@ -19,7 +19,7 @@ const FORM: &str = "write NAME SECRET, and the initiator names that the account 
 ///
 /// # Errors
 /// It cannot be read, others can access it, or a line is invalid.
-pub(crate) fn read(path: &Path) -> Result<Vec<Account>, Error> {
+pub fn read(path: &Path) -> Result<Vec<Account>, Error> {
     let text = files::read_secret(path, FILE_BYTES_MAX)?;
     let mut accounts = Vec::<Account>::new();
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'))
@@ -75,7 +75,7 @@ impl Config {
     ///
     /// # Errors
     /// A volume names an account that does not exist.
-    pub(crate) fn check_against(&self, accounts: &[Account]) -> Result<Vec<String>, Error> {
+    pub fn check_against(&self, accounts: &[Account]) -> Result<Vec<String>, Error> {
         let mut warnings = Vec::new();
         for (name, volume) in &self.volumes {
             let unknown = |one: &&String| !accounts.iter().any(|account| account.name == **one);
@@ -103,7 +103,7 @@ impl Config {
     ///
     /// # Errors
     /// The file is invalid, or a volume names an account that does not exist.
-    pub(super) fn account_notes(&self) -> Result<Vec<String>, Error> {
+    pub fn account_notes(&self) -> Result<Vec<String>, Error> {
         let Some(path) = self.server.iscsi.chap.as_deref() else { return Ok(Vec::new()) };
         match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -14,15 +14,17 @@ const HTTP_PORT: u16 = 80;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtlpUrl {
     /// A name or an address, IPv6 without brackets.
-    pub(crate) host: String,
-    pub(crate) port: u16,
+    pub host: String,
+    /// Of HTTP.
+    pub port: u16,
     /// The whole path of a request.
-    pub(crate) path: String,
+    pub path: String,
 }
 
 impl OtlpUrl {
     /// The host and the port as in a URL.
-    pub(crate) fn authority(&self) -> String {
+    #[must_use]
+    pub fn authority(&self) -> String {
         let Self { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }

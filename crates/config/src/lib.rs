@@ -1,13 +1,16 @@
-//! The configuration of a server, from a TOML file or from the command line.
+//! The configuration of a server, from a TOML file or from the command line, and files of classes.
+#![forbid(unsafe_code)]
 
 mod access;
-pub(crate) mod accounts;
+pub mod accounts;
 mod cache;
 mod check;
+pub mod classes;
 mod edit;
 mod endurance;
 pub mod file;
 mod identity;
+mod index_plan;
 mod iscsi;
 mod otlp;
 pub mod reference;
@@ -23,7 +26,8 @@ pub use cache::{FLASH_INDEX_RATIO, SHA1_REFUSED};
 pub use check::{check_scan, check_share};
 pub use edit::{KeyPath, edited};
 pub use endurance::{DriveEndurance, DriveEnduranceError};
-pub(crate) use identity::check_unit;
+pub use identity::check_unit;
+pub use index_plan::IndexPlan;
 pub use iscsi::IscsiConfig;
 pub use otlp::{OtlpUrl, OtlpUrlError};
 pub use server::{Address, AddressError, HttpAddress, Protocol, ServerConfig, TlsMode, VhostAddress};

@@ -1,7 +1,6 @@
 //! How volumes identify themselves to initiators and virtual machines.
 
 use super::{Config, Protocol, VolumeConfig};
-use crate::origins::Uuid;
 use nitro_console::error::Error;
 use nitro_frontend::UnitIdentity;
 use nitro_iscsi::Name;
@@ -13,15 +12,15 @@ const MACHINE_ID: &str = "/etc/machine-id";
 const SERIAL_CHARS_MAX: usize = 36;
 
 impl VolumeConfig {
-    /// The names and numbers of the volume `name`. `uuid`: by what it is recognised; `None`: by the machine and its name, as
+    /// The names and numbers of the volume `name`. `uuid`: by what it is recognised, if that is known; `None`: by the machine and its name, as
     /// initiators know the volumes of earlier programs.
     ///
     /// # Errors
     /// A setting that decides them is invalid.
-    pub fn identity(&self, name: &str, uuid: Option<Uuid>) -> Result<UnitIdentity, Error> {
+    pub fn identity(&self, name: &str, uuid: Option<[u8; 16]>) -> Result<UnitIdentity, Error> {
         let mut unit = UnitIdentity::of(&fs::read(MACHINE_ID).unwrap_or_default(), name);
         if let Some(uuid) = uuid {
-            unit = unit.with_uuid(uuid.0);
+            unit = unit.with_uuid(uuid);
         }
         if let Some(target) = &self.iscsi_name {
             let target = target.parse::<Name>().map_err(|why| {
@@ -47,7 +46,7 @@ impl VolumeConfig {
 ///
 /// # Errors
 /// The name of its target is invalid, or another unit has the same name or number.
-pub(crate) fn check_unit<'a>(
+pub fn check_unit<'a>(
     unit: &UnitIdentity,
     others: impl IntoIterator<Item = &'a UnitIdentity>,
     is_target: bool,

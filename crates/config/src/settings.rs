@@ -319,7 +319,7 @@ impl Setting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::Config;
     use std::collections::BTreeSet;
 
     /// The keys that a section takes, as the error says that follows one that it does not.

@@ -2,7 +2,7 @@
 //! class in each line. The name of a class is its rule (Open CAS Linux, "IO Classification").
 
 use super::ClassTable;
-use crate::config::ConfigError;
+use crate::ConfigError;
 use nitro_cache::admission::Source;
 use nitro_cache::class::{Allocation, Band, ClassPolicy, Comparison, Condition, Join, Rule};
 use nitro_units::ClassId;

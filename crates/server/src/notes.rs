@@ -1,13 +1,9 @@
-//! Reads, checks and changes a configuration file.
+//! What a start with a configuration would find missing, or create.
 
-use super::{Config, KeyPath, edited};
-use crate::classes::ClassTable;
-use crate::files;
 use crate::origins::origin_of;
+use nitro_config::Config;
+use nitro_config::classes::ClassTable;
 use nitro_console::error::Error;
-use nitro_console::size::Size;
-use std::fs;
-use std::path::Path;
 
 /// Notes on files that a start with this configuration would find missing, or create.
 ///
@@ -46,37 +42,4 @@ pub fn notes(config: &Config) -> Result<Vec<String>, Error> {
         }
     }
     Ok(notes)
-}
-
-fn read(file: &Path) -> Result<String, Error> {
-    fs::read_to_string(file).map_err(|e| Error::new(file.display(), e).or("check the path"))
-}
-
-/// Reads a file and checks everything that can be checked without access to devices.
-///
-/// # Errors
-/// The file cannot be read, or is invalid.
-pub fn load(file: &Path) -> Result<Config, Error> {
-    parse(file, &read(file)?)
-}
-
-fn parse(file: &Path, text: &str) -> Result<Config, Error> {
-    Config::parse(text).map_err(|e| e.in_file(file))
-}
-
-/// Changes one key of a file. The file must be valid before and after the change.
-///
-/// # Errors
-/// There is no such section, the value is invalid, or the file cannot be written.
-pub fn change(file: &Path, path: &KeyPath, value: &str) -> Result<(), Error> {
-    let text = edited(&read(file)?, path, value)?;
-    parse(file, &text)?;
-    let fail = |e| Error::new(file.display(), e).or("run as a user who may change it");
-    files::rewrite_durably(file, text.as_bytes()).map_err(fail)
-}
-
-/// The size of a cache in a file, if the file sets it.
-#[must_use]
-pub fn size_of_cache(file: &Path, cache: &str) -> Option<Size> {
-    Config::parse(&fs::read_to_string(file).ok()?).ok()?.caches.get(cache)?.size
 }

@@ -1,6 +1,7 @@
 //! `[cache.NAME]`
 
 use super::endurance::DriveEndurance;
+use super::index_plan::IndexPlan;
 use super::span::Span;
 use nitro_cache::Settings;
 use nitro_cache::admission::AdmissionKind;
@@ -8,6 +9,7 @@ use nitro_cache::destage::DestageKind;
 use nitro_cache::eviction::EvictionKind;
 use nitro_console::size::Size;
 use nitro_engine::{EngineSettings, WriteMode};
+use nitro_index::Kind;
 use nitro_port::codec::{Compression, FingerprintHash};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -244,6 +246,16 @@ impl FingerprintIndexName {
     pub fn is_on_flash(self) -> bool {
         self != Self::Ram
     }
+
+    /// The kind of the index, if it takes a part of the SSD.
+    #[must_use]
+    pub fn kind(self) -> Option<Kind> {
+        match self {
+            Self::Ram => None,
+            Self::Bufferhash => Some(Kind::BufferHash),
+            Self::Silt => Some(Kind::Silt),
+        }
+    }
 }
 
 impl From<FingerprintName> for FingerprintHash {
@@ -333,8 +345,7 @@ impl CacheConfig {
         settings.origin_timeout = self.origin_timeout.map(|span| span.0).filter(|timeout| !timeout.is_zero());
         settings.dirty_age = self.dirty_age.map_or(settings.dirty_age, |span| span.0);
         // Where the RAM does not suffice, the check finds it.
-        settings.index_bytes =
-            crate::serve::index_plan(self, &settings).ok().flatten().map_or(0, |plan| plan.flash_bytes());
+        settings.index_bytes = IndexPlan::of(self, &settings).ok().flatten().map_or(0, |plan| plan.flash_bytes());
         settings
     }
 }

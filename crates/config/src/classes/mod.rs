@@ -7,11 +7,11 @@ mod preset;
 pub use file::Change;
 pub use preset::PRESETS;
 
-use crate::config::ConfigError;
-use crate::files::{self, Links};
+use crate::ConfigError;
 use nitro_cache::builtin;
 use nitro_cache::class::{Band, ClassPolicy, Classes, Rules};
 use nitro_console::error::Error;
+use nitro_files::{self as files, Links};
 use nitro_units::ClassId;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The signals that end the process: handled from before anything is served until the process is gone.
 
+use crate::error::Error;
 use event_listener::Event;
-use nitro_console::error::Error;
 use nitro_port::yielding::attempt_at;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals as Arrivals;

@@ -1,7 +1,7 @@
 //! A table of classes in TOML.
 
 use super::{ClassTable, preset, priorities};
-use crate::config::ConfigError;
+use crate::ConfigError;
 use nitro_cache::admission::Source;
 use nitro_cache::builtin;
 use nitro_cache::class::{Allocation, Band, ClassPolicy, Comparison, Condition, Join, Rule};

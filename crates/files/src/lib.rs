@@ -4,13 +4,14 @@
 //!
 //! A path is resolved once: all operations are relative to the opened folder, so that replacing a part of the path
 //! meanwhile has no effect.
+#![forbid(unsafe_code)]
 
 mod folder;
 mod id;
 mod secret;
 
 pub use folder::{Links, own_folder, private_folder};
-pub(crate) use id::FileId;
+pub use id::FileId;
 pub use secret::read_secret;
 
 use folder::Folder;
