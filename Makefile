@@ -12,8 +12,8 @@ demo: ## a slow volume with and without Nitro, side by side, in about two minute
 
 # The parts of `make test`, in order.
 PARTS = lint compile unit docs clients faults readme page cos reproduction
-# `make test` tests the program that the unit tests are built with (opt-level 1, checks for overflow); a target alone tests the one
-# that users get.
+# `make test` tests the program that the unit tests are built with (little optimised, with checks for overflow); a target alone
+# tests the one that users get.
 test: export NITRO = $(CURDIR)/target/debug/nitro
 test: ## format, lints, all tests, other people's NBD clients, faults, the README's commands, a deduplicating store, some cells of the evaluations
 	@scripts/setup test
@@ -25,6 +25,8 @@ check: ## format and lints, then tests of the crates that changed; BASE is the c
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+	$(CARGO) check --quiet --manifest-path fuzz/Cargo.toml --locked --bins
 	scripts/check-dependencies
 	scripts/check-mutations
 

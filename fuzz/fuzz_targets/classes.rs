@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::{Corpus, fuzz_target};
-use nitro_server::classes::ClassTable;
+use nitro_config::classes::ClassTable;
 
 fuzz_target!(|text: &str| -> Corpus {
     match ClassTable::parse(text) {

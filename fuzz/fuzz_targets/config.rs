@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::{Corpus, fuzz_target};
-use nitro_cli::Config;
+use nitro_config::Config;
 use std::path::Path;
 
 const CACHE_BYTES: u64 = 4 << 30;

@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::{Corpus, fuzz_target};
 use nitro_cache::settings::{EXTENT_BYTES, WEU_BYTES};
-use nitro_engine::format::FORMAT_VERSION_STRIPED;
+use nitro_engine::format::FORMAT_VERSION_FEATURES;
 use nitro_engine::format::superblock::{DEVICES_MAX, SUPERBLOCK_BYTES, Superblock};
 use nitro_log::crc32c;
 
@@ -23,7 +23,8 @@ fn mended(bytes: &[u8], version: u32) -> Vec<u8> {
 
 fuzz_target!(|data: &[u8]| -> Corpus {
     let Some((how, bytes)) = data.split_first() else { return Corpus::Reject };
-    let block = if how % 2 == 1 { mended(bytes, 1 + u32::from(how / 2) % FORMAT_VERSION_STRIPED) } else { bytes.to_vec() };
+    let block =
+        if how % 2 == 1 { mended(bytes, 1 + u32::from(how / 2) % FORMAT_VERSION_FEATURES) } else { bytes.to_vec() };
     if let Ok(superblock) = Superblock::decode(&block) {
         assert!(EXTENT_BYTES.check(superblock.extent_bytes.into()).is_ok());
         assert!(WEU_BYTES.check(superblock.weu_bytes.into()).is_ok());

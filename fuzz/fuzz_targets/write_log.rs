@@ -136,8 +136,13 @@ fn check(found: &LogContents, model: &Model) {
 fuzz_target!(|data: &[u8]| -> Corpus {
     let Some(([how, position], input)) = data.split_first_chunk::<2>() else { return Corpus::Reject };
     let mut image = vec![0; LABEL_BYTES + RING_BYTES_MIN as usize];
-    let label =
-        Label { extent_bytes: EXTENT_BYTES as u32, uuid: UUID, cache_uuid: [1; 16], ring_bytes: RING_BYTES_MIN };
+    let label = Label {
+        extent_bytes: EXTENT_BYTES as u32,
+        uuid: UUID,
+        cache_uuid: [1; 16],
+        ring_bytes: RING_BYTES_MIN,
+        start: Some(1),
+    };
     label.encode(&mut image);
     let ring = &mut image[LABEL_BYTES..];
     let mut model = Model { over: true, ..Model::default() };

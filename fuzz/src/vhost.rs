@@ -116,7 +116,7 @@ pub fn talk(messages: &[Message<'_>]) {
     let _ = client.shutdown(Shutdown::Write);
     let control = Arc::new(Control::new(server.into(), || {}).expect("the socket can block"));
     let options = Options {
-        name: "disk".to_owned(),
+        serial: "disk".into(),
         memory: Arc::new(RequestMemory::new(1 << 20, 1)),
         incarnation: Incarnation::new(),
         busy_poll_max: Duration::ZERO,
