@@ -5,7 +5,7 @@ use crate::endurance::Endurance;
 use crate::journal::Counts;
 use nitro_cache::Settings;
 use nitro_cache::destage::Watermarks;
-use nitro_cache::ram::READAHEAD_RAM_BYTES;
+use nitro_cache::ram::{RAM_CACHE_BYTES, READAHEAD_RAM_BYTES};
 use nitro_port::codec::{Compression, FingerprintHash};
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ impl EngineSettings {
             fingerprint_hash: FingerprintHash::default(),
             index_bytes: 0,
             verify_duplicates: false,
-            ram_cache_bytes: 64 << 20,
+            ram_cache_bytes: RAM_CACHE_BYTES,
             readahead_ram_bytes: READAHEAD_RAM_BYTES,
             insert_queue_bytes: 64 << 20,
             staging_bytes: 0,

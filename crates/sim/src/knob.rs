@@ -77,7 +77,7 @@ const NAMES: [(&str, Knob); 31] = [
     ("size", Knob::Size),
     ("variant", Knob::Variant),
     ("dedup", Knob::Dedup),
-    ("compress", Knob::Compress),
+    ("compression", Knob::Compress),
     ("extent-size", Knob::ExtentSize),
     ("weu-size", Knob::WeuSize),
     ("fingerprint-index-ratio", Knob::FingerprintIndex),
@@ -112,6 +112,9 @@ impl FromStr for Knob {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let wanted = if name == "cache-size" { "size" } else { name };
+        if wanted == "compress" {
+            return Err("\"compress\" is called compression now, as in the server: lz4, zstd or none".into());
+        }
         NAMES.iter().find(|(known, _)| *known == wanted).map(|(_, knob)| *knob).ok_or_else(|| {
             let names: Vec<_> = NAMES.iter().map(|(name, _)| *name).collect();
             format!("no setting {name:?}; there are: {}", names.join(", "))
@@ -150,7 +153,14 @@ impl Knob {
             Self::Size => settings.cache_bytes = size(text)?,
             Self::Variant => settings.variant = text.parse()?,
             Self::Dedup => settings.dedup = switch(text)?,
-            Self::Compress => settings.compress = switch(text)?,
+            Self::Compress => {
+                settings.compress = match text {
+                    // The sizes are the trace's, or assumed: it does not matter which of the two made them.
+                    "lz4" | "zstd" => true,
+                    "none" => false,
+                    _ => return Err("must be lz4, zstd or none".into()),
+                }
+            }
             Self::ExtentSize => settings.extent_bytes = small_size(text)?,
             Self::WeuSize => settings.weu_bytes = small_size(text)?,
             Self::FingerprintIndex => settings.fingerprint_index_percent = number(text)?,

@@ -6,6 +6,8 @@ use crate::{Settings, Variant};
 use nitro_cache::admission::AdmissionKind;
 use nitro_cache::class::Classes;
 use nitro_cache::eviction::EvictionKind;
+use nitro_cache::pattern::StreamSettings;
+use nitro_cache::ram::RAM_CACHE_BYTES;
 
 /// A value of an axis that its setting refuses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +20,8 @@ pub struct Refused {
     pub why: String,
 }
 
-/// Switches off the features that a variant does not have, and gives write-evict units the server's policies.
+/// Switches off the features that a variant does not have, gives Nitro ([`Variant::Weu`]) the server's policies, and
+/// every SSD the RAM and the read-ahead that the server has in front of it.
 ///
 /// `asked` returns whether the user chose a setting, which is then not changed.
 pub fn adapt(settings: &mut Settings, asked: impl Fn(Knob) -> bool) {
@@ -34,6 +37,14 @@ pub fn adapt(settings: &mut Settings, asked: impl Fn(Knob) -> bool) {
         }
         if !asked(Knob::Staging) {
             settings.staging_bytes = nitro_cache::Settings::usual_staging_bytes(settings.cache_bytes);
+        }
+    }
+    if settings.variant.is_on_ssd() {
+        if !asked(Knob::Ram) {
+            settings.ram_bytes = RAM_CACHE_BYTES;
+        }
+        if !asked(Knob::Sequential) {
+            settings.sequential_bytes = StreamSettings::default().threshold_bytes;
         }
     }
     let dedups = settings.variant.has_weus()

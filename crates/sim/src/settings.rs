@@ -76,6 +76,12 @@ impl Variant {
         matches!(self, Self::Weu | Self::WeuLruMod | Self::WeuLruTrim)
     }
 
+    /// Whether extents are on an SSD; otherwise only their hits are counted.
+    #[must_use]
+    pub const fn is_on_ssd(self) -> bool {
+        self.has_weus() || self.has_places()
+    }
+
     /// Whether eviction follows the priorities and bounds of classes.
     #[must_use]
     pub const fn has_class_policies(self) -> bool {
@@ -364,8 +370,7 @@ impl Settings {
             return Err(Error::setting("with weu-lru-mod the SSD chooses what is evicted"));
         }
         self.check_write_back()?;
-        let is_on_ssd = self.variant.has_weus() || self.variant.has_places();
-        if (self.ram_bytes > 0 || self.sequential_bytes > 0) && !is_on_ssd {
+        if (self.ram_bytes > 0 || self.sequential_bytes > 0) && !self.variant.is_on_ssd() {
             return Err(Error::setting(
                 "RAM in front of the SSD and sequential streams are for the variants on an SSD",
             ));

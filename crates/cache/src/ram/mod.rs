@@ -9,5 +9,7 @@ pub use recent::RamCache;
 
 /// Overhead of a kept extent in bytes: the job, its token, entries of hash maps.
 pub const OVERHEAD_BYTES: u64 = 256;
+/// Default size of the RAM cache, in bytes.
+pub const RAM_CACHE_BYTES: u64 = 64 << 20;
 /// Default RAM for read-ahead data, in bytes.
 pub const READAHEAD_RAM_BYTES: u64 = 16 << 20;

@@ -102,8 +102,11 @@ pub(crate) struct CacheSettings {
     /// Store duplicates once [default: on]
     #[arg(long, value_name = "on|off")]
     dedup: Option<String>,
-    /// Store extents compressed; for write-evict units only [default: on]
-    #[arg(long, value_name = "on|off")]
+    /// Compression of extents, for write-evict units only: lz4 or zstd, which are the same here, or none [default: lz4]
+    #[arg(long, value_parser = ["lz4", "zstd", "none"])]
+    compression: Option<String>,
+    /// The former name of --compression
+    #[arg(long, hide = true, value_parser = renamed)]
     compress: Option<String>,
     /// Unit of caching, 4K to 128K [default: 8K]
     #[arg(long, value_name = "SIZE")]
@@ -178,12 +181,12 @@ pub(crate) struct CacheSettings {
     /// of runs: written, or read again) [default: off]
     #[arg(long, value_name = "on|off")]
     patterns: Option<String>,
-    /// Size of the RAM cache in front of the SSD, which holds whole extents; for variants on an SSD [default: 0; the
-    /// server's is 64M]
+    /// Size of the RAM cache in front of the SSD, which holds whole extents; for variants on an SSD [default: 64M,
+    /// as in the server; 0 with --cost]
     #[arg(long, value_name = "SIZE")]
     ram: Option<String>,
     /// Number of consecutive bytes after which a stream of reads is sequential: it is read ahead into RAM and bypasses
-    /// the SSD; 0: never; for variants on an SSD [default: 0; the server's is 1M]
+    /// the SSD; 0: never; for variants on an SSD [default: 1M, as in the server; 0 with --cost]
     #[arg(long, value_name = "SIZE")]
     sequential_threshold: Option<String>,
     /// Mean compression ratio, for traces without compressed sizes [default: 2]
@@ -228,7 +231,7 @@ impl SimArgs {
             (Knob::Size, &cache.cache_size),
             (Knob::Variant, &cache.variant),
             (Knob::Dedup, &cache.dedup),
-            (Knob::Compress, &cache.compress),
+            (Knob::Compress, &cache.compression),
             (Knob::ExtentSize, &cache.extent_size),
             (Knob::WeuSize, &cache.weu_size),
             (Knob::FingerprintIndex, &cache.fingerprint_index_ratio),
@@ -266,6 +269,10 @@ impl SimArgs {
     }
 }
 
+fn renamed(_: &str) -> Result<String, String> {
+    Err("it is called --compression now, as in nitro serve: lz4, zstd or none".into())
+}
+
 fn percentage(text: &str) -> Result<f64, String> {
     super::between(text, 0.0001, 100.0, "percent")
 }
@@ -296,6 +303,7 @@ mod tests {
             "admission",
             "cache-size",
             "classes",
+            "compression",
             "dedup",
             "destage",
             "dirty-age",

@@ -311,7 +311,7 @@ fn value(knob: Knob, settings: &Settings, format: Format) -> String {
         Knob::Size => size(settings.cache_bytes),
         Knob::Variant => settings.variant.to_string(),
         Knob::Dedup => switch(settings.dedup),
-        Knob::Compress => switch(settings.compress),
+        Knob::Compress => if settings.compress { "lz4" } else { "none" }.into(),
         Knob::ExtentSize => size(settings.extent_bytes.into()),
         Knob::WeuSize => size(settings.weu_bytes.into()),
         Knob::FingerprintIndex => settings.fingerprint_index_percent.to_string(),

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::fs;
 
 const TRACE: &str =
-    "sim trace.csv --columns time=0,op=1,offset=2,len=3,sep=comma --dedup off --compress off --weu-size 512K";
+    "sim trace.csv --columns time=0,op=1,offset=2,len=3,sep=comma --dedup off --compression none --weu-size 512K";
 
 /// Random reads of 8 KiB: half of them within 24 MiB, which are of a class, the others within 16 GiB.
 fn place() -> Place {

@@ -163,7 +163,7 @@ fn cells(page: &str, chapters: &[&str]) -> Vec<Vec<String>> {
 fn the_error_messages_of_the_reference_are_those_of_the_program() {
     let page = fs::read_to_string(root().join("ERRORS.md")).unwrap();
     let crates = root().join("../crates");
-    let code: String = ["server", "cli", "console", "engine", "device", "log"]
+    let code: String = ["server", "config", "files", "cli", "console", "engine", "device", "log"]
         .map(|name| sources(&crates.join(name).join("src")))
         .concat();
     let rows = cells(&page, &["At the start", "Commands", "While it serves"]);

@@ -140,7 +140,8 @@ fn names_that_serve_has_mean_the_same_in_sim() {
     let place = Place::new();
     place.write("table.csv", TABLE);
     for (option, instead) in [
-        ("--compression 2", "unexpected argument"),
+        ("--compression 2", "possible values: lz4, zstd, none"),
+        ("--compress off", "--compression"),
         ("--fingerprint-index 50", "--fingerprint-index-ratio"),
         ("--sequential 1M", "--sequential-threshold"),
         ("--origin cos", "--origin-kind"),

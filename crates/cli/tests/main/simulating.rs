@@ -1,13 +1,19 @@
 //! `nitro sim`: what it prints, refuses, and takes up again.
 
 use crate::support::Place;
+use nitro_config::Config;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+/// The SSD alone, without what the server has in front of it.
+const BARE: &str = "--ram 0 --sequential-threshold 0";
+
+/// A simulation of the SSD alone, unless the arguments give RAM.
 fn json(place: &Place, arguments: &str) -> Value {
-    serde_json::from_str(&place.stdout(&format!("sim -o json {arguments}"))).unwrap()
+    let bare = if arguments.contains("--ram") { "" } else { BARE };
+    serde_json::from_str(&place.stdout(&format!("sim -o json {bare} {arguments}"))).unwrap()
 }
 
 /// Reads of 32 MiB whose content is there twice.
@@ -33,6 +39,35 @@ fn lru_gives_the_published_misses() {
 }
 
 #[test]
+fn a_simulation_without_flags_is_the_server_without_flags() {
+    let place = Place::new();
+    reads(&place);
+    let told: Value = serde_json::from_str(&place.stdout("sim -o json reads.parquet --cache-size 1G")).unwrap();
+    let config = Config::parse("[cache.c]\npath = \"c\"\n").unwrap();
+    let served = config.caches["c"].engine_settings(1 << 30);
+    let (manager, simulated) = (served.manager, &told["settings"]);
+    let numbers = [
+        ("extent_bytes", manager.extent_bytes.into()),
+        ("weu_bytes", manager.weu_bytes.into()),
+        ("fingerprint_index_percent", manager.fingerprint_index_percent.into()),
+        ("staging_bytes", served.staging_bytes),
+        ("ram_bytes", served.ram_cache_bytes),
+        ("readahead_ram_bytes", served.readahead_ram_bytes),
+        ("sequential_bytes", manager.streams.threshold_bytes),
+    ];
+    numbers.iter().for_each(|(name, value)| assert_eq!(simulated[name].as_u64(), Some(*value), "{name}: {simulated}"));
+    let switches = [("dedup", manager.dedup), ("compress", true), ("patterns", manager.patterns)];
+    switches.iter().for_each(|(name, on)| assert_eq!(simulated[name].as_bool(), Some(*on), "{name}: {simulated}"));
+    assert_eq!(told["settings"]["variant"], "weu");
+    // 32 MiB fit into the RAM of both: what is read again comes from there.
+    assert!(told["ram_hits"].as_u64() > Some(10_000), "{told}");
+    let said = place.failure("sim reads.parquet --cache-size 1G --compress off", 2);
+    assert!(said.contains("--compression") && said.contains("none"), "{said}");
+    let said = place.failure("sim reads.parquet --sweep size=1G,2G --sweep compress=on,off", 2);
+    assert!(said.contains("called compression now"), "{said}");
+}
+
+#[test]
 fn scripts_find_what_they_rely_on() {
     let place = Place::new();
     reads(&place);
@@ -41,7 +76,7 @@ fn scripts_find_what_they_rely_on() {
     assert!((0.5..1.0).contains(&ratio("read_hit_ratio")) && ratio("dedup_ratio") > 1.3, "{told}");
     assert!(told["ssd_bytes_written"].as_u64() > Some(4 << 20) && told["erasures"].is_u64(), "{told}");
     assert_eq!(told, json(&place, "reads.parquet --cache-size 16M"), "two runs are identical");
-    let without = json(&place, "reads.parquet --cache-size 16M --dedup off --compress off");
+    let without = json(&place, "reads.parquet --cache-size 16M --dedup off --compression none");
     assert!(without["read_hit_ratio"].as_f64() < told["read_hit_ratio"].as_f64());
     let timed = json(&place, "reads.parquet --cache-size 16M --load closed:8 --disks 7200:2");
     assert!(timed["pace"]["iops"].as_f64() > Some(100.0), "{timed}");
@@ -95,7 +130,7 @@ fn hits_in_ram_are_told_apart() {
     assert!(csv.contains(",ram_hits,readahead_hits,") && csv.contains(&format!(",{},0,", count("ram_hits"))), "{csv}");
     let sweep = place.stdout("sim zipf.parquet --cache-size 32M --sweep ram=0,4M --results kept.jsonl");
     assert!(sweep.contains("ahead_hits") && sweep.contains("0.0000"), "{sweep}");
-    let without = place.stdout("sim zipf.parquet --cache-size 32M");
+    let without = place.stdout(&format!("sim {BARE} zipf.parquet --cache-size 32M"));
     assert!(!without.contains("RAM hits"), "{without}");
 }
 
@@ -116,7 +151,7 @@ fn what_the_trace_does_not_tell_is_not_told_as_measured() {
     let sweep = place.stdout(&format!("sim plain.csv {columns} --sweep size=16M,32M --results kept.jsonl -o csv"));
     assert_eq!(sweep.matches("unknown,assumed 2 : 1").count(), 2, "{sweep}");
     // What is switched off is known.
-    let told = json(&place, &format!("plain.csv {columns} --cache-size 16M --dedup off --compress off"));
+    let told = json(&place, &format!("plain.csv {columns} --cache-size 16M --dedup off --compression none"));
     assert_eq!((told["dedup_ratio"].as_f64(), told["compression_ratio"].as_f64()), (Some(1.0), Some(1.0)));
     reads(&place);
     assert!(json(&place, "reads.parquet --cache-size 16M")["dedup_ratio"].is_f64());
@@ -156,7 +191,7 @@ fn each_block_of_a_request_can_be_an_object() {
 fn a_sweep_that_was_killed_resumes_and_says_so() {
     let place = Place::new();
     place.stdout("trace synth zipf zipf.parquet --objects 40000 --requests 300000 --object-size 8K --writes 20");
-    let sweep = "sim zipf.parquet --sweep size=16M..256M:x2 --sweep dedup=on,off --sweep compress=on,off -o csv --results kept.jsonl";
+    let sweep = "sim zipf.parquet --sweep size=16M..256M:x2 --sweep dedup=on,off --sweep compression=none,lz4 -o csv --results kept.jsonl";
     let mut first = place.command(sweep).spawn().unwrap();
     let lines = || fs::read_to_string(place.path("kept.jsonl")).map_or(0, |text| text.lines().count());
     for _ in 0..3000 {
@@ -180,7 +215,7 @@ fn a_sweep_that_was_killed_resumes_and_says_so() {
     let table = place.stdout(&format!("{} --parquet points.parquet", sweep.replace(" -o csv", "")));
     // One row for each point, and the head.
     assert!(table.lines().take(21).all(|line| line.chars().count() <= 120), "{table}");
-    assert!(table.contains("miss ratio of reads") && table.contains("dedup off, compress on"), "{table}");
+    assert!(table.contains("miss ratio of reads") && table.contains("dedup off, compression lz4"), "{table}");
     assert!(fs::read(place.path("points.parquet")).unwrap().starts_with(b"PAR1"));
 }
 

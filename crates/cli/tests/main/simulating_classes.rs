@@ -8,7 +8,8 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
 
-const COLUMNS: &str = "--columns time=0,op=1,offset=2,len=3,sep=comma --dedup off --compress off";
+const COLUMNS: &str =
+    "--columns time=0,op=1,offset=2,len=3,sep=comma --dedup off --compression none --ram 0 --sequential-threshold 0";
 
 /// 8 MiB of 8 KiB blocks that are read again, in no order, after each scan of 256 MiB in larger requests.
 fn trace(place: &Place) {
@@ -106,7 +107,7 @@ fn a_recorded_class_stands_unless_rules_are_to_change_it() {
     }
     writer.finish().unwrap();
     let told = |more: &str| -> Value {
-        let arguments = format!("sim classed.parquet --cache-size 64M -o json {more}");
+        let arguments = format!("sim classed.parquet --cache-size 64M --ram 0 --sequential-threshold 0 -o json {more}");
         serde_json::from_str(&place.stdout(&arguments)).unwrap()
     };
     let stands = told("--classes classes.toml");

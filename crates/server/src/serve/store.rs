@@ -105,8 +105,7 @@ fn reuse(what: &str, path: &Path, config: &CacheConfig, found: &Metadata) -> Res
         }
         Some(wanted) if device.medium() == Medium::File && have - wanted >= ALIGNMENT_BYTES => {
             let why = format!("it exists with {}, not the requested {}", Size(have), Size(wanted));
-            let way_out =
-                "give no size to use it as it is (nitro cache resize changes it), or remove it to create it again";
+            let way_out = "give no size to use it as it is; nitro cache resize changes its size";
             return Err(Error::new(what, why).or(way_out));
         }
         Some(wanted) => wanted,

@@ -48,7 +48,8 @@ impl Front {
             Self::Nitro => settings.classes = Classes::default(),
             Self::Classes => {}
         }
-        adapt(&mut settings, asked);
+        // All have the same RAM in front of them: it has no price.
+        adapt(&mut settings, |knob| matches!(knob, Knob::Ram | Knob::Sequential) || asked(knob));
         if settings.variant.has_weus() {
             return settings;
         }
