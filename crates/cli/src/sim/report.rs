@@ -265,13 +265,16 @@ pub(super) fn many(outcomes: &[Outcome], knobs: &[Knob], known: Known<'_>, forma
 /// The most important measures of each outcome, in narrow columns; CSV and JSON have all.
 fn sweep_for_people(outcomes: &[Outcome], knobs: &[Knob], known: Known<'_>) -> Table {
     const PLAIN: [&str; 9] = ["hits", "ext_hits", "dedup", "compr", "written", "w_amp", "evicted", "RAM", "RAM_B/ext"];
-    const IN_RAM: [&str; 2] = ["ram_hits", "ahead_hits"];
     const TIMED: [&str; 4] = ["iops", "read_us", "read_p99", "busy"];
     let names: Vec<&'static str> = knobs.iter().map(|knob| knob.name()).collect();
     let timed = outcomes.iter().any(|outcome| outcome.measured.pace.is_some());
-    let has_front = outcomes.iter().any(|outcome| in_ram(outcome).is_some());
-    let (front, times) = (if has_front { &IN_RAM[..] } else { &[] }, if timed { &TIMED[..] } else { &[] });
-    let mut table = Table::new([&names[..], &PLAIN[..], front, times].concat());
+    let front: [(&str, fn(&Measures) -> u64); 2] = [("ram_hits", |m| m.ram_hits), ("ahead_hits", |m| m.readahead_hits)];
+    let mut front = front.to_vec();
+    // What is nowhere of use takes no column.
+    front.retain(|(_, hits)| outcomes.iter().any(|outcome| hits(&outcome.measured) > 0));
+    let in_ram: Vec<&str> = front.iter().map(|(name, _)| *name).collect();
+    let times = if timed { &TIMED[..] } else { &[] };
+    let mut table = Table::new([&names[..], &PLAIN[..], &in_ram[..], times].concat());
     for outcome in outcomes {
         let (measures, settings) = (&outcome.measured, &outcome.settings);
         let mut row: Vec<_> = knobs.iter().map(|knob| value(*knob, settings, Format::Table)).collect();
@@ -288,10 +291,8 @@ fn sweep_for_people(outcomes: &[Outcome], knobs: &[Knob], known: Known<'_>) -> T
             Size(outcome.ram_bytes).to_string(),
             format!("{:.1}", outcome.ram_bytes_per_extent),
         ]);
-        if has_front {
-            let share = |hits: u64| format!("{:.4}", hits as f64 / measures.read_extents.max(1) as f64);
-            row.extend([share(measures.ram_hits), share(measures.readahead_hits)]);
-        }
+        let share = |hits: u64| format!("{:.4}", hits as f64 / measures.read_extents.max(1) as f64);
+        row.extend(front.iter().map(|(_, hits)| share(hits(measures))));
         if timed {
             let told = |value: &dyn Fn(&Pace) -> f64, digits: usize| {
                 measures.pace.as_ref().map_or_else(String::new, |pace| format!("{:.digits$}", value(pace)))
