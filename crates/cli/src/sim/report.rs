@@ -268,8 +268,8 @@ fn sweep_for_people(outcomes: &[Outcome], knobs: &[Knob], known: Known<'_>) -> T
     const TIMED: [&str; 4] = ["iops", "read_us", "read_p99", "busy"];
     let names: Vec<&'static str> = knobs.iter().map(|knob| knob.name()).collect();
     let timed = outcomes.iter().any(|outcome| outcome.measured.pace.is_some());
-    let front: [(&str, fn(&Measures) -> u64); 2] = [("in_ram", |m| m.ram_hits), ("ahead", |m| m.readahead_hits)];
-    let mut front = front.to_vec();
+    type Hits = fn(&Measures) -> u64;
+    let mut front: Vec<(&str, Hits)> = vec![("in_ram", |m| m.ram_hits), ("ahead", |m| m.readahead_hits)];
     // What is nowhere of use takes no column.
     front.retain(|(_, hits)| outcomes.iter().any(|outcome| hits(&outcome.measured) > 0));
     let in_ram: Vec<&str> = front.iter().map(|(name, _)| *name).collect();
