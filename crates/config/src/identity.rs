@@ -12,7 +12,7 @@ const MACHINE_ID: &str = "/etc/machine-id";
 const SERIAL_CHARS_MAX: usize = 36;
 
 impl VolumeConfig {
-    /// The names and numbers of the volume `name`. `uuid`: by what it is recognised, if that is known; `None`: by the machine and its name, as
+    /// The names and numbers of the volume `name`, made from its UUID; without one, from the machine and the name, as
     /// initiators know the volumes of earlier programs.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ const HTTP_PORT: u16 = 80;
 pub struct OtlpUrl {
     /// A name or an address, IPv6 without brackets.
     pub host: String,
-    /// Of HTTP.
+    /// The TCP port.
     pub port: u16,
     /// The whole path of a request.
     pub path: String,
