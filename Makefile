@@ -37,7 +37,7 @@ unit:
 	$(CARGO) test --workspace
 
 build:
-	$(CARGO) build --release -p nitro
+	$(CARGO) build --release -p nitro -p nitro-lab
 
 # What tests a program builds the release, unless NITRO names one.
 TESTED = $(if $(NITRO),,build)
@@ -79,7 +79,7 @@ test-long: ## the slow ones: long simulations, faults, kills, power cuts in a vi
 
 bench: ## figures beside qemu-nbd, nbdkit, the raw device and foyer, as ratios of one run
 	@scripts/setup bench
-	$(CARGO) build --release -p nitro -p nitro-bench
+	$(CARGO) build --release -p nitro -p nitro-lab -p nitro-bench
 	scripts/bench
 
 bench-policies: build ## what policies hit over traces, at several sizes, beside LRU, S3-FIFO and the optimum
@@ -91,12 +91,12 @@ bench-peers: build ## Nitro, bcache and dm-cache over the same traces, in a virt
 
 bench-index: ## both kinds of flash index beside the device, RocksDB and BerkeleyDB, and the engine with either
 	@scripts/setup bench-index || echo "going on without RocksDB or BerkeleyDB"
-	$(CARGO) build --release -p nitro -p nitro-bench
+	$(CARGO) build --release -p nitro -p nitro-lab -p nitro-bench
 	scripts/bench-index
 
 bench-cos: ## the deduplicating store beside restic, borg and casync, and on one core beside BLAKE3 and LZ4 alone
 	@scripts/setup bench
-	$(CARGO) build --release -p nitro -p nitro-bench
+	$(CARGO) build --release -p nitro -p nitro-lab -p nitro-bench
 	scripts/bench-cos
 
 PREFIX ?= /usr/local

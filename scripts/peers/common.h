@@ -1,4 +1,4 @@
-// What the peers' programs share: entries by number, as `nitro index bench` has them, and threads that do something for each.
+// What the peers' programs share: entries by number, as `nitro-lab index bench` has them, and threads that do something for each.
 #pragma once
 #include <atomic>
 #include <chrono>

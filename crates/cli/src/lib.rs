@@ -1,4 +1,4 @@
-//! The `nitro` command: serves volumes through a cache, controls the server, and analyses and simulates caches.
+//! The `nitro` command: serves volumes through a cache, and controls the server.
 //!
 //! It is a library so that its tests can ask for the description of the command line; the program is
 //! [`main`].
@@ -14,22 +14,14 @@ mod cos;
 mod doctor;
 mod estimate;
 mod explain;
-mod generate;
-mod index;
 mod iostat;
 mod pins;
-mod reproduce;
-mod shares;
-mod sim;
 mod status;
 mod top;
-mod trace;
 mod volume;
 mod warm;
 
 use nitro_console::error::Error;
-use nitro_console::logging;
-use nitro_console::signals::survive_file_limit;
 use nitro_server::serve;
 
 /// The description of the command line.
@@ -44,13 +36,7 @@ use std::process::ExitCode;
 pub fn main() -> ExitCode {
     let cli = Cli::given();
     let is_server = matches!(cli.command, Command::Serve(_));
-    let started = logging::start(&cli.log, cli.log_format, is_server).and_then(|()| survive_file_limit());
-    let ended = started.and_then(|()| run(&cli));
-    if let Err(error) = &ended {
-        logging::print(format_args!("nitro: {error}"));
-    }
-    logging::end();
-    ExitCode::from(ended.unwrap_or(1))
+    nitro_commands::execute("nitro", &cli.log, is_server, || run(&cli))
 }
 
 /// Runs a command. Returns its exit code, which may be other than 0 although the command itself did not fail.
@@ -75,13 +61,8 @@ fn run(cli: &Cli) -> Result<u8, Error> {
         Command::Cache { command } => cache::run(command),
         Command::Class { command } => classes::run(command),
         Command::Cos { command } => cos::run(command),
-        Command::Index { command } => index::run(command),
         Command::Estimate(args) => estimate::run(args),
-        Command::Sim(args) => sim::run(args),
-        Command::Trace { command } => trace::run(command),
-        Command::Reproduce(args) => reproduce::run(args),
-        Command::Man { folder } => generate::man(folder),
-        Command::Completions { shell } => generate::completions(*shell),
+        Command::Reference(reference) => configure::refer(reference),
     }
     .map(|()| 0)
 }

@@ -1,7 +1,7 @@
 //! `nitro warm`
 
 use crate::args::WarmArgs;
-use crate::trace::{Input, refused};
+use nitro_commands::traces::{Input, refused};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::progress::Progress;
@@ -65,7 +65,7 @@ fn ranges(args: &WarmArgs, status: &Status) -> Result<Vec<Range<u64>>, Error> {
         if found.is_empty() {
             let why = "no read of the trace is within the volume";
             return Err(Error::new(format_args!("trace of {what}"), why)
-                .or("nitro trace info shows its objects and addresses; --object names one, --max at least 1M"));
+                .or("nitro-lab trace info shows its objects and addresses; --object names one, --max at least 1M"));
         }
         return Ok(found);
     }

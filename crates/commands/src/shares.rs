@@ -3,7 +3,8 @@
 use nitro_cache::Missed;
 
 /// The causes of missed reads, the most frequent first.
-pub(crate) fn missed(missed: &Missed) -> String {
+#[must_use]
+pub fn missed(missed: &Missed) -> String {
     let Missed { cold, evicted, overwritten, refused, dropped, invalidated, stream } = *missed;
     let mut parts = [
         (cold, "not cached lately"),
@@ -25,6 +26,7 @@ pub(crate) fn missed(missed: &Missed) -> String {
 }
 
 /// A share of a total, in percent.
-pub(crate) fn percent(part: u64, whole: u64) -> String {
+#[must_use]
+pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "–".to_owned() } else { format!("{:.1} %", 100.0 * part as f64 / whole as f64) }
 }

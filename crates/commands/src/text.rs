@@ -1,18 +1,12 @@
-//! The description of the command line, with help texts that flow with the terminal's width.
+//! Help texts that flow with the terminal's width.
 
-use super::Cli;
+use clap::Command;
 use clap::builder::StyledStr;
-use clap::{Command, CommandFactory};
-
-/// The description of the whole command line.
-#[must_use]
-pub fn command() -> Command {
-    flowing(Cli::command())
-}
 
 /// The same command, with each paragraph of the closing texts in one line, so that only the terminal's width determines
 /// the line breaks.
-fn flowing(command: Command) -> Command {
+#[must_use]
+pub fn flowing(command: Command) -> Command {
     let text = command.get_after_long_help().map(StyledStr::to_string);
     let command = match text {
         Some(text) => command.after_long_help(unwrapped(&text)),

@@ -207,7 +207,7 @@ impl CacheConfig {
     pub fn check_fingerprint(&self) -> Result<(), Error> {
         match self.fingerprint {
             Some(FingerprintName::Sha1) => Err(Error::new("fingerprint = sha1", SHA1_REFUSED)
-                .or("leave it out: blake3 is the default (nitro sim and nitro reproduce follow the paper without it)")),
+                .or("leave it out: blake3 is the default (nitro-lab sim and nitro-lab reproduce follow the paper without it)")),
             Some(FingerprintName::Blake3) | None => Ok(()),
         }
     }

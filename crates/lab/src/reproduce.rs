@@ -1,4 +1,4 @@
-//! `nitro reproduce`: the evaluations of the papers, with the reproduced results next to the published ones.
+//! `nitro-lab reproduce`: the evaluations of the papers, with the reproduced results next to the published ones.
 
 use crate::args::{ClamArgs, CosPaperArgs, IndexPaperArgs, NitroArgs, Paper, ReproduceArgs, SiltArgs};
 use nitro_console::error::Error;

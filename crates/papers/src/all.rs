@@ -1,4 +1,4 @@
-//! `nitro reproduce`: the evaluations of all papers, in one report.
+//! `nitro-lab reproduce`: the evaluations of all papers, in one report.
 
 use crate::report::{JUDGED, Report, Section, Verdict, make, say};
 use crate::settings::{ClamPaper, Evaluation, IndexPaper, SiltPaper, StorePaper};
@@ -26,7 +26,7 @@ pub fn run(args: &Evaluation) -> Result<(), Error> {
     ];
     let mut all = Report {
         version: env!("CARGO_PKG_VERSION"),
-        command: nitro::command("nitro reproduce", args),
+        command: nitro::command("nitro-lab reproduce", args),
         title: "The papers' evaluations, reproduced",
         about: format!("All papers that are reproduced, one after the other. {JUDGED}"),
         scales: None,

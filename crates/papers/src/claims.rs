@@ -161,7 +161,7 @@ pub(crate) fn text(id: &str) -> &'static str {
     found.unwrap_or_else(|| panic!("{id} is a claim")).text
 }
 
-/// The reason why `nitro reproduce` judges none of the claims of a paper; `None` if it judges them.
+/// The reason why `nitro-lab reproduce` judges none of the claims of a paper; `None` if it judges them.
 pub(crate) fn why_not_judged(id: &str) -> Option<&'static str> {
     match &id[..1] {
         "A" => Some(
@@ -169,7 +169,7 @@ pub(crate) fn why_not_judged(id: &str) -> Option<&'static str> {
              loads are not reproduced. That would need their traces, or the benchmarks themselves on `nitro serve`, \
              with Azor's policies on misses and its direct-mapped cache",
         ),
-        "B" => Some("measured on this machine by `nitro reproduce clam`"),
+        "B" => Some("measured on this machine by `nitro-lab reproduce clam`"),
         "D" => Some(
             "the claims are about disk reads for metadata and data in a Data Domain system, whose layout is not \
              published. Judging them would need its logs, or the same counters of `nitro cos` during a restore of the \
@@ -179,7 +179,7 @@ pub(crate) fn why_not_judged(id: &str) -> Option<&'static str> {
             "the paper ran a file server under a classified load. Judging its claims would need this SPECsfs or \
              Filebench load, classified, on disks of 7,200 and 15,000 rpm",
         ),
-        "S" => Some("measured on this machine by `nitro reproduce silt`"),
+        "S" => Some("measured on this machine by `nitro-lab reproduce silt`"),
         _ => None,
     }
 }

@@ -129,7 +129,7 @@ impl Knob {
         NAMES.iter().find(|(_, knob)| *knob == self).map_or("", |(name, _)| name)
     }
 
-    /// The option of `nitro sim` that sets it.
+    /// The option of `nitro-lab sim` that sets it.
     #[must_use]
     pub fn option(self) -> String {
         if self == Self::Size { "--cache-size".into() } else { format!("--{}", self.name()) }

@@ -22,7 +22,6 @@ mod axis;
 mod by_class;
 pub mod cost;
 mod error;
-pub mod estimate;
 mod front;
 mod knob;
 mod model;

@@ -5,13 +5,8 @@ mod class;
 mod configure;
 mod cos;
 mod doctor;
-mod index;
 mod pin;
-mod reproduce;
 mod serve;
-mod sim;
-mod text;
-mod trace;
 mod volume;
 mod warm;
 
@@ -23,53 +18,62 @@ pub(crate) use cos::{
     ShownStoreArgs, StoreArgs,
 };
 pub(crate) use doctor::{BundleArgs, DoctorArgs};
-pub(crate) use index::{BenchArgs, IndexCommand, IndexKind, PlanArgs, ShapeArgs};
 pub(crate) use pin::PinArgs;
-pub(crate) use reproduce::{ClamArgs, CosPaperArgs, IndexPaperArgs, NitroArgs, Paper, ReproduceArgs, SiltArgs};
 pub(crate) use serve::ServeArgs;
-pub(crate) use sim::SimArgs;
-pub use text::command;
-pub(crate) use trace::{
-    BadRecordsName, BootStormArgs, ConvertArgs, FiuArgs, InfoArgs, MakeArgs, RandomArgs, ReadArgs, SnapshotArgs,
-    SnapshotPass, SynthCommand, TraceCommand, ZipfArgs,
-};
 pub(crate) use volume::{AddArgs, ExplainArgs, FlushArgs, VolumeCommand};
 pub(crate) use warm::WarmArgs;
 
-use clap::{Args, FromArgMatches, Parser, Subcommand};
-use clap_complete::Shell;
+use clap::error::{ContextKind, ContextValue};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+pub(crate) use nitro_commands::OutputArgs;
+use nitro_commands::reference::ReferenceCommand;
+use nitro_commands::{LogArgs, between, flowing};
 use nitro_console::error::Error;
-use nitro_console::logging::LogFormat;
-use nitro_console::output::Format;
 use nitro_console::size::Size;
 use nitro_server::control::client::Client;
 use std::path::{Path, PathBuf};
-
-/// The heading of the options of every command.
-const LOGGING: &str = "Logging";
 
 /// A deduplicating, compressing SSD cache in front of slow volumes, served over NBD, iSCSI and vhost-user-blk.
 #[derive(Debug, Parser)]
 #[command(name = "nitro", version, propagate_version = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    /// Log level for standard error: error, warn, info, debug, trace, or a filter by target
-    #[arg(long, global = true, env = "NITRO_LOG", default_value = "info", value_name = "LEVEL", help_heading = LOGGING)]
-    pub(crate) log: String,
-
-    /// Format of log lines
-    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text, help_heading = LOGGING)]
-    pub(crate) log_format: LogFormat,
-
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Commands of the program `nitro-lab`, which were commands of this one.
+const LABORATORY: [&str; 4] = ["sim", "trace", "reproduce", "index"];
+
+/// The description of the whole command line.
+#[must_use]
+pub fn command() -> clap::Command {
+    flowing(Cli::command())
 }
 
 impl Cli {
     /// Parses the arguments of the process. Prints an error or the requested help, and ends the process, if there is no
     /// command to run.
     pub(crate) fn given() -> Self {
-        Self::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit())
+        let parsed = command().try_get_matches().and_then(|matches| Self::from_arg_matches(&matches));
+        parsed.unwrap_or_else(|error| {
+            if let Some(name) = moved(&error) {
+                eprintln!("nitro: {name} is a command of the program nitro-lab now: run `nitro-lab {name}`");
+                std::process::exit(2)
+            }
+            error.exit()
+        })
     }
+}
+
+/// The command that `nitro-lab` has, if it is missing here.
+fn moved(error: &clap::Error) -> Option<&str> {
+    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let is_of_a_command = std::env::args()
+        .take_while(|word| word != name)
+        .any(|word| command().get_subcommands().any(|known| known.get_name() == word));
+    (LABORATORY.contains(&name.as_str()) && !is_of_a_command).then_some(name)
 }
 
 #[derive(Debug, Subcommand)]
@@ -138,40 +142,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: CosCommand,
     },
-    /// Benchmark and plan hash tables on flash, for more fingerprints than RAM can hold
-    Index {
-        #[command(subcommand)]
-        command: IndexCommand,
-    },
     /// Estimate how much deduplication and compression reduce an existing image, by extent size
     #[command(after_long_help = ESTIMATE_EXAMPLES)]
     Estimate(EstimateArgs),
-    /// Simulate a cache on a trace of requests
-    #[command(after_long_help = sim::EXAMPLES)]
-    Sim(Box<SimArgs>),
-    /// Show information about traces, convert and generate them
-    Trace {
-        #[command(subcommand)]
-        command: TraceCommand,
-    },
-    /// Reproduce the evaluation of Nitro's paper: compare its figures and tables with the reproduced ones, with a
-    /// verdict for each claim
-    #[command(after_long_help = reproduce::EXAMPLES)]
-    Reproduce(ReproduceArgs),
-    /// Write the manual pages into a directory
-    Man {
-        /// Target directory; created if it does not exist
-        #[arg(value_name = "DIR")]
-        folder: PathBuf,
-    },
-    /// Print the completions for a shell
-    #[command(
-        after_long_help = "Example:\n  nitro completions bash > ~/.local/share/bash-completion/completions/nitro"
-    )]
-    Completions {
-        /// The shell
-        shell: Shell,
-    },
+    #[command(flatten)]
+    Reference(ReferenceCommand),
 }
 
 const STATUS_EXAMPLES: &str = "\
@@ -238,14 +213,6 @@ impl ServerArgs {
     }
 }
 
-/// How to print.
-#[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct OutputArgs {
-    /// Output format of the results
-    #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    pub(crate) format: Format,
-}
-
 /// `nitro iostat`
 #[derive(Debug, Args)]
 pub(crate) struct IostatArgs {
@@ -296,9 +263,4 @@ fn interval(text: &str) -> Result<f64, String> {
 
 fn percentage(text: &str) -> Result<f64, String> {
     between(text, 0.01, 100.0, "percent")
-}
-
-fn between(text: &str, min: f64, max: f64, unit: &str) -> Result<f64, String> {
-    let value = text.parse::<f64>().ok().filter(|value| (min..=max).contains(value));
-    value.ok_or_else(|| format!("must be {min} to {max} {unit}"))
 }

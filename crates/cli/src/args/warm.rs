@@ -1,7 +1,8 @@
 //! `nitro warm`
 
-use super::{ReadArgs, ServerArgs};
+use super::ServerArgs;
 use clap::Args;
+use nitro_commands::traces::ReadArgs;
 use nitro_console::size::Size;
 use std::path::PathBuf;
 

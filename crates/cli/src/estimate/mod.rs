@@ -1,14 +1,15 @@
 //! `nitro estimate`: how much deduplication and compression reduce an existing image.
 
 mod report;
+mod scan;
 
 use crate::args::EstimateArgs;
 use nitro_cache::settings::EXTENT_BYTES;
 use nitro_console::error::Error;
 use nitro_console::output;
 use nitro_console::progress::Progress;
-use nitro_sim::estimate::{Regions, Tally, scan};
 use report::Report;
+use scan::{Regions, Tally, scan};
 use std::fs::File;
 use std::path::Path;
 use std::thread;

@@ -1,9 +1,9 @@
 //! The report of an estimate.
 
+use super::scan::{Regions, Tally, Totals};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::size::Size;
-use nitro_sim::estimate::{Regions, Tally, Totals};
 use serde::Serialize;
 
 /// An estimate.

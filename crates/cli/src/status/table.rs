@@ -1,7 +1,7 @@
 //! The state of a server as text.
 
-use crate::shares::{missed, percent};
 use nitro_cache::weu::Space;
+use nitro_commands::shares::{missed, percent};
 use nitro_console::output::Table;
 use nitro_console::screen::duration;
 use nitro_console::size::Size;

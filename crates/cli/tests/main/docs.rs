@@ -1,28 +1,12 @@
 //! The pages in docs/, as a book for mdBook: every page is in its table of contents, and every link leads somewhere.
 
+use nitro_testkit::pages;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
-}
-
-/// All Markdown files below docs/, by their path below it.
-pub(super) fn pages() -> BTreeMap<PathBuf, String> {
-    let mut pages = BTreeMap::new();
-    let mut folders = vec![root()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "md") {
-                pages.insert(path.strip_prefix(root()).unwrap().to_owned(), fs::read_to_string(&path).unwrap());
-            }
-        }
-    }
-    pages
 }
 
 /// The lines of a page outside its blocks of code, without code in the lines.
@@ -85,7 +69,7 @@ fn resolve(from: &Path, to: &str) -> Option<PathBuf> {
 
 #[test]
 fn every_page_is_in_the_table_of_contents_once() {
-    let pages = pages();
+    let pages = pages(&root());
     let mut listed = BTreeMap::new();
     for link in links(&pages[Path::new("SUMMARY.md")]) {
         *listed.entry(PathBuf::from(link)).or_insert(0) += 1;
@@ -97,7 +81,7 @@ fn every_page_is_in_the_table_of_contents_once() {
 
 #[test]
 fn every_link_between_pages_leads_somewhere() {
-    let pages = pages();
+    let pages = pages(&root());
     let (mut wrong, mut checked) = (Vec::new(), 0);
     for (page, text) in &pages {
         for link in links(text) {
@@ -163,7 +147,7 @@ fn cells(page: &str, chapters: &[&str]) -> Vec<Vec<String>> {
 fn the_error_messages_of_the_reference_are_those_of_the_program() {
     let page = fs::read_to_string(root().join("ERRORS.md")).unwrap();
     let crates = root().join("../crates");
-    let code: String = ["server", "config", "files", "cli", "console", "engine", "device", "log"]
+    let code: String = ["server", "config", "files", "cli", "lab", "commands", "console", "engine", "device", "log"]
         .map(|name| sources(&crates.join(name).join("src")))
         .concat();
     let rows = cells(&page, &["At the start", "Commands", "While it serves"]);

@@ -68,33 +68,6 @@ fn options_that_a_configuration_settles_are_refused_beside_it() {
     assert!(refused > 35 && taken > 12, "{refused} refused, {taken} taken");
 }
 
-fn each(command: &mut Command, path: &str, check: &mut dyn FnMut(&str, &mut Command)) {
-    check(path, command);
-    for sub in command.get_subcommands_mut() {
-        let path = format!("{path} {}", sub.get_name());
-        each(sub, &path, check);
-    }
-}
-
-#[test]
-fn no_help_has_a_link_of_the_code_or_a_line_that_is_wrapped_twice() {
-    let mut whole = command().term_width(72).disable_help_subcommand(true);
-    whole.build();
-    each(&mut whole, "nitro", &mut |path, command| {
-        let help = command.clone().term_width(72).render_long_help().to_string();
-        for leaked in ["[`", "`]", "crate::", "::Volume", "nitro_"] {
-            assert!(!help.contains(leaked), "{path}: {leaked}: {help}");
-        }
-        // In a closing text that is wrapped only once, every line of a paragraph but the last is full.
-        let lines: Vec<&str> = help.lines().collect();
-        for pair in lines.windows(2).filter(|pair| pair.iter().all(|line| !line.starts_with(' ') && !line.is_empty())) {
-            let next = pair[1].split(' ').next().unwrap_or_default();
-            let is_heading = pair[0].ends_with(':') || pair[0].starts_with("Usage");
-            assert!(is_heading || pair[0].len() + next.len() >= 72, "{path}: {pair:?}");
-        }
-    });
-}
-
 #[test]
 fn options_of_the_log_have_a_heading_of_their_own() {
     let mut whole = command();

@@ -85,17 +85,6 @@ fn a_recording_is_its_owners_alone_and_takes_nobodys_place() {
 }
 
 #[test]
-fn a_result_replaces_a_link_and_not_its_target() {
-    let place = Place::new();
-    let victim = place.write("victim", "as it was");
-    symlink("victim", place.path("t.parquet.part")).unwrap();
-    symlink("victim", place.path("t.parquet")).unwrap();
-    place.stdout("trace synth random t.parquet --working-set 1M --requests 99 --force");
-    assert!(fs::symlink_metadata(place.path("t.parquet")).unwrap().is_file());
-    assert_eq!(fs::read_to_string(victim).unwrap(), "as it was");
-}
-
-#[test]
 fn what_is_salvaged_is_its_owners_alone() {
     let place = Place::new();
     place.file("vm.img", 1 << 20);

@@ -1,12 +1,17 @@
-//! `nitro serve --record`: what clients did, told by `nitro trace`.
+//! `nitro serve --record`: what clients did, told by `nitro-lab trace`.
 
 use crate::support::{Place, noise};
 use serde_json::Value;
 
 const SERVED: &str = "--origin vm.img --cache cache.img --cache-size 32M --record requests.parquet";
 
+/// The laboratory, in the folder of the server.
+fn lab(place: &Place) -> nitro_testkit::programs::Place {
+    place.of("nitro-lab")
+}
+
 fn info(place: &Place, name: &str) -> Value {
-    serde_json::from_str(&place.stdout(&format!("trace info -o json {name}"))).unwrap()
+    serde_json::from_str(&lab(place).stdout(&format!("trace info -o json {name}"))).unwrap()
 }
 
 /// Eight blocks of which four are different, written and read; and what has no fingerprints.
@@ -52,7 +57,7 @@ fn what_clients_do_is_recorded_without_their_data() {
     check(&told);
     assert_eq!(told["notes"]["left_out"], "0");
     // The simulator does what the server did: one read hits what was written, the other does not.
-    let simulated = place.stdout("sim requests.parquet --cache-size 16M --staging 0 -o json");
+    let simulated = lab(&place).stdout("sim requests.parquet --cache-size 16M --staging 0 -o json");
     let simulated: Value = serde_json::from_str(&simulated).unwrap();
     assert_eq!((&simulated["reads"], &simulated["read_hits"], &simulated["writes"]), (&2.into(), &1.into(), &3.into()));
     assert!(simulated["dedup_ratio"].as_f64().unwrap() >= 1.5, "{simulated}");
@@ -78,10 +83,10 @@ fn a_recording_survives_the_kill_of_its_server() {
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
     server.kill();
-    let output = place.run("trace info -o json requests.parquet");
+    let output = lab(&place).run("trace info -o json requests.parquet");
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("requests.parquet: it is incomplete because its writer was killed"), "{said}");
     check(&serde_json::from_slice(&output.stdout).unwrap());
-    place.stdout("trace convert requests.parquet whole.parquet");
+    lab(&place).stdout("trace convert requests.parquet whole.parquet");
     check(&info(&place, "whole.parquet"));
 }

@@ -1,84 +1,30 @@
 //! Running the program in a folder of its own.
 
 pub use nitro_testkit::noise;
+use nitro_testkit::programs::{self, Watchdog};
+pub use nitro_testkit::programs::{PATIENCE, wait};
 use serde_json::Value;
-use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::ops::Deref;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::mpsc;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 
-/// How long anything may take, also on a disk that still writes what a compiler left.
-pub const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a command that does some work may take on a busy machine.
-const RUN_MAX: Duration = Duration::from_secs(300);
+/// A folder with sockets and files of its own, for `nitro` and its server.
+pub struct Place(programs::Place);
 
-/// A folder with sockets and files of its own.
-pub struct Place {
-    pub folder: TempDir,
+impl Deref for Place {
+    type Target = programs::Place;
+
+    fn deref(&self) -> &programs::Place {
+        &self.0
+    }
 }
 
 impl Place {
     pub fn new() -> Self {
-        let folder = tempfile::Builder::new().prefix("n").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let place = Self { folder };
-        fs::create_dir(place.path("run")).unwrap();
-        place
-    }
-
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// A sparse file.
-    pub fn file(&self, name: &str, bytes: u64) -> PathBuf {
-        let path = self.path(name);
-        fs::File::create(&path).unwrap().set_len(bytes).unwrap();
-        path
-    }
-
-    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.path(name);
-        fs::write(&path, content).unwrap();
-        path
-    }
-
-    /// The program with `arguments`, separated by blanks, in the folder.
-    pub fn command(&self, arguments: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_nitro"));
-        command.args(arguments.split_whitespace()).current_dir(self.folder.path());
-        command.env("XDG_RUNTIME_DIR", self.path("run")).env_remove("NITRO_LOG").env_remove("NOTIFY_SOCKET");
-        command.env_remove("RUNTIME_DIRECTORY").env_remove("NITRO_CONTROL");
-        command.env("STATE_DIRECTORY", self.path("state"));
-        command.stdin(Stdio::null());
-        command
-    }
-
-    /// Runs the program to its end.
-    pub fn run(&self, arguments: &str) -> Output {
-        let child = self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let _watchdog = Watchdog::of(&child, RUN_MAX);
-        child.wait_with_output().unwrap()
-    }
-
-    /// Runs the program and takes its output, which must be all well.
-    pub fn stdout(&self, arguments: &str) -> String {
-        let output = self.run(arguments);
-        assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    /// Runs the program, which must fail with `code`, and takes what it says.
-    pub fn failure(&self, arguments: &str, code: i32) -> String {
-        let mut child = self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let status = wait(&mut child);
-        let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        assert_eq!(status.code(), Some(code), "{arguments}: {said}");
-        said
+        Self(programs::Place::new(env!("CARGO_BIN_EXE_nitro"), env!("CARGO_TARGET_TMPDIR")))
     }
 
     /// The running server's state.
@@ -150,27 +96,6 @@ impl Place {
     }
 }
 
-/// Kills a program that takes too long, so that its test fails and does not hang.
-struct Watchdog {
-    /// Closed when the program has done what it should.
-    _done: mpsc::Sender<()>,
-}
-
-impl Watchdog {
-    fn of(child: &Child, limit: Duration) -> Self {
-        use rustix::process::{Pid, Signal, kill_process};
-        let (_done, is_done) = mpsc::channel();
-        let process = Pid::from_child(child);
-        std::thread::spawn(move || {
-            if is_done.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
-                eprintln!("process {process} took longer than {limit:?} and is killed");
-                let _ = kill_process(process, Signal::KILL);
-            }
-        });
-        Self { _done }
-    }
-}
-
 pub struct Server {
     pub child: Child,
     /// What it said when it was ready.
@@ -225,28 +150,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// The names of a process's threads, each with the kernel's function that it waits in.
-fn threads_of(process: u32) -> Vec<String> {
-    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-    let text = |task: &fs::DirEntry, file| fs::read_to_string(task.path().join(file)).unwrap_or_default();
-    tasks.map(|task| format!("{}: {}", text(&task, "comm").trim(), text(&task, "wchan"))).collect()
-}
-
-pub fn wait(child: &mut Child) -> ExitStatus {
-    let begun = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status;
-        }
-        if begun.elapsed() > PATIENCE {
-            let threads = threads_of(child.id());
-            child.kill().unwrap();
-            panic!("the program does not end; its threads, and what they wait for in the kernel: {threads:?}");
-        }
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

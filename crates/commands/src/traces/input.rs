@@ -1,13 +1,12 @@
-//! The traces of a command line.
+//! One or several traces, read as one.
 
-use super::refused;
-use crate::args::{BadRecordsName, ReadArgs};
+use super::{ReadArgs, refused};
 use nitro_console::error::Error;
 use nitro_console::progress::Progress;
 use nitro_trace::parquet::{ParquetReader, is_of_object};
 use nitro_trace::{
-    BadRecords, Format, Merged, ObjectName, Options, Origin, Position, Reader, Request, Skipped, TraceError,
-    WithoutRepeats, open, open_stream, origins, recognise,
+    BadRecords, Format, Merged, ObjectName, Origin, Position, Reader, Request, Skipped, TraceError, WithoutRepeats,
+    open, open_stream, origins, recognise,
 };
 use std::fs::File;
 use std::io::stdin;
@@ -18,12 +17,12 @@ use std::sync::{Arc, OnceLock};
 const LOOK_EVERY: u64 = 1 << 12;
 
 /// One or several files, read as one trace, with a display of the progress.
-pub(crate) struct Input {
+pub struct Input {
     reader: Box<dyn Reader>,
     /// The format of each file; `None` if it is not known before the file is read.
-    pub(crate) formats: Vec<Option<Format>>,
+    pub formats: Vec<Option<Format>>,
     /// The metadata of the first Parquet file; with further files, those that are not about objects.
-    pub(crate) notes: Vec<(String, String)>,
+    pub notes: Vec<(String, String)>,
     progress: Option<(Progress, Position)>,
     requests: u64,
     /// An object of several files that was not taken for the same disk.
@@ -32,7 +31,7 @@ pub(crate) struct Input {
 
 impl Input {
     /// Opens traces, which are merged in the order of their times.
-    pub(crate) fn open(paths: &[PathBuf], args: &ReadArgs) -> Result<Self, Error> {
+    pub fn open(paths: &[PathBuf], args: &ReadArgs) -> Result<Self, Error> {
         let position = Position::default();
         let options = args.options(&position);
         let (mut readers, mut formats, mut notes) = (Vec::new(), Vec::new(), Vec::new());
@@ -65,7 +64,7 @@ impl Input {
     }
 
     /// As [`open`](Self::open), without any output.
-    pub(crate) fn reader(paths: &[PathBuf], args: &ReadArgs) -> Result<Box<dyn Reader>, TraceError> {
+    pub fn reader(paths: &[PathBuf], args: &ReadArgs) -> Result<Box<dyn Reader>, TraceError> {
         let options = args.options(&Position::default());
         let readers = paths.iter().map(|path| open(path, &options)).collect::<Result<Vec<_>, _>>()?;
         Ok(merged(readers, &origins(paths), args).0)
@@ -82,7 +81,7 @@ impl Input {
     }
 
     /// Prints on standard error which records were left out.
-    pub(crate) fn tell_skipped(&self) {
+    pub fn tell_skipped(&self) {
         let skipped = self.reader.skipped();
         for error in &skipped.first {
             eprintln!("left out: {error}");
@@ -121,22 +120,6 @@ fn notes_of(path: &Path) -> Vec<(String, String)> {
     }
     reader
         .map_or_else(Vec::new, |reader| reader.notes().map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
-}
-
-impl ReadArgs {
-    /// The options in the form of crate `trace`.
-    fn options(&self, position: &Position) -> Options {
-        Options {
-            format: self.trace_format,
-            columns: self.columns.clone(),
-            bad_records: match self.bad_records {
-                BadRecordsName::Fail => BadRecords::Fatal,
-                BadRecordsName::Skip => BadRecords::Skip,
-            },
-            event: self.event.into(),
-            position: Some(position.clone()),
-        }
-    }
 }
 
 impl Reader for Input {

@@ -1,15 +1,15 @@
-//! `nitro index ...`
+//! `nitro-lab index ...`
 
-use super::OutputArgs;
 use clap::{Args, Subcommand, ValueEnum};
+use nitro_commands::OutputArgs;
 use nitro_console::size::Size;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 const BENCH_EXAMPLES: &str = "\
 Examples:
-  nitro index bench --kind bufferhash --entries 20000000 --file /mnt/ssd/index --ram 64M
-  nitro index bench --kind silt --entries 20000000 --file /mnt/ssd/index --ram 64M -o json
+  nitro-lab index bench --kind bufferhash --entries 20000000 --file /mnt/ssd/index --ram 64M
+  nitro-lab index bench --kind silt --entries 20000000 --file /mnt/ssd/index --ram 64M -o json
 
 A file that does not exist is created. If the file holds the index of an earlier run, all entries up to the last sync of that
 run are looked up and compared first, and the command fails if one is missing or wrong. Then the other entries are inserted:
@@ -17,10 +17,10 @@ an interrupted or killed run continues at its last sync. Direct I/O is used wher
 
 const PLAN_EXAMPLES: &str = "\
 Examples:
-  nitro index plan --entries 1000000000 --ram 4G
-  nitro index plan --entries 20000000 --ram 64M -o json";
+  nitro-lab index plan --entries 1000000000 --ram 4G
+  nitro-lab index plan --entries 20000000 --ram 64M -o json";
 
-/// `nitro index ...`
+/// `nitro-lab index ...`
 #[derive(Debug, Subcommand)]
 pub(crate) enum IndexCommand {
     /// Benchmark an index on flash: load it and look entries up
@@ -55,12 +55,12 @@ pub(crate) struct ShapeArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 20)]
     pub(crate) key_bytes: u8,
 
-    /// Bytes of a value, up to 1024; nitro index bench needs at least 8
+    /// Bytes of a value, up to 1024; nitro-lab index bench needs at least 8
     #[arg(long, value_name = "BYTES", default_value_t = 12)]
     pub(crate) value_bytes: u16,
 }
 
-/// `nitro index bench`
+/// `nitro-lab index bench`
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     /// The data structure
@@ -94,7 +94,7 @@ pub(crate) struct BenchArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// `nitro index plan`
+/// `nitro-lab index plan`
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {
     #[command(flatten)]

@@ -1,7 +1,7 @@
-//! `nitro reproduce`
+//! `nitro-lab reproduce`
 
-use super::OutputArgs;
 use clap::{Args, Subcommand};
+use nitro_commands::{OutputArgs, between};
 use nitro_console::size::Size;
 use nitro_papers::ClamPaper;
 use std::path::PathBuf;
@@ -9,12 +9,12 @@ use std::path::PathBuf;
 pub(super) const EXAMPLES: &str = "\
 Examples:
   All papers in minutes, with scaled traces and small indexes:
-    nitro reproduce --quick
+    nitro-lab reproduce --quick
   At the papers' sizes (Mail's trace at a sixteenth), in some hours; if interrupted and started again, the
   simulations continue where they stopped:
-    nitro reproduce --folder /var/tmp/reproduction
+    nitro-lab reproduce --folder /var/tmp/reproduction
   One figure of Nitro's paper, for a script:
-    nitro reproduce --quick --only figure-4 -o json
+    nitro-lab reproduce --quick --only figure-4 -o json
 
 All evaluations are in one report: Nitro's (`nitro`), its Table 2 and Figures 9 and 10 in front of the store (`cos`), CLAM's
 (`clam`) and SILT's (`silt`). The results are written to the folder: reproduction.html (one file, with charts),
@@ -24,11 +24,11 @@ Nitro's evaluation. What is not simulated is measured on this machine: run no ot
 const NITRO_EXAMPLES: &str = "\
 Examples:
   In minutes, with scaled traces:
-    nitro reproduce nitro --quick
+    nitro-lab reproduce nitro --quick
   Only what is known of the traces:
-    nitro reproduce nitro --quick --only traces
+    nitro-lab reproduce nitro --quick --only traces
   Claims on recorded traces of your own:
-    nitro reproduce nitro --only recorded-traces --traces /var/traces
+    nitro-lab reproduce nitro --only recorded-traces --traces /var/traces
 
 The results are written to the folder: nitro.html (one file, with charts), nitro.md, nitro.json, and outcomes.jsonl with every
 finished simulation. The FIU traces of the paper are not part of Nitro: synthetic traces with their published figures replace
@@ -37,9 +37,9 @@ them, and the report shows both. Figure 8 and the compressors are measured on th
 const CLAM_EXAMPLES: &str = "\
 Examples:
   In about three minutes:
-    nitro reproduce clam --folder /mnt/ssd/clam
+    nitro-lab reproduce clam --folder /mnt/ssd/clam
   In seconds, smaller, for a script:
-    nitro reproduce clam --quick -o json
+    nitro-lab reproduce clam --quick -o json
 
 The results are written to the folder: clam.html (one file, with charts), clam.md and clam.json. A BufferHash of --entries
 entries of 20 + 12 bytes is created in a file, filled until the oldest entries are evicted, and then looked up and inserted
@@ -50,9 +50,9 @@ programs at the same time.";
 const SILT_EXAMPLES: &str = "\
 Examples:
   In some minutes:
-    nitro reproduce silt --folder /mnt/ssd/silt
+    nitro-lab reproduce silt --folder /mnt/ssd/silt
   In seconds, smaller, for a script:
-    nitro reproduce silt --quick -o json
+    nitro-lab reproduce silt --quick -o json
 
 The results are written to the folder: silt.html (one file, with charts), silt.md and silt.json. A SILT of --entries entries
 of 20 + 1000 bytes is created in a file and filled. It serves 90 % look-ups and 10 % insertions while it converts and merges,
@@ -61,9 +61,9 @@ and then look-ups at increasing depth. The file is removed at the end. Run no ot
 const COS_EXAMPLES: &str = "\
 Examples:
   In some hours:
-    nitro reproduce cos --folder /var/tmp/cos
+    nitro-lab reproduce cos --folder /var/tmp/cos
   In minutes, smaller, for a script:
-    nitro reproduce cos --quick -o json
+    nitro-lab reproduce cos --quick -o json
 
 The results are written to the folder: cos.html (one file, with charts), cos.md and cos.json. Synthetic traces of three file
 systems are replayed against a store on modelled disks, without a cache and through one on a modelled SSD, warm and cold.
@@ -116,7 +116,7 @@ pub(crate) struct IndexPaperArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// `nitro reproduce clam`
+/// `nitro-lab reproduce clam`
 #[derive(Debug, Args)]
 pub(crate) struct ClamArgs {
     #[command(flatten)]
@@ -126,14 +126,14 @@ pub(crate) struct ClamArgs {
     pub(crate) dollars: f64,
 }
 
-/// `nitro reproduce silt`
+/// `nitro-lab reproduce silt`
 #[derive(Debug, Args)]
 pub(crate) struct SiltArgs {
     #[command(flatten)]
     pub(crate) common: IndexPaperArgs,
 }
 
-/// `nitro reproduce cos`
+/// `nitro-lab reproduce cos`
 #[derive(Debug, Args)]
 pub(crate) struct CosPaperArgs {
     /// Use small traces, a small volume and few generations: takes minutes, with less precise figures
@@ -153,7 +153,7 @@ pub(crate) struct CosPaperArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// `nitro reproduce`
+/// `nitro-lab reproduce`
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ReproduceArgs {
@@ -163,7 +163,7 @@ pub(crate) struct ReproduceArgs {
     pub(crate) nitro: NitroArgs,
 }
 
-/// `nitro reproduce nitro`
+/// `nitro-lab reproduce nitro`
 #[derive(Debug, Args)]
 pub(crate) struct NitroArgs {
     /// Use scaled traces and few points: takes minutes instead of hours
@@ -179,7 +179,7 @@ pub(crate) struct NitroArgs {
     /// Folder for the results; results of earlier runs in it are used again; created if it does not exist
     #[arg(long, default_value = "nitro-reproduction", value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// Folder of recorded traces, in any format that `nitro trace info` reads: claims that need no contents are also judged
+    /// Folder of recorded traces, in any format that `nitro-lab trace info` reads: claims that need no contents are also judged
     /// on each of them
     #[arg(long, value_name = "DIR")]
     pub(crate) traces: Option<PathBuf>,
@@ -194,9 +194,9 @@ pub(crate) struct NitroArgs {
 }
 
 fn dollars(text: &str) -> Result<f64, String> {
-    super::between(text, 1.0, 1e9, "dollars")
+    between(text, 1.0, 1e9, "dollars")
 }
 
 fn factor(text: &str) -> Result<f64, String> {
-    super::between(text, 0.01, 100.0, "times")
+    between(text, 0.01, 100.0, "times")
 }

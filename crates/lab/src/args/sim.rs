@@ -1,7 +1,8 @@
-//! `nitro sim`
+//! `nitro-lab sim`
 
-use super::{OutputArgs, ReadArgs};
 use clap::Args;
+use nitro_commands::traces::ReadArgs;
+use nitro_commands::{OutputArgs, between};
 use nitro_console::size::Size;
 use nitro_sim::{Axis, Knob};
 use std::path::PathBuf;
@@ -9,28 +10,28 @@ use std::path::PathBuf;
 pub(super) const EXAMPLES: &str = "\
 Examples:
   Simulate a cache of 1 GiB on a recorded trace:
-    nitro sim recorded.parquet --cache-size 1G
+    nitro-lab sim recorded.parquet --cache-size 1G
   Compare cache sizes, with and without deduplication:
-    nitro sim recorded.parquet --sweep size=256M..16G:x2 --sweep dedup=on,off
+    nitro-lab sim recorded.parquet --sweep size=256M..16G:x2 --sweep dedup=on,off
   The miss ratio of plain LRU for all cache sizes, in one pass:
-    nitro sim recorded.parquet --mrc
+    nitro-lab sim recorded.parquet --mrc
   IOPS and response times, 64 requests at a time, over four disks in RAID-5:
-    nitro sim recorded.parquet --cache-size 1G --load closed:64 --disks 7200:4:raid5
+    nitro-lab sim recorded.parquet --cache-size 1G --load closed:64 --disks 7200:4:raid5
   Hits by class, and the effect of their priorities (classes.toml is a file for nitro serve --classes):
-    nitro sim recorded.parquet --cache-size 1G --classes classes.toml
+    nitro-lab sim recorded.parquet --cache-size 1G --classes classes.toml
   The cost of disks alone, LRU and Nitro for each MB and each I/O a second, for several sizes of the cache:
-    nitro sim recorded.parquet --cost --sweep size=1G..8G:x2 --classes classes.toml
+    nitro-lab sim recorded.parquet --cost --sweep size=1G..8G:x2 --classes classes.toml
   Misses of a policy, where each request is one object of fixed size, named by its address:
-    nitro sim cloudPhysicsIO.vscsi --policy lru --objects 1024 -o json
+    nitro-lab sim cloudPhysicsIO.vscsi --policy lru --objects 1024 -o json
   The same with each block of 512 bytes as an object, as the literature counts the traces of the ARC paper:
-    nitro sim P3.lis --policy arc --objects 65536 --block-size 512
+    nitro-lab sim P3.lis --policy arc --objects 65536 --block-size 512
 
 --sweep takes NAME=VALUE,VALUE,... or NAME=FROM..TO:xFACTOR or NAME=FROM..TO:+STEP, where NAME is an option of the sections Cache and
 Time without the leading dashes (size for --cache-size), except classes and reclassify. Finished points of a sweep are kept in a file, so that an interrupted sweep
 continues where it stopped. Traces without fingerprints are simulated without duplicates, and the dedup ratio is unknown; without
 compressed sizes, compression ratios are drawn at random (normal distribution, mean 2, variance 0.25). Caches start empty: see --warmup.";
 
-/// `nitro sim`
+/// `nitro-lab sim`
 #[derive(Debug, Args)]
 pub(crate) struct SimArgs {
     /// Traces, merged in the order of their times
@@ -274,52 +275,5 @@ fn renamed(_: &str) -> Result<String, String> {
 }
 
 fn percentage(text: &str) -> Result<f64, String> {
-    super::between(text, 0.0001, 100.0, "percent")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::args::ServeArgs;
-    use clap::{Arg, Command};
-    use std::collections::BTreeMap;
-
-    /// The options of a command: long name, and names of its values.
-    fn options<A: Args>() -> BTreeMap<String, Vec<String>> {
-        let command = A::augment_args(Command::new("it"));
-        let values =
-            |option: &Arg| option.get_value_names().unwrap_or_default().iter().map(ToString::to_string).collect();
-        command.get_opts().map(|option| (option.get_long().unwrap().to_owned(), values(option))).collect()
-    }
-
-    #[test]
-    fn options_that_serve_has_too_take_the_same_values() {
-        let (serve, sim) = (options::<ServeArgs>(), options::<SimArgs>());
-        let mut shared: Vec<_> = serve.keys().filter(|name| sim.contains_key(*name)).map(String::as_str).collect();
-        shared.iter().for_each(|name| assert_eq!(serve[*name], sim[*name], "{name}"));
-        // A name that is added here must mean the same in both.
-        shared.retain(|name| *name != "threads");
-        let expected = [
-            "admission",
-            "cache-size",
-            "classes",
-            "compression",
-            "dedup",
-            "destage",
-            "dirty-age",
-            "dirty-max",
-            "dirty-start",
-            "eviction",
-            "extent-size",
-            "fingerprint-index-ratio",
-            "mode",
-            "patterns",
-            "ram",
-            "sequential-threshold",
-            "staging",
-            "weu-size",
-            "write-policy",
-        ];
-        assert_eq!(shared, expected);
-    }
+    between(text, 0.0001, 100.0, "percent")
 }

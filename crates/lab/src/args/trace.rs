@@ -1,32 +1,31 @@
-//! `nitro trace ...`
+//! `nitro-lab trace ...`
 
-use super::OutputArgs;
 use clap::{Args, Subcommand, ValueEnum};
+use nitro_commands::traces::ReadArgs;
+use nitro_commands::{OutputArgs, between};
 use nitro_console::size::Size;
-use nitro_trace::format::{BlockEvent, Columns};
-use nitro_trace::{Format, SameDisks};
 use std::path::PathBuf;
 
 const INFO_EXAMPLES: &str = "\
 Examples:
-  nitro trace info homes-110108-112108.1.blkparse.gz
+  nitro-lab trace info homes-110108-112108.1.blkparse.gz
   The files of one trace, in the order of their times; repeated records count once:
-    nitro trace info --drop-repeats webvm.*.blkparse
+    nitro-lab trace info --drop-repeats webvm.*.blkparse
   A table with its columns described:
-    nitro trace info --columns time=0:ms,op=2,offset=3:sectors,len=4:sectors,object=1 mine.csv
+    nitro-lab trace info --columns time=0:ms,op=2,offset=3:sectors,len=4:sectors,object=1 mine.csv
   From a pipe:
-    zcat trace.gz | nitro trace info -
+    zcat trace.gz | nitro-lab trace info -
 
 The format is recognised by the content of a file, not by its name. Files may be compressed (gzip, zstd, bzip2, xz).";
 
 const CONVERT_EXAMPLES: &str = "\
 Examples:
-  nitro trace convert hm_0.csv.gz hm_0.parquet
-  nitro trace convert sda.blktrace.* sda.parquet
+  nitro-lab trace convert hm_0.csv.gz hm_0.parquet
+  nitro-lab trace convert sda.blktrace.* sda.parquet
   A table in CSV, which commands read with --columns time=0:ns,op=1,object=2,offset=3,len=4,skip=1:
-    nitro trace convert recorded.parquet recorded.csv
+    nitro-lab trace convert recorded.parquet recorded.csv
   A recording that was interrupted by a crash, up to its last complete part:
-    nitro trace convert recorded.parquet whole.parquet
+    nitro-lab trace convert recorded.parquet whole.parquet
 
 The columns of a table are time_ns, op, object, offset and len; it has no fingerprints. The columns of Parquet are time (ns), op,
 object, offset and length (bytes), fingerprint (20 bytes for each block of the request), block (bytes covered by a fingerprint),
@@ -34,14 +33,14 @@ compressed (bytes of the request when compressed).";
 
 const SYNTH_EXAMPLES: &str = "\
 Examples:
-  nitro trace synth webvm webvm.parquet --scale 0.1
-  nitro trace synth boot-storm storm.parquet --machines 60 --boot recorded-boot.parquet
-  nitro trace synth zipf zipf.parquet --requests 20000000 --exponent 0.9
+  nitro-lab trace synth webvm webvm.parquet --scale 0.1
+  nitro-lab trace synth boot-storm storm.parquet --machines 60 --boot recorded-boot.parquet
+  nitro-lab trace synth zipf zipf.parquet --requests 20000000 --exponent 0.9
 
 The same options, including the seed, generate the same file, byte for byte. These traces are synthetic, not recorded: their
-files are marked as such, and `nitro trace info` shows it.";
+files are marked as such, and `nitro-lab trace info` shows it.";
 
-/// `nitro trace ...`
+/// `nitro-lab trace ...`
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceCommand {
     /// Show information about a trace
@@ -58,95 +57,7 @@ pub(crate) enum TraceCommand {
     },
 }
 
-/// How to read traces.
-#[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Reading")]
-pub(crate) struct ReadArgs {
-    /// Format of the trace [default: recognised by its content]
-    #[arg(long, value_name = "FORMAT", value_parser = format, conflicts_with = "columns")]
-    pub(crate) trace_format: Option<Format>,
-    /// The columns of a table: ROLE=NUMBER[:UNIT],... with the roles time, op, offset, len, object, fingerprint,
-    /// compressed
-    ///
-    /// Columns count from 0. Units of time: s (default), ms, us, ns, filetime; of op: words (default), read0 (0 reads,
-    /// 1 writes), read1, scsi; of offset, len and compressed: bytes (default), sectors, kib, 4kib, or a number of
-    /// bytes; of fingerprint: md5 (default), 160. Other settings: sep=comma|tab|space|semicolon|pipe, skip=LINES.
-    #[arg(long, value_name = "MAP", value_parser = columns)]
-    pub(crate) columns: Option<Columns>,
-    /// What to do with records that cannot be read
-    #[arg(long, value_enum, default_value_t = BadRecordsName::Fail, value_name = "WHAT")]
-    pub(crate) bad_records: BadRecordsName,
-    /// For blktrace and blkparse: event that counts as a request
-    #[arg(long, value_enum, default_value_t = EventName::Queued, value_name = "EVENT")]
-    pub(crate) event: EventName,
-    /// Which objects of several traces are the same disk
-    ///
-    /// named: those that the traces name the same. Host and disk (MSR), volume numbers (Alibaba, Tencent, SYSTOR) and the
-    /// identity of recorded volumes count in all files; device numbers (FIU, blkparse, blktrace) and
-    /// words (--columns) count in the parts of one trace, whose paths differ only in a number between dots (web.1.blkparse,
-    /// web.2.blkparse.gz). numbered: names and numbers count in all files. file: each file has disks of its own.
-    #[arg(long, value_enum, default_value_t = SameDisksName::Named, value_name = "WHICH")]
-    pub(crate) same_disks: SameDisksName,
-    /// Skip records that are identical to another one of the same time
-    #[arg(long)]
-    pub(crate) drop_repeats: bool,
-}
-
-/// What to do with records that cannot be read.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BadRecordsName {
-    /// Stop at the first one
-    #[default]
-    Fail,
-    /// Skip and count them
-    Skip,
-}
-
-/// Which objects of several traces are the same disk.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SameDisksName {
-    /// Those that the traces name the same
-    #[default]
-    Named,
-    /// Those with the same name or number in any file
-    Numbered,
-    /// Those of the same file only
-    File,
-}
-
-impl From<SameDisksName> for SameDisks {
-    fn from(name: SameDisksName) -> Self {
-        match name {
-            SameDisksName::Named => Self::Named,
-            SameDisksName::Numbered => Self::Numbered,
-            SameDisksName::File => Self::OfFile,
-        }
-    }
-}
-
-/// An event of the block layer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum EventName {
-    /// The request was queued
-    #[default]
-    Queued,
-    /// The request was issued to the device
-    Issued,
-    /// The device completed the request
-    Completed,
-}
-
-impl From<EventName> for BlockEvent {
-    fn from(name: EventName) -> Self {
-        match name {
-            EventName::Queued => Self::Queued,
-            EventName::Issued => Self::Issued,
-            EventName::Completed => Self::Completed,
-        }
-    }
-}
-
-/// `nitro trace info`
+/// `nitro-lab trace info`
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
     /// Traces, merged into one; - is standard input
@@ -158,7 +69,7 @@ pub(crate) struct InfoArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// `nitro trace convert`
+/// `nitro-lab trace convert`
 #[derive(Debug, Args)]
 pub(crate) struct ConvertArgs {
     /// Traces, merged in the order of their times; - is standard input
@@ -198,7 +109,7 @@ pub(crate) struct FiuArgs {
     pub(crate) scale: f64,
 }
 
-/// `nitro trace synth ...`
+/// `nitro-lab trace synth ...`
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum SynthCommand {
     /// Like FIU's WebVM: a virtual machine with two web servers, 21 days
@@ -217,7 +128,7 @@ pub(crate) enum SynthCommand {
     Zipf(ZipfArgs),
 }
 
-/// `nitro trace synth boot-storm`
+/// `nitro-lab trace synth boot-storm`
 #[derive(Debug, Clone, Args)]
 pub(crate) struct BootStormArgs {
     #[command(flatten)]
@@ -253,7 +164,7 @@ pub(crate) enum SnapshotPass {
     Restore,
 }
 
-/// `nitro trace synth snapshots`
+/// `nitro-lab trace synth snapshots`
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SnapshotArgs {
     #[command(flatten)]
@@ -275,7 +186,7 @@ pub(crate) struct SnapshotArgs {
     pub(crate) daily_change: f64,
 }
 
-/// `nitro trace synth random`
+/// `nitro-lab trace synth random`
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RandomArgs {
     #[command(flatten)]
@@ -294,7 +205,7 @@ pub(crate) struct RandomArgs {
     pub(crate) requests: u64,
 }
 
-/// `nitro trace synth zipf`
+/// `nitro-lab trace synth zipf`
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ZipfArgs {
     #[command(flatten)]
@@ -316,18 +227,10 @@ pub(crate) struct ZipfArgs {
     pub(crate) object_size: Size,
 }
 
-fn format(name: &str) -> Result<Format, String> {
-    name.parse().map_err(|e: nitro_trace::TraceError| e.to_string())
-}
-
-fn columns(map: &str) -> Result<Columns, String> {
-    map.parse().map_err(|e: nitro_trace::TraceError| e.to_string())
-}
-
 fn percentage(text: &str) -> Result<f64, String> {
-    super::between(text, 0.0, 100.0, "percent")
+    between(text, 0.0, 100.0, "percent")
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    super::between(text, 0.0, 86_400.0, "seconds")
+    between(text, 0.0, 86_400.0, "seconds")
 }

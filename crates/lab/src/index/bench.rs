@@ -1,4 +1,4 @@
-//! `nitro index bench`
+//! `nitro-lab index bench`
 
 use crate::args::{BenchArgs, IndexKind};
 use nitro_console::error::Error;

@@ -1,4 +1,4 @@
-//! `nitro index`: benchmarks and plans of hash tables on flash.
+//! `nitro-lab index`: benchmarks and plans of hash tables on flash.
 
 mod bench;
 mod plan;
@@ -7,7 +7,7 @@ use crate::args::{IndexCommand, ShapeArgs};
 use nitro_console::error::Error;
 use nitro_index::Shape;
 
-/// Runs `nitro index ...`.
+/// Runs `nitro-lab index ...`.
 pub(crate) fn run(command: &IndexCommand) -> Result<(), Error> {
     match command {
         IndexCommand::Bench(args) => bench::run(args),

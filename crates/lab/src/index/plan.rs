@@ -1,4 +1,4 @@
-//! `nitro index plan`: the division of the RAM of a BufferHash between buffers and filters.
+//! `nitro-lab index plan`: the division of the RAM of a BufferHash between buffers and filters.
 
 use crate::args::PlanArgs;
 use nitro_console::error::Error;

@@ -1,4 +1,4 @@
-//! `nitro sim --cost`: the cost of disks alone, LRU and Nitro for the I/O that they perform.
+//! `nitro-lab sim --cost`: the cost of disks alone, LRU and Nitro for the I/O that they perform.
 
 use super::many;
 use super::source::{Traces, failed};
@@ -26,7 +26,7 @@ struct Report<'a> {
 fn prices(named: Option<&Path>) -> Result<Prices, Error> {
     let Some(path) = named else { return Prices::built_in().map_err(|error| Error::new("prices", error)) };
     let what = format!("--prices {}", path.display());
-    let way_out = "print a table to start from with `nitro sim --print-prices`";
+    let way_out = "print a table to start from with `nitro-lab sim --print-prices`";
     let text = files::read_text(path, Links::Followed, FILE_BYTES_MAX)
         .map_err(|error| Error::new(&what, error).or(way_out))?
         .ok_or_else(|| Error::new(&what, "there is no such file").or(way_out))?;

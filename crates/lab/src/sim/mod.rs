@@ -1,4 +1,4 @@
-//! `nitro sim`: simulates a cache on a trace.
+//! `nitro-lab sim`: simulates a cache on a trace.
 
 mod classes;
 mod cost;
@@ -33,8 +33,9 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
     }
     let mut settings = Settings::new(0);
     for (knob, text) in args.given() {
-        knob.set(&mut settings, text)
-            .map_err(|why| Error::new(format_args!("{} {text}", knob.option()), why).or("see `nitro sim --help`"))?;
+        knob.set(&mut settings, text).map_err(|why| {
+            Error::new(format_args!("{} {text}", knob.option()), why).or("see `nitro-lab sim --help`")
+        })?;
     }
     let table = classes::table(args)?;
     settings.classes = table.classes;
@@ -98,7 +99,7 @@ fn single(source: &Traces<'_>, settings: &Settings) -> Result<Outcome, Error> {
 
 fn refused_point(refused: Refused) -> Error {
     let Refused { knob, value, why } = refused;
-    Error::new(format_args!("--sweep {}={value}", knob.name()), why).or("see `nitro sim --help`")
+    Error::new(format_args!("--sweep {}={value}", knob.name()), why).or("see `nitro-lab sim --help`")
 }
 
 fn many(source: &Traces<'_>, args: &SimArgs, points: &[Settings]) -> Result<Vec<Outcome>, Error> {

@@ -2,7 +2,7 @@
 
 use super::source::{Traces, failed};
 use crate::args::SimArgs;
-use crate::trace::refused;
+use nitro_commands::traces::refused;
 use nitro_console::chart::{self, Series};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};

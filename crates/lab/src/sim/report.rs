@@ -1,7 +1,7 @@
 //! Outcomes as tables, CSV and JSON.
 
 use super::classes;
-use crate::shares::{missed, percent};
+use nitro_commands::shares::{missed, percent};
 use nitro_config::classes::ClassTable;
 use nitro_console::chart::{self, Series};
 use nitro_console::error::Error;

@@ -1,7 +1,7 @@
 //! The traces of a command, for simulations that read them several times from the beginning.
 
 use crate::args::SimArgs;
-use crate::trace::{Input, refused};
+use nitro_commands::traces::{Input, refused};
 use nitro_config::classes::ClassTable;
 use nitro_console::error::Error;
 use nitro_sim::workload::{Precedence, SaidContents, Source, TraceIdentity};
@@ -23,7 +23,7 @@ impl<'a> Traces<'a> {
                 "trace -",
                 "simulations may read a trace several times, and standard input only once",
             )
-            .or("write it to a file first, with `nitro trace convert - trace.parquet`"));
+            .or("write it to a file first, with `nitro-lab trace convert - trace.parquet`"));
         }
         Input::open(&args.traces, &args.read)?;
         let precedence = if args.cache.reclassify { Precedence::Rules } else { Precedence::Trace };
@@ -74,6 +74,6 @@ pub(super) fn failed(error: nitro_sim::Error) -> Error {
         error @ nitro_sim::Error::Scratch(_) => {
             Error::new("simulation", error).or("set TMPDIR to a folder with enough room")
         }
-        error => Error::new("simulation", error).or("see `nitro sim --help` for the possible combinations"),
+        error => Error::new("simulation", error).or("see `nitro-lab sim --help` for the possible combinations"),
     }
 }

@@ -1,8 +1,8 @@
-//! `nitro trace convert`
+//! `nitro-lab trace convert`
 
-use super::Input;
 use super::result::ResultFile;
 use crate::args::ConvertArgs;
+use nitro_commands::traces::Input;
 use nitro_console::error::Error;
 use nitro_trace::parquet::is_of_object;
 

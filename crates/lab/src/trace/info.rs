@@ -1,7 +1,7 @@
-//! `nitro trace info`
+//! `nitro-lab trace info`
 
-use super::{Input, refused};
 use crate::args::InfoArgs;
+use nitro_commands::traces::{Input, refused};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_trace::{Summary, summarize};

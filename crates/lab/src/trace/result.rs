@@ -1,6 +1,6 @@
 //! The result file of a command. It gets its name only once it is complete.
 
-use super::refused;
+use nitro_commands::traces::refused;
 use nitro_console::error::Error;
 use nitro_console::output;
 use nitro_console::signals;
@@ -65,7 +65,7 @@ impl ResultFile {
         match self.kind {
             Kind::Parquet => Ok(self),
             Kind::Csv => Err(Error::new(format_args!("result {}", self.path.display()), "a table has no fingerprints")
-                .or("name it .parquet; nitro trace convert can convert it to a table")),
+                .or("name it .parquet; nitro-lab trace convert can convert it to a table")),
         }
     }
 
@@ -94,7 +94,7 @@ impl ResultFile {
     }
 }
 
-/// Writes a trace as CSV: `nitro trace` reads it with `--columns time=0:ns,op=1,object=2,offset=3,len=4,skip=1`.
+/// Writes a trace as CSV: `nitro-lab trace` reads it with `--columns time=0:ns,op=1,object=2,offset=3,len=4,skip=1`.
 fn table(reader: &mut dyn Reader, file: File) -> Result<u64, TraceError> {
     let fail = |e| TraceError::io(e, Place::Whole);
     let (mut out, mut request, mut count) = (BufWriter::new(file), Request::default(), 0);

@@ -1,11 +1,8 @@
-//! `nitro trace synth`
+//! `nitro-lab trace synth`
 
-use super::Input;
-use super::refused;
 use super::result::ResultFile;
-use crate::args::{
-    BootStormArgs, FiuArgs, MakeArgs, RandomArgs, ReadArgs, SnapshotArgs, SnapshotPass, SynthCommand, ZipfArgs,
-};
+use crate::args::{BootStormArgs, FiuArgs, MakeArgs, RandomArgs, SnapshotArgs, SnapshotPass, SynthCommand, ZipfArgs};
+use nitro_commands::traces::{Input, ReadArgs, refused};
 use nitro_console::error::Error;
 use nitro_trace::synth::{BootStorm, FiuLike, RandomReads, SnapshotChain, Zipf, boot_template, recorded_boot};
 use nitro_trace::{Reader, TraceError};
@@ -35,7 +32,7 @@ pub(super) fn run(kind: &SynthCommand) -> Result<(), Error> {
         SynthCommand::Random(args) => random(args),
         SynthCommand::Zipf(args) => zipf(args),
     }?;
-    let generator = format!("nitro trace synth {} --seed {}", made.generator, made.make.seed);
+    let generator = format!("nitro-lab trace synth {} --seed {}", made.generator, made.make.seed);
     let notes = [("source", made.source), ("generator", &generator)];
     ResultFile::new(&made.make.result, made.make.force)?.only_parquet()?.fill(&mut made.reader, &notes)
 }

@@ -1,4 +1,4 @@
-//! `nitro sim --cost`: what disks, LRU and classes cost for their I/O.
+//! `nitro-lab sim --cost`: what disks, LRU and classes cost for their I/O.
 
 use crate::support::Place;
 use serde_json::Value;

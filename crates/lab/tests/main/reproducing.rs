@@ -1,4 +1,4 @@
-//! `nitro reproduce`: what it writes, and that it goes on where it was. The figures themselves take minutes: CI has them.
+//! `nitro-lab reproduce`: what it writes, and that it goes on where it was. The figures themselves take minutes: CI has them.
 
 use crate::support::Place;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! `nitro sim`: what it prints, refuses, and takes up again.
+//! `nitro-lab sim`: what it prints, refuses, and takes up again.
 
 use crate::support::Place;
 use nitro_config::Config;
@@ -255,7 +255,7 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
         ("reads.parquet --cache-size 1G --mode write-back --dirty-start 70", &["destage starts below"]),
         ("reads.parquet --cache-size 1G --mode write-around", &["write-through or write-back"]),
         ("reads.parquet --policy lfu --objects 10", &["--policy lfu", "slru, mru"]),
-        ("- --cache-size 1G", &["standard input", "nitro trace convert"]),
+        ("- --cache-size 1G", &["standard input", "nitro-lab trace convert"]),
         ("absent.parquet --cache-size 1G", &["absent.parquet"]),
         ("reads.parquet --sweep size=16M,32M --results reads.parquet", &["reads.parquet", "--results"]),
     ] {

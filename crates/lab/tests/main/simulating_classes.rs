@@ -1,4 +1,4 @@
-//! `nitro sim --classes`: rules, policies and hits by class.
+//! `nitro-lab sim --classes`: rules, policies and hits by class.
 
 use crate::support::Place;
 use nitro_trace::parquet::ParquetWriter;

@@ -1,9 +1,11 @@
-//! `nitro trace`: what it reads, writes, makes and refuses.
+//! `nitro-lab trace`: what it reads, writes, makes and refuses.
 
 use crate::support::Place;
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 
 fn info(place: &Place, arguments: &str) -> Value {
     serde_json::from_str(&place.stdout(&format!("trace info -o json {arguments}"))).unwrap()
@@ -119,7 +121,7 @@ fn one_seed_makes_one_file_and_it_says_that_it_is_synthetic() {
         assert!(told["requests"].as_u64().unwrap() > 0 && told["formats"][0] == "parquet", "{told}");
         assert!(told["notes"]["source"].as_str().unwrap().starts_with("synthetic: "), "{told}");
         // What the file says of its making makes it again.
-        let generator = told["notes"]["generator"].as_str().unwrap().strip_prefix("nitro ").unwrap().to_owned();
+        let generator = told["notes"]["generator"].as_str().unwrap().strip_prefix("nitro-lab ").unwrap().to_owned();
         place.stdout(&format!("{generator} d{number}"));
         assert!(bytes("a") == bytes("d"), "{generator}");
     }
@@ -173,4 +175,27 @@ fn place() -> Place {
     let place = Place::new();
     place.write("words", "not a trace\nnot at all\n");
     place
+}
+
+#[test]
+fn a_result_replaces_a_link_and_not_its_target() {
+    let place = Place::new();
+    let victim = place.write("victim", "as it was");
+    symlink("victim", place.path("t.parquet.part")).unwrap();
+    symlink("victim", place.path("t.parquet")).unwrap();
+    place.stdout("trace synth random t.parquet --working-set 1M --requests 99 --force");
+    assert!(fs::symlink_metadata(place.path("t.parquet")).unwrap().is_file());
+    assert_eq!(fs::read_to_string(victim).unwrap(), "as it was");
+}
+
+#[test]
+fn a_result_beyond_the_limit_of_sizes_is_an_error_and_not_a_signal() {
+    let place = Place::new();
+    let lab = place.command("trace synth random t.parquet --working-set 64M --requests 100000");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -f 8 && exec \"$0\" \"$@\""]).arg(lab.get_program()).args(lab.get_args());
+    let output = shell.current_dir(place.folder.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("File too large") && said.contains("LimitFSIZE"), "{said}");
 }

@@ -98,7 +98,7 @@ pub(super) fn section(scale: &Scale) -> Result<Section, Error> {
             "Indexes of {entries} entries on a device in RAM: the number of reads does not depend on the device. The \
              left chart varies the RAM of the filters; the right one divides 4 bytes of RAM per entry between buffers \
              and filters, as in the paper's figure. Our BufferHash can only have 2ⁿ buffers, and its incarnations are \
-             full; `nitro index plan` chooses the division in the same way."
+             full; `nitro-lab index plan` chooses the division in the same way."
         ),
         charts: vec![size_chart(&by_size), buffer_chart(&by_buffers)],
         tables: vec![table(&by_buffers)],
@@ -133,7 +133,7 @@ fn size_chart(tried: &[Tried]) -> Chart {
     };
     let all = vec![
         line("measured", tried, x, |one| one.measured),
-        line("formula (nitro index plan)", tried, x, |one| one.plan.reads_per_miss),
+        line("formula (nitro-lab index plan)", tried, x, |one| one.plan.reads_per_miss),
         line("the paper's formula", tried, x, theirs),
     ];
     lines("Reads for an absent key by the size of the filters", "bits of filters for each entry held", all)
@@ -144,7 +144,7 @@ fn buffer_chart(tried: &[Tried]) -> Chart {
     let ram = |one: &Tried| (one.plan.buffers_bytes + one.plan.filters_bytes) as f64;
     let mut all = vec![
         line("measured", tried, x, |one| one.measured),
-        line("formula (nitro index plan)", tried, x, |one| one.plan.reads_per_miss),
+        line("formula (nitro-lab index plan)", tried, x, |one| one.plan.reads_per_miss),
     ];
     if let Some(first) = tried.first() {
         let (plan, ram) = (&first.plan, ram(first));

@@ -1,4 +1,4 @@
-//! `nitro reproduce clam`: *Cheap and Large CAMs for High Performance Data-Intensive Networked Systems* (Anand et al.,
+//! `nitro-lab reproduce clam`: *Cheap and Large CAMs for High Performance Data-Intensive Networked Systems* (Anand et al.,
 //! NSDI 2010), measured on the BufferHash of `nitro-index`.
 
 mod beds;

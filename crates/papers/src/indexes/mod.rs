@@ -48,7 +48,7 @@ impl IndexPaper {
 
     /// The command that reproduces the report.
     pub(super) fn command(&self, paper: &str) -> String {
-        let mut command = format!("nitro reproduce {paper}");
+        let mut command = format!("nitro-lab reproduce {paper}");
         if self.quick {
             command += " --quick";
         }

@@ -88,7 +88,7 @@ pub fn evaluation(args: &Evaluation, name: &str) -> Result<(), Error> {
     check_names(&args.only)?;
     make(&args.folder)?;
     let mut report = report(args)?;
-    report.command = command("nitro reproduce nitro", args);
+    report.command = command("nitro-lab reproduce nitro", args);
     if args.only.is_empty() {
         let missing = not_judged(&report.sections);
         report.sections.push(missing);
@@ -234,7 +234,7 @@ fn run_cells(cells: &[Cell], args: &Evaluation) -> Result<Outcomes, Error> {
 
 /// A section with the claims that the others do not judge.
 pub(crate) fn not_judged(sections: &[Section]) -> Section {
-    const STORE: &str = "the model of a deduplicating origin has no layout that ages; `nitro reproduce cos` measures \
+    const STORE: &str = "the model of a deduplicating origin has no layout that ages; `nitro-lab reproduce cos` measures \
                          Figures 9 and 10 on the store itself";
     let judged = |claim: &Claim| sections.iter().flat_map(|section| &section.verdicts).any(|v| v.id == claim.id);
     let missing = CLAIMS.iter().filter(|claim| !judged(claim));

@@ -1,4 +1,4 @@
-//! `nitro reproduce silt`: *SILT: A Memory-Efficient, High-Performance Key-Value Store* (Lim et al., SOSP 2011),
+//! `nitro-lab reproduce silt`: *SILT: A Memory-Efficient, High-Performance Key-Value Store* (Lim et al., SOSP 2011),
 //! measured on the SILT of `nitro-index`.
 
 mod background;

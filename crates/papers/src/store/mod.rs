@@ -1,4 +1,4 @@
-//! `nitro reproduce cos`: the COS half of Table 2, and Figures 9 and 10 of Nitro's paper. They are measured on the
+//! `nitro-lab reproduce cos`: the COS half of Table 2, and Figures 9 and 10 of Nitro's paper. They are measured on the
 //! deduplicating store and the engine themselves, with a disk and an SSD that are modelled in virtual time.
 
 mod aged;
@@ -174,5 +174,5 @@ fn command(args: &StorePaper) -> String {
     let quick = if args.quick { " --quick" } else { "" };
     let scale = if args.scale == 1.0 { String::new() } else { format!(" --scale {}", args.scale) };
     let only = if args.only.is_empty() { String::new() } else { format!(" --only {}", args.only.join(",")) };
-    format!("nitro reproduce cos{quick}{scale}{only}")
+    format!("nitro-lab reproduce cos{quick}{scale}{only}")
 }

@@ -1,11 +1,11 @@
 //! Estimates of deduplication and compression for an image, without a cache or a trace.
 
 mod regions;
-mod scan;
 mod tally;
+mod worker;
 
-pub use regions::Regions;
-pub use tally::{Tally, Totals};
+pub(super) use regions::Regions;
+pub(super) use tally::{Tally, Totals};
 
 use std::thread;
 use std::time::Duration;
@@ -18,10 +18,9 @@ const TOLD_EVERY: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// The image cannot be read.
-/// The image cannot be read.
-pub fn scan(regions: &Regions, tallies: &[Tally], threads: usize, tell: impl Fn(u64)) -> std::io::Result<()> {
+pub(crate) fn scan(regions: &Regions, tallies: &[Tally], threads: usize, tell: impl Fn(u64)) -> std::io::Result<()> {
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| scan::scan(regions, tallies))).collect();
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| worker::scan(regions, tallies))).collect();
         while !workers.iter().all(thread::ScopedJoinHandle::is_finished) {
             thread::sleep(TOLD_EVERY);
             tell(regions.position());

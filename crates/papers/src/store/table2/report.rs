@@ -184,7 +184,7 @@ fn verdicts(all: &[Outcomes]) -> Vec<Verdict> {
                              no disk requests, except for reads that are found by recipes; and if contents are \
                              compressed to a half, the cache holds more of them by compression than by deduplication";
     const EXTENTS_WHY: &str = "the engine caches in write-evict units only, so that there is no variant with separate \
-                               extents to compare with; the simulator has both (`nitro reproduce`)";
+                               extents to compare with; the simulator has both (`nitro-lab reproduce`)";
     let [dc, d, c, plain] = Kind::ALL;
     let homes = all.iter().find(|trace| trace.trace.fiu == Fiu::Homes).map(|trace| trace.more(true, IOPS, dc, None));
     let [iops, response] = [IOPS, RESPONSE].map(|figure| between(all, figure, dc, plain));

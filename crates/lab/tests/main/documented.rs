@@ -1,22 +1,24 @@
 //! The commands in the documentation.
 
-use crate::docs::pages;
-use nitro_cli::command;
+use nitro_testkit::pages;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The Markdown pages of the project, apart from those that are generated or are history.
 fn described() -> impl Iterator<Item = (PathBuf, String)> {
     let is_read = |path: &PathBuf| {
-        !["CLI.md", "REPRODUCTION.md"].map(Path::new).contains(&path.as_path()) && !path.starts_with("decisions")
+        !["CLI.md", "LAB.md", "REPRODUCTION.md"].map(Path::new).contains(&path.as_path())
+            && !path.starts_with("decisions")
     };
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = root.join("README.md");
     let read = fs::read_to_string(&readme).unwrap();
-    pages().into_iter().filter(move |(path, _)| is_read(path)).chain([(readme, read)])
+    pages(&root.join("docs")).into_iter().filter(move |(path, _)| is_read(path)).chain([(readme, read)])
 }
 
-/// The command lines of `nitro` in a page: lines of code blocks, and code in the text.
-fn command_lines(page: &str) -> Vec<String> {
+/// The command lines of `program` in a page: lines of code blocks, and code in the text.
+fn command_lines(program: &str, page: &str) -> Vec<String> {
+    let begin = format!("{program} ");
     let mut found = Vec::new();
     let mut fenced = false;
     let mut before = String::new();
@@ -28,11 +30,11 @@ fn command_lines(page: &str) -> Vec<String> {
         } else if fenced {
             let line = std::mem::take(&mut before) + line;
             let commands = line.trim_start_matches("$ ").split(['|', ';', '&', '#']).map(str::trim);
-            found.extend(commands.filter(|command| command.starts_with("nitro ")).map(str::to_owned));
+            found.extend(commands.filter(|command| command.starts_with(&begin)).map(str::to_owned));
         }
     }
     let text: String = page.split("```").step_by(2).collect::<Vec<_>>().join("\n").replace('\n', " ");
-    found.extend(text.split('`').skip(1).step_by(2).filter(|code| code.starts_with("nitro ")).map(str::to_owned));
+    found.extend(text.split('`').skip(1).step_by(2).filter(|code| code.starts_with(&begin)).map(str::to_owned));
     found
 }
 
@@ -58,18 +60,19 @@ fn words(line: &str) -> Vec<String> {
 #[test]
 fn every_command_of_the_documentation_exists() {
     use clap::error::ErrorKind::{InvalidSubcommand, TooManyValues, UnknownArgument};
-    let mut checked = 0;
-    let mut wrong = Vec::new();
-    for (path, page) in described() {
-        for line in command_lines(&page) {
-            checked += 1;
-            if let Err(error) = command().try_get_matches_from(words(&line))
-                && matches!(error.kind(), InvalidSubcommand | TooManyValues | UnknownArgument)
-            {
-                wrong.push(format!("{}: {line}: {error}", path.display()));
+    for (program, command, least) in [("nitro", nitro_cli::command(), 150), ("nitro-lab", nitro_lab::command(), 40)] {
+        let (mut checked, mut wrong) = (0, Vec::new());
+        for (path, page) in described() {
+            for line in command_lines(program, &page) {
+                checked += 1;
+                if let Err(error) = command.clone().try_get_matches_from(words(&line))
+                    && matches!(error.kind(), InvalidSubcommand | TooManyValues | UnknownArgument)
+                {
+                    wrong.push(format!("{}: {line}: {error}", path.display()));
+                }
             }
         }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(checked > least, "{program}: {checked} commands");
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(checked > 200, "{checked} commands");
 }
