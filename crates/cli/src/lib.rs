@@ -45,7 +45,7 @@ fn run(cli: &Cli) -> Result<u8, Error> {
         Command::Serve(args) => return serve::run(args.config()?, args.source()?, args.command()),
         Command::Doctor(args) => doctor::run(args),
         Command::SupportBundle(args) => doctor::bundle(args),
-        Command::Check(args) => configure::check(args),
+        Command::Check(args) => return configure::check(args),
         Command::Reload(server) => configure::reload(server),
         Command::Set(args) => configure::set(args),
         Command::Status(server) => status::run(server),

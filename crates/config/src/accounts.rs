@@ -4,8 +4,6 @@ use super::Config;
 use nitro_console::error::Error;
 use nitro_files as files;
 use nitro_iscsi::{Account, NamePattern};
-use std::fs::File;
-use std::io;
 use std::path::Path;
 
 /// The longest file of accounts, in bytes.
@@ -97,23 +95,6 @@ impl Config {
             }
         }
         Ok(warnings)
-    }
-
-    /// Notes of `nitro check` on the file of accounts. A file that this user cannot read is not checked.
-    ///
-    /// # Errors
-    /// The file is invalid, or a volume names an account that does not exist.
-    pub fn account_notes(&self) -> Result<Vec<String>, Error> {
-        let Some(path) = self.server.iscsi.chap.as_deref() else { return Ok(Vec::new()) };
-        match File::open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Ok(vec![format!("server.iscsi.chap: {} does not exist", path.display())])
-            }
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                Ok(vec![format!("server.iscsi.chap: {} is not checked: {error}", path.display())])
-            }
-            _ => self.check_against(&read(path)?),
-        }
     }
 }
 

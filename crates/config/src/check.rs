@@ -31,10 +31,30 @@ impl Config {
     /// # Errors
     /// The first error, with its remedy.
     pub fn check(&self) -> Result<(), Error> {
+        self.errors().into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// The errors of the configuration, each with its remedy: the first of each section, and of what concerns several.
+    #[must_use]
+    pub fn errors(&self) -> Vec<Error> {
         if self.volumes.is_empty() {
-            return Err(Error::new("volumes", "there is nothing to serve").or("add a section such as [volume.vm]"));
+            return vec![Error::new("volumes", "there is nothing to serve").or("add a section such as [volume.vm]")];
         }
-        self.server.check()?;
+        let caches = self.caches.iter();
+        let caches = caches.map(|(name, cache)| cache.check().map_err(|e| e.within(format_args!("cache.{name}"))));
+        let volumes = self.volumes.iter().map(|(name, volume)| self.check_volume(name, volume));
+        let mut all = vec![self.server.check(), self.check_listen()];
+        all.extend(caches.chain(volumes));
+        all.extend([self.check_identities(), self.check_accounts(), self.check_clients()]);
+        // A volume without a cache is told of above.
+        all.extend(
+            [self.check_shares()].into_iter().filter(|_| self.volumes.keys().all(|name| self.cache_of(name).is_ok())),
+        );
+        all.into_iter().filter_map(Result::err).collect()
+    }
+
+    /// Checks that a socket for one volume is not to be that of several.
+    fn check_listen(&self) -> Result<(), Error> {
         let is_single = |address: &Address| matches!(address.vhost(), Some(VhostAddress::Socket(_)));
         if self.volumes.len() > 1
             && let Some(VhostAddress::Socket(path)) =
@@ -43,20 +63,15 @@ impl Config {
             let why = format!("vhost:{} is for one volume, and there are {}", path.display(), self.volumes.len());
             return Err(Error::new("listen", why).or("give vhost:FOLDER/, where each volume has a socket of its own"));
         }
-        for (name, cache) in &self.caches {
-            cache.check().map_err(|e| e.within(format_args!("cache.{name}")))?;
-        }
-        for (name, volume) in &self.volumes {
-            check_name(name)?;
-            let cache = self.caches.get(self.cache_of(name)?);
-            volume.check(name)?;
-            let detects = cache.is_some_and(|cache| cache.detect && cache.path != CacheStore::None);
-            check_scan(volume.detect_scan, detects).map_err(|e| e.within(format_args!("volume.{name}")))?;
-        }
-        self.check_identities()?;
-        self.check_accounts()?;
-        self.check_clients()?;
-        self.check_shares()
+        Ok(())
+    }
+
+    fn check_volume(&self, name: &str, volume: &VolumeConfig) -> Result<(), Error> {
+        check_name(name)?;
+        let cache = self.caches.get(self.cache_of(name)?);
+        volume.check(name)?;
+        let detects = cache.is_some_and(|cache| cache.detect && cache.path != CacheStore::None);
+        check_scan(volume.detect_scan, detects).map_err(|e| e.within(format_args!("volume.{name}")))
     }
 
     /// Checks that what restricts NBD clients exists.

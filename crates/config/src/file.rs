@@ -1,6 +1,6 @@
 //! Reads, checks and changes a configuration file.
 
-use super::{Config, KeyPath, edited};
+use super::{Config, ConfigError, KeyPath, edited};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_files as files;
@@ -17,6 +17,17 @@ fn read(file: &Path) -> Result<String, Error> {
 /// The file cannot be read, or is invalid.
 pub fn load(file: &Path) -> Result<Config, Error> {
     parse(file, &read(file)?)
+}
+
+/// As [`load`], with all errors instead of the first. Of keys and values that cannot be read, only the first is known.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_all(file: &Path) -> Result<Config, Vec<Error>> {
+    let text = read(file).map_err(|error| vec![error])?;
+    let config = Config::read(&text).map_err(|e| vec![e.in_file(file)])?;
+    let errors: Vec<_> = config.errors().into_iter().map(|e| ConfigError::from_check(e).in_file(file)).collect();
+    if errors.is_empty() { Ok(config) } else { Err(errors) }
 }
 
 fn parse(file: &Path, text: &str) -> Result<Config, Error> {

@@ -66,9 +66,14 @@ impl Config {
     /// # Errors
     /// [`ConfigError`] with the line, the wrong key or value, and the most similar valid key, if there is one.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let config: Self = toml::from_str(text).map_err(|error| ConfigError::from_toml(text, &error))?;
+        let config = Self::read(text)?;
         config.check().map_err(ConfigError::from_check)?;
         Ok(config)
+    }
+
+    /// Parses the text of a file, without the checks of [`check`](Self::check).
+    fn read(text: &str) -> Result<Self, ConfigError> {
+        toml::from_str(text).map_err(|error| ConfigError::from_toml(text, &error))
     }
 }
 

@@ -66,7 +66,10 @@ pub fn private_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// Checks that a folder belongs to this user and only this user can enter it.
-pub(super) fn check_private(folder: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// It does not, others can enter it, it is a link, or it cannot be examined.
+pub fn check_private(folder: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(folder)?;
     match found.is_dir() && is_own(&found) && found.mode() & 0o077 == 0 {
         true => Ok(()),

@@ -10,7 +10,6 @@ pub mod doctor;
 mod export;
 mod http;
 pub mod metrics;
-pub mod notes;
 pub mod origins;
 mod peers;
 mod record;

@@ -9,8 +9,10 @@ Examples:
   nitro check /etc/nitro/nitro.toml
   nitro check /etc/nitro/nitro.toml -o json
 
-The command checks everything that can be checked without opening a device: keys, values, and their combinations. It reports origins and \
-caches that do not exist, but does not count them as errors. The exit code is 1 if the file cannot be used.";
+The command checks what nitro serve checks at its start, by the same code, up to opening for writing: keys, values and their combinations, \
+addresses, certificates and accounts, caches and origins with their marks and dirty data. It changes nothing, and lists all errors that it finds. \
+Notes say what a start would create or change. What a running server uses is noted and not examined. Stores are opened to look their objects up, \
+as nitro cos list does. The exit code is 1 if a start would be refused.";
 
 pub(super) const RELOAD_EXAMPLES: &str = "\
 Example:

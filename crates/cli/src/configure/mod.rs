@@ -7,11 +7,13 @@ use crate::volume;
 use nitro_commands::reference::ReferenceCommand;
 use nitro_config::{KeyPath, Scope, Setting, file, reference};
 use nitro_console::error::Error;
+use nitro_console::logging;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::size::Size;
 use nitro_server::control::protocol::{Command, Done, Outcome};
-use nitro_server::serve;
+use nitro_server::serve::{self, Rehearsal};
 use serde::Serialize;
+use std::path::Path;
 
 /// What the page of all commands begins with.
 const COMMANDS_HEAD: &str = "\
@@ -38,38 +40,58 @@ struct Checked {
     file: String,
     caches: Vec<String>,
     volumes: Vec<String>,
-    /// What a start would not find, or would create.
+    /// The reasons for which a start would be refused.
+    errors: Vec<String>,
+    /// What a start would create or change, and what was not examined.
     notes: Vec<String>,
 }
 
-/// Runs `nitro check`.
-pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
-    let config = file::load(&args.file)?;
-    config.server.socket_access()?;
-    config.server.control_access()?;
-    serve::check_limits(&config)?;
+/// Runs `nitro check`. Returns the exit code: 1 if a start would be refused.
+pub(crate) fn check(args: &CheckArgs) -> Result<u8, Error> {
+    let config = match file::load_all(&args.file) {
+        Ok(config) => config,
+        Err(errors) => return print_checked(args, Checked::refused(&args.file, &errors)),
+    };
+    let Rehearsal { errors, notes } = serve::rehearse(&config)?;
     let checked = Checked {
-        file: args.file.display().to_string(),
         caches: config.caches.keys().cloned().collect(),
         volumes: config.volumes.keys().cloned().collect(),
-        notes: nitro_server::notes::notes(&config)?,
+        notes,
+        ..Checked::refused(&args.file, &errors)
     };
+    print_checked(args, checked)
+}
+
+fn print_checked(args: &CheckArgs, checked: Checked) -> Result<u8, Error> {
+    let code = u8::from(!checked.errors.is_empty());
     let text = match args.output.format {
         Format::Json => output::json_pretty(&checked)?,
         Format::Csv => {
-            let Checked { file, caches, volumes, notes } = checked;
-            let row = vec![file, caches.join(" "), volumes.join(" "), notes.join("; ")];
-            Table::of_one(["file", "caches", "volumes", "notes"], row).csv(true)
+            let Checked { file, caches, volumes, errors, notes } = checked;
+            let row = vec![file, caches.join(" "), volumes.join(" "), errors.join("; "), notes.join("; ")];
+            Table::of_one(["file", "caches", "volumes", "errors", "notes"], row).csv(true)
         }
-        Format::Table => {
-            let Checked { file, caches, volumes, notes } = checked;
+        Format::Table if code == 0 => {
+            let Checked { file, caches, volumes, notes, .. } = checked;
             let mut out =
                 format!("{file} can be used\n  caches   {}\n  volumes  {}\n", caches.join(", "), volumes.join(", "));
             notes.iter().for_each(|note| out += &format!("  note     {note}\n"));
             out
         }
+        Format::Table => {
+            checked.errors.iter().for_each(|error| logging::print(format_args!("nitro: {error}")));
+            return Ok(code);
+        }
     };
-    output::print(&text).map(drop)
+    output::print(&text).map(|_| code)
+}
+
+impl Checked {
+    /// A file that a start would refuse for these reasons, or that it would not refuse without any.
+    fn refused(file: &Path, errors: &[Error]) -> Self {
+        let errors = errors.iter().map(Error::to_string).collect();
+        Self { file: file.display().to_string(), caches: Vec::new(), volumes: Vec::new(), errors, notes: Vec::new() }
+    }
 }
 
 /// Runs `nitro reload`.

@@ -68,10 +68,19 @@ fn changes(outcome: &Value) -> Vec<(String, String)> {
 #[test]
 fn a_file_is_checked_without_a_server() {
     let place = Place::new();
+    fs::create_dir(place.path("run/nitro")).unwrap();
     place.write("good.toml", FILE);
+    let absent = place.run("check good.toml -o json");
+    let told: Value = serde_json::from_slice(&absent.stdout).unwrap();
+    assert_eq!((absent.status.code(), told["errors"].as_array().unwrap().len()), (Some(1), 2), "origins: {told}");
+    for name in ["vm.img", "db.img"] {
+        place.file(name, 16 << 20);
+    }
     let told = json(&place, "check good.toml");
     assert_eq!(told["volumes"], serde_json::json!(["db", "vm"]), "{told}");
-    assert_eq!(told["notes"].as_array().unwrap().len(), 3, "cache and origins do not exist: {told}");
+    let note = "cache.fast: cache.img does not exist, and is created with 64 MiB";
+    assert_eq!((&told["notes"], &told["errors"]), (&serde_json::json!([note]), &serde_json::json!([])));
+    assert!(!place.path("cache.img").exists());
     assert!(place.stdout("check good.toml").contains("good.toml can be used"));
     for (old, new, words) in [
         ("dirty_age = \"1h\"", "dirty_agee = \"1h\"", ["line 10", "did you mean \"dirty_age\"?"]),
@@ -85,6 +94,111 @@ fn a_file_is_checked_without_a_server() {
         assert!(words.iter().all(|word| said.contains(word)), "{new}: {said}");
     }
     assert!(place.failure("check absent.toml", 1).contains("absent.toml"));
+}
+
+#[test]
+fn what_a_start_refuses_is_refused_by_the_check_in_the_same_words() {
+    let place = Place::new();
+    for name in ["vm.img", "db.img", "other.img"] {
+        place.file(name, 16 << 20);
+    }
+    place.write("plain", "no socket");
+    place.write("notes.txt", "no cache, but an operator's notes".repeat(1000));
+    place.write("empty.img", "");
+    // A cache with 8 KiB extents and without deduplication, and one that has newer data of other.img than it has itself.
+    assert!(place.serve("--origin db.img --cache made.img --cache-size 64M --dedup off").stop().0.success());
+    let server =
+        place.serve("--origin other.img --name vm --cache dirty.img --cache-size 64M --mode write-back --dirty-age 1h");
+    let mut nbd = place.client();
+    assert_eq!((nbd.write(0, &noise(1, 8192)), nbd.flush()), (0, 0));
+    server.kill();
+    for (old, new, words) in [
+        ("origin = \"vm.img\"", "origin = \"absent.img\"", "absent.img: it does not exist"),
+        ("origin = \"vm.img\"", "origin = \"run\"", "run: it is a directory"),
+        ("origin = \"vm.img\"", "origin = \"empty.img\"", "empty.img: it is empty"),
+        ("origin = \"vm.img\"", "origin = \"db.img\"", "is served twice"),
+        ("origin = \"vm.img\"", "origin = \"cache.img\"", "cache.img: it does not exist"),
+        ("origin = \"vm.img\"", "origin = \"cos:run#vm\"", "nitro cos init"),
+        ("origin = \"vm.img\"", "origin = \"other.img\"", "may be in the cache"),
+        ("path = \"cache.img\"", "path = \"vm.img\"\nformat = true", "is the same as the cache"),
+        ("path = \"cache.img\"", "path = \"notes.txt\"", "is not a Nitro cache and is not empty"),
+        ("path = \"cache.img\"", "path = \"run\"", "it is a directory"),
+        ("path = \"cache.img\"", "path = \"gone/cache.img\"", "its folder does not exist"),
+        ("path = \"cache.img\"\nsize = \"64M\"", "path = \"cache.img\"", "give its size"),
+        ("size = \"64M\"", "size = \"4M\"", "too small"),
+        ("size = \"64M\"", "size = \"30T\"", "the filesystem has only"),
+        ("path = \"cache.img\"", "path = \"made.img\"\nextent_size = \"16K\"", "it was made with extent_size"),
+        ("path = \"cache.img\"", "path = \"made.img\"\ndedup = true", "it was made with dedup = off"),
+        ("path = \"cache.img\"", "path = \"dirty.img\"\nformat = true", "of dirty data of vm"),
+        ("path = \"cache.img\"", "path = \"dirty.img\"", "of dirty data of this volume"),
+        ("ram = \"4M\"", "write_log = \"log.img\"", "give its size"),
+        ("ram = \"4M\"", "write_log = \"notes.txt\"", "it is not a write log"),
+        ("ram = \"4M\"", "write_log = \"log.img\"\nwrite_log_size = \"64K\"", "too small for a write log"),
+        ("ram = \"4M\"", "classes = \"absent.toml\"", "absent.toml"),
+        ("unix:run/nitro/x.sock", "unix:plain", "not a socket"),
+        ("unix:run/nitro/x.sock", "unix:gone/x.sock", "its folder does not exist"),
+        ("unix:run/nitro/x.sock", "tcp:192.0.2.1:10809", "192.0.2.1"),
+        ("control =", "tls = \"on\"\ntls_cert = \"c.pem\"\ntls_key = \"k.pem\"\ncontrol =", "c.pem"),
+        ("control =", "http = \"127.0.0.1:0\"\nhttp_token_file = \"token\"\ncontrol =", "token"),
+        ("control =", "record = \"plain\"\ncontrol =", "recording plain: it exists"),
+        ("[cache.fast]", "[server.iscsi]\nchap = \"chap\"\n[cache.fast]", "chap"),
+        ("[cache.fast]", "[server.iscsi.groups]\n99 = \"metadata\"\n[cache.fast]", "there is no such group"),
+    ] {
+        assert!(FILE.contains(old), "{old}");
+        place.write("bad.toml", FILE.replace(old, new));
+        let dirty = || new.contains("dirty.img").then(|| fs::read(place.path("dirty.img")).unwrap());
+        let before = dirty();
+        let checked = place.run("check bad.toml");
+        assert!(before == dirty(), "{new}: a check changes nothing");
+        let said = String::from_utf8(checked.stderr).unwrap();
+        assert!(checked.status.code() == Some(1) && said.contains(words), "{new}: {said}");
+        assert!(!place.path("cache.img").exists() && !place.path("log.img").exists(), "{new}: a check creates nothing");
+        let refused = place.failure("serve --config bad.toml", 1);
+        let _ = fs::remove_file(place.path("cache.img"));
+        let last = refused.lines().rfind(|line| line.starts_with("nitro: ")).unwrap();
+        assert!(said.lines().any(|line| line == last), "{new}: the start says {refused}, the check {said}");
+    }
+}
+
+#[test]
+fn a_check_lists_all_errors_and_needs_nothing_that_a_server_uses() {
+    let place = Place::new();
+    place.write(
+        "bad.toml",
+        FILE.replace("ram = \"4M\"", "dirty_max = 95").replace("control =", "threads = 0\ncontrol ="),
+    );
+    let said = place.failure("check bad.toml", 1);
+    assert!(said.lines().count() == 2 && said.contains("dirty_max = 95") && said.contains("threads = 0"), "{said}");
+    let (place, server) = serve();
+    let told = json(&place, "check nitro.toml");
+    let notes = told["notes"].to_string();
+    assert!(notes.contains("cache.fast: a server uses it") && notes.contains("volume.db: db.img is in use"), "{told}");
+    assert!(server.stop().0.success());
+    let told = json(&place, "check nitro.toml");
+    assert_eq!(told["notes"], serde_json::json!([]), "{told}");
+}
+
+#[test]
+fn a_size_that_changed_is_applied_at_the_start() {
+    let (place, server) = serve();
+    let data = noise(4, 1 << 20);
+    let mut writer = client(&place, "db");
+    assert_eq!((writer.write(0, &data), writer.flush()), (0, 0));
+    drop(writer);
+    server.kill();
+    for (before, after) in [("64", "80"), ("80", "48")] {
+        change(&place, &[(&format!("size = \"{before}M\""), &format!("size = \"{after}M\""))]);
+        let told = json(&place, "check nitro.toml");
+        let note = format!("cache.fast: it gets the size of {after} MiB once it is served");
+        assert_eq!(told["notes"], serde_json::json!([note]), "{told}");
+        let server = place.serve("--config nitro.toml");
+        let bytes = after.parse::<u64>().unwrap() << 20;
+        let len = || fs::metadata(place.path("cache.img")).unwrap().len();
+        place.until("resized", |_| len() == bytes);
+        assert!(client(&place, "db").read(0, 1 << 20) == data);
+        assert_eq!(json(&place, "reload")["message"], "configuration: nothing has changed");
+        assert!(server.stop().0.success());
+    }
 }
 
 #[test]

@@ -146,5 +146,12 @@ fn wrong_devices_are_refused_by_name() {
     place.write("n.toml", b"[cache.c]\npath = [1]\n[volume.v]\norigin = \"vm.img\"\n");
     assert!(place.failure("check n.toml", 1).contains("line 2"));
     place.write("n.toml", b"[cache.c]\npath = [\"a.img\", \"b.img\"]\n[volume.v]\norigin = \"vm.img\"\n");
+    let said = place.failure("check n.toml", 1);
+    assert!(said.contains("device 1 of the cache failed before"), "{said}");
+    assert!(place.failure("serve --config n.toml", 1).ends_with(&said));
+    place.write(
+        "n.toml",
+        b"[cache.c]\npath = [\"c.img\", \"d.img\"]\nsize = \"64M\"\n[volume.v]\norigin = \"vm.img\"\n",
+    );
     place.stdout("check n.toml");
 }

@@ -110,6 +110,12 @@ impl FileDevice {
         self.read_only
     }
 
+    /// Whether it is a block device that the kernel does not let anyone write to.
+    #[must_use]
+    pub fn is_protected(&self) -> bool {
+        self.medium == Medium::Block && crate::ioctl::is_read_only(&*self.fd).unwrap_or(false)
+    }
+
     /// The kind of file.
     #[must_use]
     pub fn medium(&self) -> Medium {

@@ -129,6 +129,19 @@ impl Listener {
         Ok(listener)
     }
 
+    /// Checks what [`bind`](Self::bind) would refuse. No file is created or removed; a TCP port is taken for a moment.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub fn check(address: &ListenAddress) -> Result<(), Error> {
+        match address {
+            ListenAddress::Unix(path) => is_stale(path, address).map(drop),
+            ListenAddress::Tcp(wanted) => {
+                TcpListener::bind(wanted).map(drop).map_err(|e| Error::from_io(e, "listen on", address))
+            }
+        }
+    }
+
     /// Adopts a socket that listens already; its file is not removed with it.
     pub(super) fn adopted(socket: OwnedFd, address: ListenAddress) -> io::Result<Self> {
         let listener = Self { socket: Arc::new(socket), address, file: None, tcp: TcpLimits::default() };
@@ -195,7 +208,15 @@ impl Drop for Listener {
 
 /// Removes a stale socket file.
 fn remove_stale(path: &Path, address: &ListenAddress) -> Result<(), Error> {
-    let Ok(found) = stat(path) else { return Ok(()) };
+    match is_stale(path, address)? {
+        true => fs::remove_file(path).map_err(|e| Error::from_io(e, "listen on", address)),
+        false => Ok(()),
+    }
+}
+
+/// Whether there is a socket at which no process listens. An error: there is something else.
+fn is_stale(path: &Path, address: &ListenAddress) -> Result<bool, Error> {
+    let Ok(found) = stat(path) else { return Ok(false) };
     if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
         return Err(Error::new(ErrorKind::Exists, "listen on", address));
     }
@@ -203,7 +224,7 @@ fn remove_stale(path: &Path, address: &ListenAddress) -> Result<(), Error> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(fail)?;
     match connect(&probe, &SocketAddrUnix::new(path).map_err(fail)?) {
-        Err(Errno::CONNREFUSED) => fs::remove_file(path).map_err(|e| Error::from_io(e, "listen on", address)),
+        Err(Errno::CONNREFUSED) => Ok(true),
         // EAGAIN means that the queue of connections is full, so a process listens.
         Ok(()) | Err(Errno::AGAIN) => Err(Error::new(ErrorKind::InUse, "listen on", address)),
         Err(e) => Err(fail(e)),

@@ -3,7 +3,7 @@
 use super::collector::Collector;
 use super::{Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme, VolumeMarks};
 use crate::cos::ssd::{self, SsdConfig};
-use crate::cos::{CosStore, device_path, failed, open_device};
+use crate::cos::{CosStore, device_path, failed, open_device, try_open_device};
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use nitro_config::{Emulation, VolumeConfig};
 use nitro_console::error::Error;
@@ -92,7 +92,30 @@ impl NamedOrigin for CosOrigin {
     }
 
     fn open<'a>(&'a self, volume: &'a str, config: &'a VolumeConfig) -> LocalBoxFuture<'a, Result<OpenOrigin, Error>> {
-        self.open_for(volume, config).boxed_local()
+        async move {
+            let origin = self.open_for(config).await?;
+            let size = Size(origin.look.size_bytes);
+            nitro_console::output::note!("volume {volume}: {size} at {}", config.origin.display());
+            Ok(origin)
+        }
+        .boxed_local()
+    }
+
+    /// A store is opened as `nitro cos list` opens it, since only the store knows its objects.
+    fn look<'a>(
+        &'a self,
+        _: &'a str,
+        config: &'a VolumeConfig,
+    ) -> LocalBoxFuture<'a, Result<Option<OpenOrigin>, Error>> {
+        async move {
+            let is_open = find(&self.store).await.is_some();
+            let within = |e: Error| e.within(format_args!("origin {}", config.origin.display()));
+            if !is_open && try_open_device(&self.store).map_err(within)?.is_none() {
+                return Ok(None);
+            }
+            self.open_for(config).await.map(Some)
+        }
+        .boxed_local()
     }
 }
 
@@ -108,7 +131,7 @@ impl Identity for Volume<AnyDevice> {
 }
 
 impl CosOrigin {
-    async fn open_for(&self, volume: &str, config: &VolumeConfig) -> Result<OpenOrigin, Error> {
+    async fn open_for(&self, config: &VolumeConfig) -> Result<OpenOrigin, Error> {
         let what = format!("origin {}", config.origin.display());
         let object = open(self, config).await.map_err(|e| e.within(&what))?;
         if object.is_read_only() && !config.read_only {
@@ -126,7 +149,6 @@ impl CosOrigin {
         let mut id = StorageId::default();
         id.add(Means::Object, &[&store.to_le_bytes(), &number.to_le_bytes()]);
         let marks = VolumeMarks::of(&id);
-        nitro_console::output::note!("volume {volume}: {} at {}", Size(size_bytes), config.origin.display());
         let read_only = object.is_read_only();
         Ok(OpenOrigin { device: Backing::Object(object), identity, id, look, fence, marks, read_only })
     }

@@ -6,9 +6,11 @@ use futures_util::future::{FutureExt, LocalBoxFuture};
 use nitro_config::{Emulation, VolumeConfig};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
-use nitro_device::{AnyDevice, CompioClock, FileDevice, FileOptions, HddDevice};
+use nitro_device::{AnyDevice, CompioClock, ErrorKind, FileDevice, FileOptions, HddDevice};
 use nitro_files::FileId;
 use nitro_port::Device;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -64,6 +66,14 @@ impl NamedOrigin for AtPath {
     fn open<'a>(&'a self, volume: &'a str, config: &'a VolumeConfig) -> LocalBoxFuture<'a, Result<OpenOrigin, Error>> {
         open(&self.0, volume, config).boxed_local()
     }
+
+    fn look<'a>(
+        &'a self,
+        _: &'a str,
+        config: &'a VolumeConfig,
+    ) -> LocalBoxFuture<'a, Result<Option<OpenOrigin>, Error>> {
+        look(&self.0, config).boxed_local()
+    }
 }
 
 /// An open file or block device, and the path at which it was opened.
@@ -110,16 +120,48 @@ fn emulated(device: FileDevice, disk: Option<Emulation>) -> AnyDevice {
     }
 }
 
+/// Refuses a path at which there is no file or device.
+fn check_there(what: &str, path: &Path) -> Result<(), Error> {
+    let found = fs::metadata(path).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => Error::new(what, "it does not exist")
+            .or(format_args!("check the path, or make one: truncate -s 10G {}", path.display())),
+        _ => Error::new(what, e).or("check the path and its folders' permissions"),
+    })?;
+    match found.is_dir() {
+        true => Err(Error::new(what, "it is a directory").or("name a file or a block device")),
+        false => Ok(()),
+    }
+}
+
+fn not_permitted(what: &str, why: &io::Error) -> Error {
+    Error::new(what, why).or("run as a user who may use it, change its permissions, or give --read-only")
+}
+
+async fn look(path: &Path, config: &VolumeConfig) -> Result<Option<OpenOrigin>, Error> {
+    let what = format!("origin {}", path.display());
+    check_there(&what, path)?;
+    // Access for writing is asked for, not tried: to open a block device for writing has effects.
+    let read_only = match accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS) {
+        Err(Errno::ROFS) => true,
+        Err(error @ (Errno::ACCESS | Errno::PERM)) if !config.read_only => {
+            return Err(not_permitted(&what, &error.into()));
+        }
+        _ => config.read_only,
+    };
+    match FileOptions::new(path).read_only(true).open() {
+        Ok(device) => {
+            let read_only = read_only || device.is_protected();
+            let origin = describe(&what, path, device, config).await?;
+            Ok(Some(OpenOrigin { read_only, ..origin }))
+        }
+        Err(error) if error.kind == ErrorKind::InUse => Ok(None),
+        Err(error) => Err(device_error(&what, &error)),
+    }
+}
+
 async fn open(path: &Path, volume: &str, config: &VolumeConfig) -> Result<OpenOrigin, Error> {
     let what = format!("origin {}", path.display());
-    let found = fs::metadata(path).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => Error::new(&what, "it does not exist")
-            .or(format_args!("check the path, or make one: truncate -s 10G {}", path.display())),
-        _ => Error::new(&what, e).or("check the path and its folders' permissions"),
-    })?;
-    if found.is_dir() {
-        return Err(Error::new(what, "it is a directory").or("name a file or a block device"));
-    }
+    check_there(&what, path)?;
     let opened = FileOptions::new(path).read_only(config.read_only).open();
     let is_refused = |e: &nitro_device::Error| {
         e.source.as_ref().is_some_and(|source| source.kind() == io::ErrorKind::ReadOnlyFilesystem)
@@ -132,19 +174,23 @@ async fn open(path: &Path, volume: &str, config: &VolumeConfig) -> Result<OpenOr
         opened => opened,
     };
     let device = opened.map_err(|e| match &e.source {
-        Some(source) if source.kind() == io::ErrorKind::PermissionDenied => {
-            let way_out = "run as a user who may use it, change its permissions, or give --read-only";
-            Error::new(&what, source).or(way_out)
-        }
+        Some(source) if source.kind() == io::ErrorKind::PermissionDenied => not_permitted(&what, source),
         _ => device_error(&what, &e),
     })?;
+    let origin = describe(&what, path, device, config).await?;
+    nitro_console::output::note!("volume {volume}: {} at {}", Size(origin.look.size_bytes), path.display());
+    Ok(origin)
+}
+
+/// What an open file or device is recognised by, and its marks.
+async fn describe(what: &str, path: &Path, device: FileDevice, config: &VolumeConfig) -> Result<OpenOrigin, Error> {
     let size_bytes = device.geometry().size_bytes;
     if size_bytes == 0 {
         let way_out = format!("give it a size first: truncate -s 10G {}", path.display());
         return Err(Error::new(what, "it is empty").or(way_out));
     }
     // Looked at by the descriptor, now that nobody else may change it.
-    let fail = |e| Error::new(&what, e).or("check the path and its folders' permissions");
+    let fail = |e| Error::new(what, e).or("check the path and its folders' permissions");
     let (file, read_only) = (device.handle().map_err(fail)?, device.is_read_only());
     let look = Look::new(&file.metadata().map_err(fail)?, size_bytes);
     let (at, handle) = (path.to_owned(), device.handle().map_err(fail)?);
@@ -154,7 +200,6 @@ async fn open(path: &Path, volume: &str, config: &VolumeConfig) -> Result<OpenOr
         Ok((VolumeMarks::of_file(&at, &handle, &id)?, id, fence))
     });
     let (marks, id, fence) = examined.await?.map_err(fail)?;
-    nitro_console::output::note!("volume {volume}: {} at {}", Size(size_bytes), path.display());
     let device = emulated(device, config.emulate_disk);
     let identity = Arc::new(OpenFile { path: path.to_owned(), file, read_only });
     Ok(OpenOrigin { device: Backing::Device(Box::new(device)), identity, id, look, fence, marks, read_only })

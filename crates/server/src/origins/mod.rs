@@ -72,6 +72,16 @@ pub trait NamedOrigin {
 
     /// Opens it for a volume, and locks it against other programs if possible.
     fn open<'a>(&'a self, volume: &'a str, config: &'a VolumeConfig) -> LocalBoxFuture<'a, Result<OpenOrigin, Error>>;
+
+    /// Examines it as [`open`](Self::open) does, but does not open it for writing if that can be avoided. `None`: another program
+    /// uses it, such as the server that serves it.
+    fn look<'a>(
+        &'a self,
+        volume: &'a str,
+        config: &'a VolumeConfig,
+    ) -> LocalBoxFuture<'a, Result<Option<OpenOrigin>, Error>> {
+        Box::pin(async { self.open(volume, config).await.map(Some) })
+    }
 }
 
 /// An origin that is open, and locked against others.

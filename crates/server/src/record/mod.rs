@@ -51,14 +51,18 @@ pub struct Recorder {
     thread: Mutex<Option<JoinHandle<Result<(), Error>>>>,
 }
 
+/// The refusal to overwrite a recording.
+pub fn exists(path: &Path) -> Error {
+    Error::new(format_args!("recording {}", path.display()), "it exists")
+        .or("choose another name, or move the old recording away")
+}
+
 impl Recorder {
     /// Begins a file, which must not exist.
     pub fn start(path: &Path) -> Result<Self, Error> {
         let what = format!("recording {}", path.display());
         let file = files::create_new(path).map_err(|e| match e.kind() {
-            std::io::ErrorKind::AlreadyExists => {
-                Error::new(&what, "it exists").or("choose another name, or move the old recording away")
-            }
+            std::io::ErrorKind::AlreadyExists => exists(path),
             _ => Error::new(&what, e).or("name a file in a folder that can be written to"),
         })?;
         let counts = Arc::new(Counts::default());

@@ -40,6 +40,8 @@ pub struct CacheEntry {
     pub device_paths: Vec<PathBuf>,
     /// The cache's UUID.
     pub uuid: Uuid,
+    /// The configured size in bytes, if it is another than the cache was opened with.
+    pub(super) other_size: Option<u64>,
     /// It is being resized.
     pub(super) resizing: AtomicBool,
     /// Where its write log is.
@@ -65,6 +67,7 @@ impl CacheEntry {
             path: None,
             device_paths: Vec::new(),
             uuid,
+            other_size: None,
             resizing: AtomicBool::new(false),
             log_path: None,
             log_missing: None,
@@ -140,6 +143,7 @@ pub(super) async fn open(
         plan::settings(&what, config, size.0 / paths.len() as u64)?;
     }
     log::check(config)?;
+    log::check_unused(config)?;
     let classes = ServedClasses::open(config)?;
     let store = devices::open(paths, config)?;
     let machine = server.and_then(|server| Machine::of(server, name, paths));
@@ -178,15 +182,13 @@ impl Opening<'_> {
         let log = log::open(name, config, random.log_uuid)?;
         let logged = Logged { log, missing: missing_log(discard_dirty) };
         let prepare = |settings: &mut EngineSettings, uuid| {
-            plan::check_served(what, settings)?;
-            classes.settle(what, settings)?;
+            check_to_serve(what, settings, classes)?;
             settings.crash_memory = outlive::memory(uuid, machine);
             plan::announce(name, settings);
-            plan::check_limits(settings)?;
             Ok(())
         };
         let opened = reopen(what, config, flash, random.seed, logged, prepare).await;
-        let (cache, recovered, uuid) = opened.map_err(Refusal::error)?;
+        let Reopened { cache, recovered, uuid, other_size } = opened.map_err(Refusal::error)?;
         let extent = u64::from(cache.settings().manager.extent_bytes);
         let dirty = match (recovered.dirty_extents, recovered.lost_extents) {
             (0, _) => "nothing is dirty".to_owned(),
@@ -210,7 +212,7 @@ impl Opening<'_> {
             "cache {name}: opened with its contents (volumes known: {}; {dirty}{logged}{anew}); clean data are restored while it serves",
             cache.volumes().len(),
         );
-        Ok(CacheEntry { device_paths, recovered: Some(recovered), ..CacheEntry::new(name, cache, uuid) })
+        Ok(CacheEntry { device_paths, other_size, recovered: Some(recovered), ..CacheEntry::new(name, cache, uuid) })
     }
 
     /// Formats the device.
@@ -218,10 +220,9 @@ impl Opening<'_> {
         let Self { name, what, config, machine, random, classes, discard_dirty } = self;
         let mut settings = plan::settings(what, config, store.size_bytes)?;
         settings.manager.seed = random.seed;
-        classes.settle(what, &mut settings)?;
+        check_to_serve(what, &mut settings, classes)?;
         settings.crash_memory = outlive::memory(Uuid(random.uuid), machine);
         plan::announce(name, &settings);
-        plan::check_limits(&settings)?;
         let (log, missing) = (log::open(name, config, random.log_uuid)?, missing_log(discard_dirty));
         let clock = CompioClock::new();
         let cache = ServedCache::format_devices(store.all(), log, missing, clock, settings, random.uuid, random.epoch)
@@ -276,6 +277,22 @@ impl From<Error> for Refusal {
     }
 }
 
+/// A cache that was opened on its devices.
+struct Reopened {
+    cache: Arc<ServedCache>,
+    recovered: Recovered,
+    uuid: Uuid,
+    /// The configured size in bytes, if it is another one.
+    other_size: Option<u64>,
+}
+
+/// Checks that a cache may be served with these settings and classes.
+fn check_to_serve(what: &str, settings: &mut EngineSettings, classes: &ServedClasses) -> Result<(), Error> {
+    plan::check_served(what, settings)?;
+    classes.settle(what, settings)?;
+    plan::check_limits(settings)
+}
+
 /// Opens the cache on its devices.
 async fn reopen(
     what: &str,
@@ -284,7 +301,7 @@ async fn reopen(
     seed: u64,
     logged: Logged,
     prepare: impl FnOnce(&mut EngineSettings, Uuid) -> Result<(), Error>,
-) -> Result<(Arc<ServedCache>, Recovered, Uuid), Refusal> {
+) -> Result<Reopened, Refusal> {
     let device_bytes = flash.geometry().size_bytes;
     let damaged = |e: nitro_engine::Error| {
         Error::with_sources(what, &e).or("nitro cache fsck lists the damage, nitro cache salvage extracts dirty data")
@@ -292,6 +309,7 @@ async fn reopen(
     let superblock = flash.superblock().await.map_err(damaged)?;
     let mut settings = plan::existing(what, config, &superblock, device_bytes)?;
     settings.manager.seed = seed;
+    let other_size = plan::other_size(config, &settings, &superblock);
     let uuid = Uuid(superblock.uuid);
     if witness::is_noted(uuid) {
         tracing::warn!("{what}: it had failed while its volumes were served without it: clean contents are not used");
@@ -311,7 +329,7 @@ async fn reopen(
         error => Refusal::Other(damaged(error)),
     })?;
     witness::install(&cache, uuid);
-    Ok((cache, recovered, uuid))
+    Ok(Reopened { cache, recovered, uuid, other_size })
 }
 
 /// Refuses devices that are outdated: they were lost, and the cache went on without them.
@@ -349,7 +367,7 @@ pub async fn look_at(paths: &[PathBuf]) -> Result<CacheEntry, Error> {
         Err(Refusal::Missing(_)) => (look(MissingLog::Discard).await, None),
         opened => (opened, None),
     };
-    let ((cache, recovered, uuid), device_paths) = opened.map_err(Refusal::error)?;
+    let (Reopened { cache, recovered, uuid, .. }, device_paths) = opened.map_err(Refusal::error)?;
     let recovered = Some(recovered);
     Ok(CacheEntry { path, device_paths, log_missing, recovered, ..CacheEntry::new(&name, cache, uuid) })
 }
@@ -388,36 +406,124 @@ async fn check_clean(what: &str, config: &CacheConfig, store: Stores, discard_di
     if let Err(Refusal::Log(_, error) | Refusal::Missing(error)) = opened {
         return Err(error);
     }
-    if let Ok((cache, recovered, _)) = opened {
-        let total = recovered.dirty_extents * u64::from(cache.settings().manager.extent_bytes);
-        let volumes = cache.volumes();
-        let dirty = volumes.iter().filter(|(object, entry)| dirty_bytes(&cache, **object, entry) > 0);
-        let names: Vec<_> = dirty.map(|(_, entry)| entry.name.clone()).collect();
-        if total > 0 && !discard_dirty {
-            let why = format!("it holds {} of dirty data of {}", Size(total), names.join(", "));
-            return Err(Error::new(what, why).or(
-                "serve it without --format to bring the origins up to date, or give --force-discard-dirty as well",
-            ));
-        }
-        if total > 0 {
-            tracing::warn!("{what}: {} of dirty data of {} are discarded", Size(total), names.join(", "));
-        }
+    if let Ok(Reopened { cache, recovered, .. }) = opened {
+        check_nothing_dirty(what, &cache, &recovered, discard_dirty)?;
     }
     // The devices went with the cache that they were opened as.
     devices::open(config.path.paths(), config)
 }
 
+/// Refuses to format a cache with dirty data, unless they are to be discarded.
+fn check_nothing_dirty(
+    what: &str,
+    cache: &Arc<ServedCache>,
+    recovered: &Recovered,
+    discard_dirty: bool,
+) -> Result<(), Error> {
+    let total = recovered.dirty_extents * u64::from(cache.settings().manager.extent_bytes);
+    if total == 0 {
+        return Ok(());
+    }
+    let volumes = cache.volumes();
+    let dirty = volumes.iter().filter(|(object, entry)| dirty_bytes(cache, **object, entry) > 0);
+    let names: Vec<_> = dirty.map(|(_, entry)| entry.name.clone()).collect();
+    if discard_dirty {
+        tracing::warn!("{what}: {} of dirty data of {} are discarded", Size(total), names.join(", "));
+        return Ok(());
+    }
+    let why = format!("it holds {} of dirty data of {}", Size(total), names.join(", "));
+    let way_out = "serve it without --format to bring the origins up to date, or give --force-discard-dirty as well";
+    Err(Error::new(what, why).or(way_out))
+}
+
+/// What a start would find of a cache.
+pub(super) struct Looked {
+    /// The cache for judging its volumes: itself with all writes kept in RAM, or one without contents; `None`: a server uses it.
+    pub(super) entry: Option<Arc<CacheEntry>>,
+    /// What an operator should know of it.
+    pub(super) notes: Vec<String>,
+}
+
+/// Checks what [`open`] checks, and opens an existing cache with its writes kept in RAM. Nothing is created or changed.
+pub(super) async fn rehearse(name: &str, config: &CacheConfig, discard_dirty: bool) -> Result<Looked, Error> {
+    let paths = config.path.paths();
+    let what = format!("cache {}", config.path.shown());
+    log::check(config)?;
+    let classes = ServedClasses::open(config)?;
+    let empty = |settings: EngineSettings| -> Result<Option<Arc<CacheEntry>>, Error> {
+        let cache = pass_through(settings).map_err(|e| Error::new(&what, e))?;
+        Ok(Some(Arc::new(CacheEntry::new(name, cache, Uuid([0; 16])))))
+    };
+    let mut notes = Vec::new();
+    if paths.is_empty() {
+        return Ok(Looked { entry: empty(without_cache(config))?, notes });
+    }
+    if let Some(size) = config.size.filter(|_| paths.iter().all(|path| !path.exists())) {
+        plan::settings(&what, config, size.0 / paths.len() as u64)?;
+    }
+    let missing = match devices::look(paths, config)? {
+        devices::Looked::Created { size_bytes, absent } => {
+            let mut settings = plan::settings(&what, config, size_bytes)?;
+            check_to_serve(&what, &mut settings, &classes)?;
+            let of = Size(size_bytes);
+            notes.extend(
+                absent.iter().map(|path| format!("{} does not exist, and is created with {of}", path.display())),
+            );
+            // Only its volumes are judged; it needs no space of its own.
+            settings.manager.cache_bytes = u64::from(settings.manager.weu_bytes) * WEU_COUNT_MIN;
+            settings.index_bytes = 0;
+            settings.manager.classes = Default::default();
+            return Ok(Looked { entry: empty(settings)?, notes });
+        }
+        devices::Looked::There { missing } => missing,
+    };
+    notes.extend(missing.iter().map(|path| format!("{} is missing: the other devices are used", path.display())));
+    let Some(stores) = devices::open_unused(paths)? else {
+        notes.push("a server uses it: its contents are not examined".to_owned());
+        return Ok(Looked { entry: None, notes });
+    };
+    let (flash, device_paths) = stores.assemble(&what, true).await?;
+    let logged = Logged { log: log::look(config), missing: missing_log(discard_dirty) };
+    let plain = CacheConfig { ram: Some(Size(0)), ..config.clone() };
+    let prepare = |settings: &mut EngineSettings, _| check_to_serve(&what, settings, &classes);
+    let opened = reopen(&what, &plain, flash, 0, logged, prepare).await;
+    let Reopened { cache, recovered, uuid, other_size } = match opened {
+        // It would be formatted, whatever it is.
+        Err(Refusal::Other(_)) if config.format => {
+            return Ok(Looked { entry: empty(without_cache(config))?, notes });
+        }
+        opened => opened.map_err(Refusal::error)?,
+    };
+    if config.format {
+        check_nothing_dirty(&what, &cache, &recovered, discard_dirty)?;
+        notes.push("it is formatted: its contents are lost".to_owned());
+        return Ok(Looked { entry: empty(without_cache(config))?, notes });
+    }
+    notes.extend(other_size.map(|bytes| format!("it gets the size of {} once it is served", Size(bytes))));
+    let path = paths.first().cloned();
+    let entry = CacheEntry { path, device_paths, recovered: Some(recovered), ..CacheEntry::new(name, cache, uuid) };
+    Ok(Looked { entry: Some(Arc::new(entry)), notes })
+}
+
 /// No cache: no RAM cache, no read-ahead, and the smallest extents, so that little more is read than requested.
 fn no_cache(name: &str, config: &CacheConfig) -> Result<CacheEntry, Error> {
+    nitro_console::output::note!("cache {name}: none; all requests go to the origin");
+    let cache = pass_through(without_cache(config)).map_err(|e| Error::new(name, e))?;
+    Ok(CacheEntry::new(name, cache, Uuid([0; 16])))
+}
+
+fn without_cache(config: &CacheConfig) -> EngineSettings {
     let size_bytes = WEU_BYTES.default * WEU_COUNT_MIN;
     let plain = CacheConfig { extent_size: Some(Size(EXTENT_BYTES.min)), ..CacheConfig::new(CacheStore::None) };
     let mut settings = plain.engine_settings(size_bytes);
     settings.manager.streams.threshold_bytes = config.sequential_threshold.map_or(0, |size| size.0);
     settings.ram_cache_bytes = config.ram.map_or(0, |size| size.0);
-    nitro_console::output::note!("cache {name}: none; all requests go to the origin");
+    settings
+}
+
+fn pass_through(settings: EngineSettings) -> Result<Arc<ServedCache>, nitro_engine::Error> {
     let nothing = CacheDevice::from(AnyDevice::from(RamDevice::new(0, 1)));
-    let cache = ServedCache::pass_through(nothing, CompioClock::new(), settings).map_err(|e| Error::new(name, e))?;
-    Ok(CacheEntry::new(name, cache, Uuid([0; 16])))
+    ServedCache::pass_through(nothing, CompioClock::new(), settings)
 }
 
 /// Random values that must differ between caches.

@@ -29,12 +29,10 @@ pub(super) struct Stores {
 /// are not created, but missing.
 pub(super) fn open(paths: &[PathBuf], config: &CacheConfig) -> Result<Stores, Error> {
     check_different(paths)?;
-    let is_cache = paths.len() > 1 && !config.format && paths.iter().any(|path| store::holds_cache(path));
-    if is_cache {
+    if is_striped_cache(paths, config) {
         return open_existing(paths);
     }
-    let size = config.size.map(|size| Size(size.0 / paths.len().max(1) as u64));
-    let config = CacheConfig { size, ..config.clone() };
+    let config = of_each(paths, config);
     let mut stores = Stores { opened: Vec::new(), paths: paths.to_vec(), size_bytes: u64::MAX, holds_cache: false };
     for (position, path) in paths.iter().enumerate() {
         let Store { device, size_bytes, holds_cache } = store::open(&name_of(path), path, &config)?;
@@ -43,6 +41,56 @@ pub(super) fn open(paths: &[PathBuf], config: &CacheConfig) -> Result<Stores, Er
         stores.opened.push((position, device));
     }
     Ok(stores)
+}
+
+/// What a start would do with the devices of a cache.
+pub(super) enum Looked {
+    /// It would make a cache of so many bytes of each; these do not exist yet.
+    Created { size_bytes: u64, absent: Vec<PathBuf> },
+    /// They hold a cache; these are missing.
+    There { missing: Vec<PathBuf> },
+}
+
+/// Checks what [`open`] checks. Nothing is created, locked or opened for writing.
+pub(super) fn look(paths: &[PathBuf], config: &CacheConfig) -> Result<Looked, Error> {
+    check_different(paths)?;
+    if is_striped_cache(paths, config) {
+        let missing = paths.iter().filter(|path| !path.exists()).cloned().collect();
+        for path in paths.iter().filter(|path| path.exists()) {
+            store::check_access(&name_of(path), path)?;
+        }
+        return Ok(Looked::There { missing });
+    }
+    let config = of_each(paths, config);
+    let (mut least, mut absent, mut is_cache) = (u64::MAX, Vec::new(), false);
+    for path in paths {
+        let size_bytes = match store::look(&name_of(path), path, &config)? {
+            store::Looked::Created(size_bytes) => {
+                absent.push(path.clone());
+                size_bytes
+            }
+            store::Looked::There { size_bytes, holds_cache } => {
+                is_cache |= holds_cache;
+                size_bytes
+            }
+        };
+        least = least.min(size_bytes);
+    }
+    Ok(match is_cache {
+        true => Looked::There { missing: Vec::new() },
+        false => Looked::Created { size_bytes: least, absent },
+    })
+}
+
+/// Whether one of several devices holds a cache: then those that do not exist are missing, and not created.
+fn is_striped_cache(paths: &[PathBuf], config: &CacheConfig) -> bool {
+    paths.len() > 1 && !config.format && paths.iter().any(|path| store::holds_cache(path))
+}
+
+/// The configuration of each of the devices: its part of the size.
+fn of_each(paths: &[PathBuf], config: &CacheConfig) -> CacheConfig {
+    let size = config.size.map(|size| Size(size.0 / paths.len().max(1) as u64));
+    CacheConfig { size, ..config.clone() }
 }
 
 fn name_of(path: &std::path::Path) -> String {
@@ -90,6 +138,11 @@ fn open_existing(paths: &[PathBuf]) -> Result<Stores, Error> {
 }
 
 impl Stores {
+    fn looked_at(paths: &[PathBuf], opened: Vec<(usize, FileDevice)>) -> Self {
+        let size_bytes = opened.iter().map(|(_, device)| device.geometry().size_bytes).min().unwrap_or(0);
+        Self { opened, paths: paths.to_vec(), size_bytes, holds_cache: true }
+    }
+
     /// The devices, in the order of the list.
     pub(super) fn all(self) -> Vec<CacheDevice> {
         self.opened.into_iter().map(|(_, device)| CacheDevice::from(AnyDevice::from(device))).collect()
@@ -165,7 +218,18 @@ pub async fn open_devices_to_look(paths: &[PathBuf]) -> Result<Flash<FileDevice>
 pub(super) fn open_stopped(paths: &[PathBuf]) -> Result<Stores, Error> {
     check_different(paths)?;
     let devices: Vec<FileDevice> = paths.iter().map(|path| super::open_to_look(path)).collect::<Result<_, _>>()?;
-    let size_bytes = devices.iter().map(|device| device.geometry().size_bytes).min().unwrap_or(0);
-    let opened = devices.into_iter().enumerate().collect();
-    Ok(Stores { opened, paths: paths.to_vec(), size_bytes, holds_cache: true })
+    Ok(Stores::looked_at(paths, devices.into_iter().enumerate().collect()))
+}
+
+/// Opens those devices of a cache that exist for reading. `None`: a server uses one.
+pub(super) fn open_unused(paths: &[PathBuf]) -> Result<Option<Stores>, Error> {
+    let mut opened = Vec::new();
+    for (position, path) in paths.iter().enumerate().filter(|(_, path)| path.exists()) {
+        match FileOptions::new(path).read_only(true).open() {
+            Ok(device) => opened.push((position, device)),
+            Err(error) if error.kind == ErrorKind::InUse => return Ok(None),
+            Err(error) => return Err(device_error(&name_of(path), &error)),
+        }
+    }
+    Ok(Some(Stores::looked_at(paths, opened)))
 }

@@ -20,10 +20,8 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The options of the iSCSI target.
 pub(super) fn options(whole: &Config, memory: &Arc<RequestMemory>) -> Result<ServerOptions, Error> {
     let config = &whole.server.iscsi;
-    let access = access(config)?;
-    if config.chap.is_some() {
-        whole.check_against(&access.accounts)?.iter().for_each(|warning| tracing::warn!("{warning}"));
-    }
+    let (access, groups, warnings) = checked(whole)?;
+    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let keeper = config.state.as_deref().map(Folder::open).transpose()?;
     let keeper = keeper.map(|folder| Arc::new(folder) as Arc<dyn Keeper>);
     let targets = Targets::new(keeper).map_err(|e| Error::new("the stored reservations", e))?;
@@ -31,9 +29,20 @@ pub(super) fn options(whole: &Config, memory: &Arc<RequestMemory>) -> Result<Ser
         memory: Arc::clone(memory),
         access: Arc::new(access),
         targets: Arc::new(targets),
-        groups: Arc::new(groups(config)?),
+        groups: Arc::new(groups),
         ..ServerOptions::default()
     })
+}
+
+/// What the configuration says of access and of groups, with warnings. Changes nothing.
+pub(super) fn checked(whole: &Config) -> Result<(Access, Groups, Vec<String>), Error> {
+    let config = &whole.server.iscsi;
+    let access = access(config)?;
+    let warnings = match config.chap {
+        Some(_) => whole.check_against(&access.accounts)?,
+        None => Vec::new(),
+    };
+    Ok((access, groups(config)?, warnings))
 }
 
 fn access(config: &IscsiConfig) -> Result<Access, Error> {

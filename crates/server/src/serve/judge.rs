@@ -4,7 +4,7 @@
 use super::caches::CacheEntry;
 use super::known_origin::{Finding, KnownOrigin};
 use crate::origins::{Change, Found, Mark, OpenOrigin, Stamp, VolumeMark, aside};
-use nitro_config::{Mode, VolumeConfig};
+use nitro_config::{Config, Mode, VolumeConfig};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_engine::{VolumeEntry, WriteMode};
@@ -19,6 +19,16 @@ pub(super) struct Allowed {
     pub(super) discard_dirty: bool,
     /// To take the origin for the one that the cache knows, and to write its dirty data there.
     pub(super) accept_origin: bool,
+}
+
+impl Allowed {
+    /// What the configuration of a start allows for a volume.
+    pub(super) fn by(config: &Config, volume: &str) -> Self {
+        Self {
+            discard_dirty: config.force_discard_dirty,
+            accept_origin: config.accept_origins.iter().any(|name| name == volume),
+        }
+    }
 }
 
 /// The actions before an origin is served.

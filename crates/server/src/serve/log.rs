@@ -15,11 +15,11 @@ use nitro_engine::format::write_log::{LABEL_BYTES, Label, RING_BYTES_MIN};
 use nitro_files::open_device_to_read;
 use nitro_port::Device;
 use std::fs::{self, Metadata};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// Checks the device of a cache's write log, before anything is created for the cache.
+/// Checks the device of a cache's write log, before anything is created for the cache. It is only read.
 pub(super) fn check(config: &CacheConfig) -> Result<(), Error> {
     let Some(path) = &config.write_log else { return Ok(()) };
     let what = format!("write log {}", path.display());
@@ -28,7 +28,10 @@ pub(super) fn check(config: &CacheConfig) -> Result<(), Error> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => store::size_to_create(&what, wanted)?,
         Err(e) => return Err(Error::new(what, e).or("check the path and its folders' permissions")),
         Ok(found) => {
-            let have = reuse(&what, path, &found, config.format)?.geometry().size_bytes;
+            check_content(&what, path, &found, config.format)?;
+            store::check_access(&what, path)?;
+            let end = open_device_to_read(path).and_then(|mut device| device.seek(SeekFrom::End(0)));
+            let have = end.map_err(|e| Error::new(&what, e).or("check the device"))?;
             wanted.unwrap_or(have).min(have)
         }
     };
@@ -38,6 +41,13 @@ pub(super) fn check(config: &CacheConfig) -> Result<(), Error> {
             .or(format_args!("give at least {}", Size(least))));
     }
     Ok(())
+}
+
+/// Checks that no other program uses the device of a cache's write log.
+pub(super) fn check_unused(config: &CacheConfig) -> Result<(), Error> {
+    let Some(path) = config.write_log.as_ref().filter(|path| path.exists()) else { return Ok(()) };
+    let opened = FileOptions::new(path).open();
+    opened.map(drop).map_err(|e| device_error(&format!("write log {}", path.display()), &e))
 }
 
 /// Opens the device of a cache's write log, and creates a file if there is none; `uuid` is the identity of a new log.
@@ -62,6 +72,12 @@ pub(super) fn open(name: &str, config: &CacheConfig, uuid: [u8; 16]) -> Result<O
 
 fn reuse(what: &str, path: &Path, found: &Metadata, format: bool) -> Result<FileDevice, Error> {
     let device = FileOptions::new(path).open().map_err(|e| device_error(what, &e))?;
+    check_content(what, path, found, format)?;
+    Ok(device)
+}
+
+/// Refuses a file or device that holds other data than a write log.
+fn check_content(what: &str, path: &Path, found: &Metadata, format: bool) -> Result<(), Error> {
     let mut start = Vec::with_capacity(PROBE_BYTES);
     open_device_to_read(path)
         .and_then(|file| file.take(PROBE_BYTES as u64).read_to_end(&mut start))
@@ -73,13 +89,22 @@ fn reuse(what: &str, path: &Path, found: &Metadata, format: bool) -> Result<File
     };
     let is_blank = found.file_type().is_block_device() || found.blocks() == 0;
     let why = match content {
-        _ if is_log => return Ok(device),
-        Some(_) | None if format && content != Some("a Nitro cache") => return Ok(device),
+        _ if is_log => return Ok(()),
+        Some(_) | None if format && content != Some("a Nitro cache") => return Ok(()),
         Some(content) => format!("it holds {content}"),
-        None if is_blank => return Ok(device),
+        None if is_blank => return Ok(()),
         None => "it is not a write log and is not empty".to_owned(),
     };
     Err(Error::new(what, why).or("name another device, or a file that does not exist yet"))
+}
+
+/// Opens the device of a cache's write log for reading, if it exists and no server uses it; what is written to it stays in RAM.
+pub(super) fn look(config: &CacheConfig) -> Option<LogDevice<CacheDevice>> {
+    let path = config.write_log.as_ref()?;
+    let device = FileOptions::new(path).read_only(true).open().ok()?;
+    let size_bytes = config.write_log_size.map(|size| size.0);
+    // The identity of a new log, which is not written.
+    Some(LogDevice { device: CacheDevice::looked_at(device), size_bytes, uuid: [0; 16] })
 }
 
 /// Opens a log's device for reading.

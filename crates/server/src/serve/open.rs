@@ -39,8 +39,7 @@ pub(super) async fn prepare(config: &Config) -> Result<Prepared, Error> {
     let mut origins = Vec::new();
     for ((name, volume), origin) in config.volumes.iter().zip(opened) {
         let entry = cache_of(config, &caches, name)?;
-        let allowed =
-            Allowed { discard_dirty: config.force_discard_dirty, accept_origin: config.accept_origins.contains(name) };
+        let allowed = Allowed::by(config, name);
         let verdict = judge::judge(entry, name, volume, (&origin, config.mode_of(name)), allowed).await?;
         origins.push((origin, verdict));
     }
@@ -104,7 +103,7 @@ fn warn_of_others(config: &Config, entry: &CacheEntry) {
 }
 
 /// Refuses a configuration that uses one file or device twice.
-fn check_identities(config: &Config) -> Result<(), Error> {
+pub(super) fn check_identities(config: &Config) -> Result<(), Error> {
     let mut seen: Vec<(FileId, String, bool)> = Vec::new();
     let mut objects: BTreeMap<&Path, (&String, bool)> = BTreeMap::new();
     for (name, volume) in &config.volumes {

@@ -12,6 +12,7 @@ use nitro_cache::admission::WritePolicy;
 use nitro_config::{CacheStore, Config, Mode, VolumeConfig, check_scan, check_share};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
+use nitro_device::spawn_local;
 use nitro_engine::{DirtyShare, Health, WriteMode};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -233,6 +234,19 @@ impl Served {
         }
         let mode = export.volume.mode();
         Ok(outcome(&export, format_args!("volume {volume}: uses cache {cache} again, in {mode}")))
+    }
+
+    /// Gives the caches the configured sizes, if they were opened with others, while they are served.
+    pub(super) fn apply_sizes(self: &Arc<Self>) {
+        for (name, entry) in &self.caches {
+            let Some(size_bytes) = entry.other_size else { continue };
+            let (served, name) = (Arc::clone(self), name.clone());
+            spawn_local(async move {
+                if let Err(error) = served.resize(&name, size_bytes).await {
+                    tracing::error!("{error}; the cache keeps the size that it has");
+                }
+            });
+        }
     }
 
     /// Changes a cache's size.

@@ -3,7 +3,9 @@
 use nitro_config::{Address, Config, Protocol, VhostAddress};
 use nitro_console::error::Error;
 use nitro_device::net::{Access, ListenAddress};
-use nitro_files::private_folder;
+use nitro_files::{check_private, private_folder};
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -75,7 +77,20 @@ fn absolute(variable: &str) -> Option<PathBuf> {
 }
 
 impl Places {
+    /// Chooses the addresses, and creates the runtime folder if one of them is there.
     pub(super) fn choose(config: &Config) -> Result<Self, Error> {
+        Self::with(config, private_folder)
+    }
+
+    /// Chooses the addresses, and creates nothing.
+    pub(super) fn plan(config: &Config) -> Result<Self, Error> {
+        Self::with(config, |folder| match folder.exists() {
+            true => check_private(folder),
+            false => Ok(()),
+        })
+    }
+
+    fn with(config: &Config, provide: impl Fn(&Path) -> io::Result<()>) -> Result<Self, Error> {
         let server = &config.server;
         let mut volumes = config.volumes.keys();
         let stem = match (volumes.next(), volumes.next()) {
@@ -87,7 +102,7 @@ impl Places {
         let is_made = service_folder.is_some();
         let folder = service_folder.unwrap_or_else(runtime_folder);
         if needs_folder && !is_made {
-            private_folder(&folder).map_err(|e| {
+            provide(&folder).map_err(|e| {
                 Error::new(format_args!("folder {}", folder.display()), e)
                     .or("remove it, set XDG_RUNTIME_DIR, or give --listen unix:PATH and --control PATH")
             })?;
@@ -107,17 +122,35 @@ impl Places {
         let vhost: Vec<_> = server.listen.iter().filter_map(Address::vhost).cloned().collect();
         for address in &vhost {
             for volume in config.volumes.keys() {
-                check_socket_path(&address.socket_of(volume))?;
+                check_socket_path(&address.socket_of(volume), &folder)?;
             }
         }
         for path in
             listen.iter().map(|offer| &offer.address).chain(&http).filter_map(socket_path).chain([control.as_path()])
         {
-            check_socket_path(path)?;
+            check_socket_path(path, &folder)?;
         }
         let (listen_access, control_access) = (server.socket_access()?, server.control_access()?);
         let http_access = server.http_access()?;
         Ok(Self { listen, vhost, control, listen_access, control_access, http, http_access })
+    }
+}
+
+impl Places {
+    /// Whether a server has the control socket.
+    pub(super) fn has_server(&self) -> bool {
+        UnixStream::connect(&self.control).is_ok()
+    }
+
+    /// All addresses on which a server of these volumes listens.
+    pub(super) fn addresses<'a>(&self, volumes: impl Iterator<Item = &'a String> + Clone) -> Vec<ListenAddress> {
+        let vhost = self
+            .vhost
+            .iter()
+            .flat_map(|address| volumes.clone().map(|volume| ListenAddress::Unix(address.socket_of(volume))));
+        let clients = self.listen.iter().map(|offer| offer.address.clone());
+        let own = std::iter::once(ListenAddress::Unix(self.control.clone())).chain(self.http.clone());
+        clients.chain(vhost).chain(own).collect()
     }
 }
 
@@ -128,14 +161,15 @@ fn socket_path(address: &ListenAddress) -> Option<&Path> {
     }
 }
 
-fn check_socket_path(path: &Path) -> Result<(), Error> {
+/// Checks the path of a socket; `provided` is a folder that exists, or will at the start.
+fn check_socket_path(path: &Path, provided: &Path) -> Result<(), Error> {
     let len = path.as_os_str().len();
     if len > SOCKET_PATH_BYTES_MAX {
         let why = format!("the path is {len} bytes long, and a unix socket's may have {SOCKET_PATH_BYTES_MAX}");
         return Err(Error::new(format_args!("socket {}", path.display()), why).or("use a shorter path"));
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if folder.is_some_and(|folder| !folder.is_dir()) {
+    if folder.is_some_and(|folder| folder != provided && !folder.is_dir()) {
         let what = format!("socket {}", path.display());
         return Err(Error::new(what, "its folder does not exist").or("create the folder, or use another path"));
     }

@@ -116,7 +116,6 @@ pub(super) fn existing(
     if superblock.index.is_some() && config.fingerprint_index.is_none() {
         settings.manager.fingerprint_index_percent = config.fingerprint_index_ratio.unwrap_or(FLASH_INDEX_RATIO);
     }
-    check_wanted_size(what, config, &settings, superblock)?;
     settings.manager.check().map_err(|e| Error::new(what, e).or("give --format (format = true) to format it again"))?;
     Ok(settings)
 }
@@ -134,23 +133,16 @@ pub(super) fn check_served(what: &str, settings: &EngineSettings) -> Result<(), 
     }
 }
 
-/// Checks that a configured size is that of the device, of which a small remainder may be unused.
-fn check_wanted_size(
-    what: &str,
-    config: &CacheConfig,
-    settings: &EngineSettings,
-    superblock: &Superblock,
-) -> Result<(), Error> {
-    let Some(Size(wanted)) = config.size else { return Ok(()) };
+/// The configured size, in bytes, if it is not that of the cache on a device, of which a small remainder may be unused. The cache gets
+/// that size once it is served.
+pub(super) fn other_size(config: &CacheConfig, settings: &EngineSettings, superblock: &Superblock) -> Option<u64> {
+    let wanted = config.size?.0;
     let devices = u64::from(superblock.place.devices);
     let others = superblock.data_offset + SUPERBLOCK_BYTES as u64;
     let end = superblock.data_end() + SUPERBLOCK_BYTES as u64 + others * (devices - 1);
     let slack = (ServedCache::overhead_bytes(settings) + u64::from(settings.manager.weu_bytes)) * devices;
-    if wanted >= end && wanted - end <= slack {
-        return Ok(());
-    }
-    let why = format!("the cache on it takes {}, not the requested {}", Size(end), Size(wanted));
-    Err(Error::new(what, why).or("leave the size out to use it as it is; nitro cache resize changes it"))
+    let is_it = wanted >= end && wanted - end <= slack;
+    (!is_it).then_some(wanted)
 }
 
 /// Prints a cache's geometry.

@@ -97,19 +97,26 @@ pub(super) async fn accept(listener: &Listener, served: &Served, assign: impl Fn
 }
 
 pub(super) fn bind(address: &ListenAddress, access: Access) -> Result<Listener, Error> {
-    let listener = Listener::bind(address).map_err(|e| {
-        let way_out = match e.kind {
-            ErrorKind::InUse => "another server answers there: stop it, or use another address",
-            ErrorKind::Exists => "the file there is not a socket: remove it, or use another path",
-            _ => "use another address",
-        };
-        Error::with_sources(format_args!("socket {address}"), &e).or(way_out)
-    })?;
+    let listener = Listener::bind(address).map_err(|e| refused(address, &e))?;
     listener.open_to(access).map_err(|e| {
         Error::with_sources(format_args!("socket {address}"), &e)
             .or("name a group that the server's user is a member of")
     })?;
     Ok(listener)
+}
+
+/// Checks what [`bind`] would refuse, and creates nothing.
+pub(super) fn check(address: &ListenAddress) -> Result<(), Error> {
+    Listener::check(address).map_err(|e| refused(address, &e))
+}
+
+fn refused(address: &ListenAddress, error: &nitro_device::Error) -> Error {
+    let way_out = match error.kind {
+        ErrorKind::InUse => "another server answers there: stop it, or use another address",
+        ErrorKind::Exists => "the file there is not a socket: remove it, or use another path",
+        _ => "use another address",
+    };
+    Error::with_sources(format_args!("socket {address}"), error).or(way_out)
 }
 
 /// Warns of addresses that other machines can reach without authentication.

@@ -12,7 +12,8 @@ use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_
 use nitro_files::FileId;
 use nitro_files::{open_device_to_read, open_target};
 use nitro_port::Device;
-use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::fs::{Access, AtFlags, CWD, FallocateFlags, Mode, OFlags, accessat};
+use rustix::io::Errno;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
@@ -35,9 +36,7 @@ pub(super) fn open(what: &str, path: &Path, config: &CacheConfig) -> Result<Stor
     match fs::metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => create(what, path, wanted),
         Err(e) => Err(Error::new(what, e).or("check the path and its folders' permissions")),
-        Ok(found) if found.is_dir() => {
-            Err(Error::new(what, "it is a directory").or("name a file in it, which will be created"))
-        }
+        Ok(found) if found.is_dir() => Err(is_folder(what)),
         Ok(found) if found.is_file() && found.len() == 0 => fill(what, path, wanted),
         Ok(found) => reuse(what, path, config, &found),
     }
@@ -55,8 +54,7 @@ pub(super) fn size_to_create(what: &str, wanted: Option<u64>) -> Result<u64, Err
 
 pub(super) fn create(what: &str, path: &Path, wanted: Option<u64>) -> Result<Store, Error> {
     let size_bytes = size_to_create(what, wanted)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    check_room(what, folder, size_bytes)?;
+    check_room(what, folder_of(path), size_bytes)?;
     let device = FileOptions::new(path).create(size_bytes).map_err(|e| device_error(what, &e))?;
     Ok(Store { device, size_bytes, holds_cache: false })
 }
@@ -68,7 +66,7 @@ fn fill(what: &str, path: &Path, wanted: Option<u64>) -> Result<Store, Error> {
     let fail = |e: io::Error| Error::new(what, e).or("check its permissions and the room on its filesystem");
     let file = open_target(path).map_err(fail)?;
     match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size_bytes) {
-        Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(size_bytes).map_err(fail)?,
+        Err(Errno::OPNOTSUPP) => file.set_len(size_bytes).map_err(fail)?,
         result => result.map_err(|e| fail(e.into()))?,
     }
     let device = FileOptions::new(path).open().map_err(|e| device_error(what, &e))?;
@@ -91,36 +89,112 @@ fn reuse(what: &str, path: &Path, config: &CacheConfig, found: &Metadata) -> Res
     // Locked first, so that what is looked at stays as it is.
     check_permission(what, path)?;
     let device = FileOptions::new(path).open().map_err(|e| device_error(what, &e))?;
-    let holds_cache = match check_content(what, path, found, device.geometry().size_bytes) {
+    let (size_bytes, holds_cache) = check_existing(what, path, config, found, (&device).into())?;
+    Ok(Store { device, size_bytes, holds_cache })
+}
+
+/// What is known of a file or device before it is used.
+struct Extent {
+    size_bytes: u64,
+    medium: Medium,
+}
+
+impl From<&FileDevice> for Extent {
+    fn from(device: &FileDevice) -> Self {
+        Self { size_bytes: device.geometry().size_bytes, medium: device.medium() }
+    }
+}
+
+/// Checks a file or device that exists: what it holds, and its size. Returns how much of it to use, and whether it holds a cache.
+fn check_existing(
+    what: &str,
+    path: &Path,
+    config: &CacheConfig,
+    found: &Metadata,
+    Extent { size_bytes: have, medium }: Extent,
+) -> Result<(u64, bool), Error> {
+    let holds_cache = match check_content(what, path, found, have) {
         Ok(holds_cache) => holds_cache,
         Err(_) if config.format => false,
         Err(error) => return Err(error),
     };
-    let have = device.geometry().size_bytes;
     let size_bytes = match config.size.map(|size| size.0) {
+        // A file grows and shrinks once the cache in it is open.
+        Some(_) if holds_cache && medium == Medium::File => have,
         Some(wanted) if wanted > have => {
             let why = format!("{} is requested, and it has only {}", Size(wanted), Size(have));
             return Err(Error::new(what, format_args!("the cache would be larger than the device: {why}"))
                 .or(format_args!("give at most {have} bytes, or no size to use all of it")));
         }
-        Some(wanted) if device.medium() == Medium::File && have - wanted >= ALIGNMENT_BYTES => {
+        Some(wanted) if medium == Medium::File && have - wanted >= ALIGNMENT_BYTES => {
             let why = format!("it exists with {}, not the requested {}", Size(have), Size(wanted));
-            let way_out = "give no size to use it as it is; nitro cache resize changes its size";
-            return Err(Error::new(what, why).or(way_out));
+            return Err(Error::new(what, why).or("give no size to use it as it is"));
         }
         Some(wanted) => wanted,
         None => have,
     };
-    Ok(Store { device, size_bytes: size_bytes / ALIGNMENT_BYTES * ALIGNMENT_BYTES, holds_cache })
+    Ok((size_bytes / ALIGNMENT_BYTES * ALIGNMENT_BYTES, holds_cache))
+}
+
+/// What [`open`] would find at a path. Nothing is created, locked or opened for writing.
+pub(super) enum Looked {
+    /// It would be created with so many bytes.
+    Created(u64),
+    /// It exists: how many bytes are used, and whether they hold a cache.
+    There { size_bytes: u64, holds_cache: bool },
+}
+
+/// Checks what [`open`] checks.
+pub(super) fn look(what: &str, path: &Path, config: &CacheConfig) -> Result<Looked, Error> {
+    let wanted = config.size.map(|size| size.0);
+    match fs::metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let size_bytes = size_to_create(what, wanted)?;
+            check_room(what, folder_of(path), size_bytes)?;
+            check_access(what, folder_of(path))?;
+            Ok(Looked::Created(size_bytes))
+        }
+        Err(e) => Err(Error::new(what, e).or("check the path and its folders' permissions")),
+        Ok(found) if found.is_dir() => Err(is_folder(what)),
+        Ok(found) if found.is_file() && found.len() == 0 => {
+            let size_bytes = size_to_create(what, wanted)?;
+            check_room(what, path, size_bytes)?;
+            check_access(what, path)?;
+            Ok(Looked::Created(size_bytes))
+        }
+        Ok(found) => {
+            check_access(what, path)?;
+            let end = open_device_to_read(path).and_then(|mut device| device.seek(SeekFrom::End(0)));
+            let size_bytes = end.map_err(|e| Error::new(what, e).or("check the device"))?;
+            let medium = if found.file_type().is_block_device() { Medium::Block } else { Medium::File };
+            let (size_bytes, holds_cache) = check_existing(what, path, config, &found, Extent { size_bytes, medium })?;
+            Ok(Looked::There { size_bytes, holds_cache })
+        }
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn is_folder(what: &str) -> Error {
+    Error::new(what, "it is a directory").or("name a file in it, which will be created")
+}
+
+/// Checks whether this user may write to a file, a device or a folder, without opening it.
+pub(super) fn check_access(what: &str, path: &Path) -> Result<(), Error> {
+    accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).map_err(|e| not_permitted(what, e))
+}
+
+fn not_permitted(what: &str, error: Errno) -> Error {
+    Error::new(what, io::Error::from(error)).or("run as a user who may write to it, or change its permissions")
 }
 
 /// Checks by an open whether this user has access, which is more reliable than permission bits.
 pub(super) fn check_permission(what: &str, path: &Path) -> Result<(), Error> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     match rustix::fs::open(path, flags, Mode::empty()) {
-        Err(e @ (rustix::io::Errno::ACCESS | rustix::io::Errno::PERM)) => {
-            Err(Error::new(what, io::Error::from(e)).or("run as a user who may write to it, or change its permissions"))
-        }
+        Err(e @ (Errno::ACCESS | Errno::PERM)) => Err(not_permitted(what, e)),
         _ => Ok(()),
     }
 }
