@@ -30,6 +30,17 @@ impl Error {
         self
     }
 
+    /// Adds something else that the user can do, or should know.
+    #[must_use]
+    pub fn also(mut self, hint: impl fmt::Display) -> Self {
+        let hint = hint.to_string();
+        if !hint.is_empty() {
+            let before = if self.way_out.is_empty() { "" } else { "; " };
+            self.way_out = format!("{}{before}{hint}", self.way_out);
+        }
+        self
+    }
+
     /// An error from a message of one line, such as that of a server.
     #[must_use]
     pub fn told(line: &str) -> Self {

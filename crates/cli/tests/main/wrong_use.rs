@@ -1,6 +1,6 @@
 //! Wrong use: each fault is named, with the way out.
 
-use crate::support::Place;
+use crate::support::{Place, noise};
 use std::fs;
 use std::os::unix::fs::symlink;
 
@@ -74,7 +74,7 @@ fn caches_that_hold_something_else() {
     refused(
         &place,
         "--origin vm.img --cache letters",
-        &["is not a Nitro cache and is not empty", "choose another path or remove it"],
+        &["is not a Nitro cache and is not empty", "choose another path; --format"],
     );
     let mut filesystem = vec![0; 32 << 20];
     filesystem[0x438..0x43A].copy_from_slice(b"\x53\xEF");
@@ -95,6 +95,45 @@ fn caches_of_another_size() {
         "--origin vm.img --cache blank --cache-size 24M",
         &["it exists with 32 MiB, not the requested 24 MiB"],
     );
+}
+
+#[test]
+fn advice_to_format_is_given_only_where_nothing_is_dirty() {
+    let place = place();
+    place.file("vm.img", 16 << 20);
+    let served = "--origin vm.img --cache cache.img";
+    let server = place.serve(&format!("{served} --cache-size 64M --mode write-back --dirty-age 1h"));
+    let mut client = place.client();
+    assert_eq!((client.write(0, &noise(1, 4 << 20)), client.flush()), (0, 0));
+    server.kill();
+    for option in ["--extent-size 16K", "--fingerprint-index silt", "--weu-size 512K"] {
+        let said = place.failure(&format!("serve {served} {option}"), 1);
+        assert!(said.contains("it holds dirty data, 4 MiB of volume \"vm\"") && said.contains("nitro flush"), "{said}");
+        assert!(!["--format", "remove", "discard"].iter().any(|word| said.contains(word)), "{said}");
+    }
+    let server = place.serve(&format!("{served} --mode write-back"));
+    place.stdout("flush vm --wait");
+    assert!(server.stop().0.success());
+    let said = place.failure(&format!("serve {served} --extent-size 16K"), 1);
+    assert!(said.contains("nothing in it is dirty: --format"), "{said}");
+}
+
+#[test]
+fn what_is_no_cache_is_called_that() {
+    let place = place();
+    place.file("blank", 32 << 20);
+    place.write("noise", noise(5, 1 << 20));
+    place.write("squash", [b"hsqs".as_slice(), &noise(6, 1 << 20)].concat());
+    for (name, what) in
+        [("blank", "it is empty"), ("noise", "it is not a Nitro cache"), ("squash", "a squashfs filesystem")]
+    {
+        for command in ["show", "fsck", "salvage --list", "upgrade"] {
+            let (verb, rest) = command.split_once(' ').unwrap_or((command, ""));
+            let said = place.failure(&format!("cache {verb} {name} {rest}"), 1);
+            assert!(said.contains(what) && said.contains("is not a Nitro cache"), "{command} {name}: {said}");
+            assert!(!said.contains("salvage extracts") && !said.contains("magic"), "{command} {name}: {said}");
+        }
+    }
 }
 
 #[test]

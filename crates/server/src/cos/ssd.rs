@@ -126,7 +126,7 @@ impl SsdConfig {
         let have = device.geometry().size_bytes;
         if let Some(size) = size.filter(|size| size.0.abs_diff(have) >= 4096) {
             let why = format!("it has {}, not the requested {size}", Size(have));
-            return Err(Error::new(self.path.display(), why).or("give no size to use all of it, or remove it first"));
+            return Err(Error::new(self.path.display(), why).or("give no size to use all of it, or name another file"));
         }
         if is_there && !force && !is_free(&self.path).map_err(|e| Error::new(self.path.display(), e))? {
             return Err(Error::new(self.path.display(), "it is not empty, and not the SSD of a store")

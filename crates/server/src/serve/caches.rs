@@ -188,7 +188,8 @@ impl Opening<'_> {
             Ok(())
         };
         let opened = reopen(what, config, flash, random.seed, logged, prepare).await;
-        let Reopened { cache, recovered, uuid, other_size } = opened.map_err(Refusal::error)?;
+        let opened = opened_or_dirty(config, opened).await;
+        let Reopened { cache, recovered, uuid, other_size } = opened?;
         let extent = u64::from(cache.settings().manager.extent_bytes);
         let dirty = match (recovered.dirty_extents, recovered.lost_extents) {
             (0, _) => "nothing is dirty".to_owned(),
@@ -260,13 +261,15 @@ enum Refusal {
     Log(Uuid, Error),
     /// Devices with dirty data are missing.
     Missing(Error),
+    /// It does not go with its configuration.
+    Unfit(Error),
     Other(Error),
 }
 
 impl Refusal {
     fn error(self) -> Error {
         match self {
-            Self::Log(_, error) | Self::Missing(error) | Self::Other(error) => error,
+            Self::Log(_, error) | Self::Missing(error) | Self::Unfit(error) | Self::Other(error) => error,
         }
     }
 }
@@ -284,6 +287,32 @@ struct Reopened {
     uuid: Uuid,
     /// The configured size in bytes, if it is another one.
     other_size: Option<u64>,
+}
+
+/// The error of a cache that does not go with its configuration says what is dirty in it, and how that reaches its origin.
+async fn opened_or_dirty(config: &CacheConfig, opened: Result<Reopened, Refusal>) -> Result<Reopened, Error> {
+    match opened {
+        Err(Refusal::Unfit(error)) => {
+            let looked = look_at(config.path.paths()).await;
+            Err(error.also(looked.map_or_else(|_| String::new(), |entry| dirty_in(&entry))))
+        }
+        opened => opened.map_err(Refusal::error),
+    }
+}
+
+/// What is dirty in a stopped cache, and the steps that bring it to its origins; or that a new cache loses nothing.
+fn dirty_in(entry: &CacheEntry) -> String {
+    let volumes = entry.cache.volumes().into_iter();
+    let dirty = volumes.map(|(object, known)| (entry.dirty_bytes(object, &known), known.name));
+    let dirty: Vec<_> = dirty.filter(|(bytes, _)| *bytes > 0).collect();
+    if dirty.is_empty() {
+        return "nothing in it is dirty: --format (format = true) makes a new cache of it".to_owned();
+    }
+    let each: Vec<_> = dirty.iter().map(|(bytes, name)| format!("{} of volume {name:?}", Size(*bytes))).collect();
+    format!(
+        "it holds dirty data, {}: serve it with the settings that it was made with, and run nitro flush VOLUME --wait",
+        each.join(", ")
+    )
 }
 
 /// Checks that a cache may be served with these settings and classes.
@@ -307,7 +336,7 @@ async fn reopen(
         Error::with_sources(what, &e).or("nitro cache fsck lists the damage, nitro cache salvage extracts dirty data")
     };
     let superblock = flash.superblock().await.map_err(damaged)?;
-    let mut settings = plan::existing(what, config, &superblock, device_bytes)?;
+    let mut settings = plan::existing(what, config, &superblock, device_bytes).map_err(Refusal::Unfit)?;
     settings.manager.seed = seed;
     let other_size = plan::other_size(config, &settings, &superblock);
     let uuid = Uuid(superblock.uuid);
@@ -316,7 +345,7 @@ async fn reopen(
         settings.distrust_clean = true;
     }
     check_newest(what, &flash, uuid)?;
-    prepare(&mut settings, uuid)?;
+    prepare(&mut settings, uuid).map_err(Refusal::Unfit)?;
     let Logged { log, missing } = logged;
     let opened = ServedCache::open_devices(flash, log, missing, CompioClock::new(), settings).await;
     let (cache, recovered) = opened.map_err(|error| match error {
@@ -344,8 +373,7 @@ fn check_newest(what: &str, flash: &Flash<CacheDevice>, uuid: Uuid) -> Result<()
         "{} of the cache failed before, and the devices that it was used with since are not given",
         each.join(", ")
     );
-    Err(Error::new(what, why)
-        .or("give the other devices of the cache as well; --format (format = true) makes a new cache"))
+    Err(Error::new(what, why).or("give the other devices of the cache as well"))
 }
 
 /// Opens a stopped cache for examination, without changing it. Devices of a cache that are not given count as missing.
@@ -388,7 +416,7 @@ pub async fn create_alone(config: &CacheConfig, discard_dirty: bool) -> Result<C
     for path in config.path.paths().iter().filter(|path| !config.format && path.exists()) {
         if look_at(std::slice::from_ref(path)).await.is_ok() {
             return Err(Error::new(format_args!("cache {}", path.display()), "it is a cache already")
-                .or("use it as it is, or give --format to format it again: its contents are lost"));
+                .or("use it as it is; --format formats it again, unless it holds dirty data"));
         }
     }
     open(&name, config, None, discard_dirty).await
@@ -492,7 +520,7 @@ pub(super) async fn rehearse(name: &str, config: &CacheConfig, discard_dirty: bo
         Err(Refusal::Other(_)) if config.format => {
             return Ok(Looked { entry: empty(without_cache(config))?, notes });
         }
-        opened => opened.map_err(Refusal::error)?,
+        opened => opened_or_dirty(config, opened).await?,
     };
     if config.format {
         check_nothing_dirty(&what, &cache, &recovered, discard_dirty)?;

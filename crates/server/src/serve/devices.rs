@@ -165,9 +165,9 @@ impl Stores {
         let count = flash.devices();
         if !look && given != count && given + lost != count {
             let why = format!("the cache has {count} devices, and the list has {given}");
-            return Err(Error::new(what, why).or(
-                "list all of its devices, in any order, also one that is broken or gone; --format (format = true) makes a new cache",
-            ));
+            return Err(
+                Error::new(what, why).or("list all of its devices, in any order, also one that is broken or gone")
+            );
         }
         let by_number: Vec<Option<usize>> =
             (0..count).map(|number| Some(*positions.get(flash.position(number)?)?)).collect();
@@ -191,8 +191,7 @@ async fn put_together<F: Device>(
         nitro_engine::Error::Devices { device: Some(device), why } => {
             let path = positions.get(*device).and_then(|position| paths.get(*position));
             let what = path.map_or_else(|| what.to_owned(), |path| name_of(path));
-            Error::new(what, why)
-                .or("list the devices of one cache; --format (format = true) makes a new cache of them")
+            Error::new(what, why).or("list the devices of one cache")
         }
         _ => Error::with_sources(what, &error)
             .or("nitro cache fsck lists the damage, nitro cache salvage extracts dirty data"),
@@ -218,6 +217,11 @@ pub async fn open_devices_to_look(paths: &[PathBuf]) -> Result<Flash<FileDevice>
 pub(super) fn open_stopped(paths: &[PathBuf]) -> Result<Stores, Error> {
     check_different(paths)?;
     let devices: Vec<FileDevice> = paths.iter().map(|path| super::open_to_look(path)).collect::<Result<_, _>>()?;
+    // Of several, one may have been overwritten: the others are a cache.
+    let mut foreign = paths.iter().map_while(|path| store::not_a_cache(&name_of(path), path));
+    if let Some(error) = foreign.next().filter(|_| foreign.count() + 1 == paths.len()) {
+        return Err(error);
+    }
     Ok(Stores::looked_at(paths, devices.into_iter().enumerate().collect()))
 }
 

@@ -151,7 +151,7 @@ impl FlashFingerprints {
         let Some(area) = cache.index_area() else { return Ok(None) };
         let name = format!("cache {name}: fingerprint index");
         let part = SliceDevice::new(CacheFlash(Arc::clone(cache)), area.offset, area.len).map_err(|e| {
-            Error::with_sources(&name, &e).or("give --format (format = true) to format the cache again")
+            Error::with_sources(&name, &e).or("set fingerprint_index = \"ram\" to serve the cache without it")
         })?;
         let kind = match config.fingerprint_index.and_then(FingerprintIndexName::kind) {
             Some(wanted) => wanted,

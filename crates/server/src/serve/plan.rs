@@ -76,9 +76,8 @@ pub(super) fn existing(
     device_bytes: u64,
 ) -> Result<EngineSettings, Error> {
     let differs = |name: &str, wanted: &dyn Display, has: &dyn Display| {
-        Error::new(what, format_args!("it was made with {name} = {has}, not {wanted}")).or(format_args!(
-            "leave {name} out to use it as it is, or give --format (format = true) to format it again"
-        ))
+        Error::new(what, format_args!("it was made with {name} = {has}, not {wanted}"))
+            .or(format_args!("leave {name} out to use it as it is"))
     };
     let sizes = [
         ("extent_size", config.extent_size, superblock.extent_bytes),
@@ -116,7 +115,7 @@ pub(super) fn existing(
     if superblock.index.is_some() && config.fingerprint_index.is_none() {
         settings.manager.fingerprint_index_percent = config.fingerprint_index_ratio.unwrap_or(FLASH_INDEX_RATIO);
     }
-    settings.manager.check().map_err(|e| Error::new(what, e).or("give --format (format = true) to format it again"))?;
+    settings.manager.check().map_err(|e| Error::new(what, e).or("leave such settings out to use it as it is"))?;
     Ok(settings)
 }
 
@@ -126,9 +125,7 @@ pub(super) fn check_served(what: &str, settings: &EngineSettings) -> Result<(), 
         FingerprintHash::Blake3 => Ok(()),
         FingerprintHash::Sha1 => {
             let why = format!("it was made with fingerprint = sha1: {SHA1_REFUSED}");
-            let way_out =
-                "give --format (format = true) to format it again; nitro cache salvage extracts its dirty data";
-            Err(Error::new(what, why).or(way_out))
+            Err(Error::new(what, why).or("nitro cache salvage extracts its dirty data, if there are some"))
         }
     }
 }

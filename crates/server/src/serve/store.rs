@@ -210,7 +210,7 @@ fn check_content(what: &str, path: &Path, found: &Metadata, size_bytes: u64) -> 
         Ok(_) => return Ok(true),
         // Damage may have changed the number of the version.
         Err(error) if error.is_unknown() && (copy.is_none() || Superblock::version(&start).is_ok()) => {
-            let way_out = "use the version of Nitro that made it, or give --format (format = true) to format it again";
+            let way_out = "use the version of Nitro that made it, which can bring dirty data to their origins";
             return Err(Error::new(what, error).or(way_out));
         }
         // What has taken the device over since it was a cache's is not overwritten.
@@ -221,13 +221,12 @@ fn check_content(what: &str, path: &Path, found: &Metadata, size_bytes: u64) -> 
             return Ok(true);
         }
         Err(error @ FormatError::Checksum { .. }) => {
-            let way_out =
-                "nitro cache salvage PATH --list lists the readable data; --format (format = true) formats it again";
+            let way_out = "nitro cache fsck lists the damage, and nitro cache salvage PATH --list the dirty data that can be read";
             return Err(Error::new(what, format_args!("it is a damaged cache: {error}")).or(way_out));
         }
         Err(_) => {}
     }
-    let way_out = "choose another path or remove it, or give --format (format = true) to overwrite it";
+    let way_out = "choose another path; --format (format = true) overwrites what it holds";
     if let Some(content) = recognise(&start) {
         if copy.is_some() {
             let why = format!("it was a cache, and its start holds {content} instead of the superblock");
@@ -257,6 +256,26 @@ pub(super) fn holds_cache(path: &Path) -> bool {
     let Ok(mut device) = open_device_to_read(path) else { return false };
     let Ok(size_bytes) = device.seek(SeekFrom::End(0)) else { return false };
     superblock_offsets(size_bytes).into_iter().any(|offset| superblock_in(&device, offset).is_some())
+}
+
+/// The error of a file or device that is no cache, and never was; `None`: it holds one, or the remains of one.
+pub(super) fn not_a_cache(what: &str, path: &Path) -> Option<Error> {
+    let mut start = Vec::with_capacity(PROBE_BYTES);
+    open_device_to_read(path).ok()?.take(PROBE_BYTES as u64).read_to_end(&mut start).ok()?;
+    let superblock = Superblock::decode(&start[..SUPERBLOCK_BYTES.min(start.len())]);
+    let is_foreign = matches!(superblock, Err(FormatError::Magic { .. } | FormatError::Short { .. }));
+    if !is_foreign || holds_cache(path) {
+        return None;
+    }
+    let why = match recognise(&start) {
+        Some(content) => format!("it is not a Nitro cache: it holds {content}"),
+        None if start.iter().all(|byte| *byte == 0) => "it is not a Nitro cache: it is empty".to_owned(),
+        None => "it is not a Nitro cache".to_owned(),
+    };
+    Some(
+        Error::new(what, why)
+            .or("check the path; nitro cache show without a path shows the caches of the running server"),
+    )
 }
 
 /// Whether a path leads to the file or device `identity`.

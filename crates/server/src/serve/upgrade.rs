@@ -1,6 +1,7 @@
 //! The format version of a cache that no server uses.
 
 use super::caches::{look_at, open_to_look};
+use super::store;
 use nitro_console::error::Error;
 use nitro_engine::format::FORMAT_VERSION_FEATURES;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
@@ -64,7 +65,8 @@ async fn version(what: &str, path: &Path) -> Result<u32, Error> {
         (Some(version), None | Some((_, false))) => Ok(version),
         (_, Some((error, _))) => Err(Error::new(what, error)
             .or("a cache cannot be taken back to an older version: use the nitro that made it, or a later one")),
-        (None, None) => Err(Error::new(what, "it is not a cache, or both of its superblocks are damaged")
-            .or("nitro cache fsck lists the damage")),
+        (None, None) => Err(store::not_a_cache(what, path).unwrap_or_else(|| {
+            Error::new(what, "both of its superblocks are damaged").or("nitro cache fsck lists the damage")
+        })),
     }
 }
