@@ -41,6 +41,8 @@ type Column = (&'static str, &'static str, u8, fn(&Row) -> Cell);
 enum Cell {
     Text(String),
     Number(f64),
+    /// Of the cache; absent where several volumes share it.
+    Shared(Option<f64>),
     Milliseconds(Option<f64>),
     Percent(Option<f64>),
 }
@@ -51,21 +53,21 @@ const COLUMNS: [Column; 19] = [
     ("time", "time", 20, |r| Cell::Text(r.time.to_string())),
     ("seconds", "seconds", 19, |r| Cell::Number(r.seconds)),
     ("reads_per_second", "reads/s", 1, |r| Cell::Number(r.reads_per_second)),
-    ("read_mb_per_second", "rd_MB/s", 5, |r| Cell::Number(r.read_mb_per_second)),
+    ("read_mib_per_second", "rd_MiB/s", 5, |r| Cell::Number(r.read_mib_per_second)),
     ("hit_percent", "hit_%", 1, |r| Cell::Percent(r.hit_percent)),
     ("read_mean_ms", "rd_ms", 3, |r| Cell::Milliseconds(r.read_mean_ms)),
     ("read_p99_ms", "rd_p99", 2, |r| Cell::Milliseconds(r.read_p99_ms)),
     ("writes_per_second", "writes/s", 1, |r| Cell::Number(r.writes_per_second)),
-    ("write_mb_per_second", "wr_MB/s", 5, |r| Cell::Number(r.write_mb_per_second)),
+    ("write_mib_per_second", "wr_MiB/s", 5, |r| Cell::Number(r.write_mib_per_second)),
     ("write_mean_ms", "wr_ms", 3, |r| Cell::Milliseconds(r.write_mean_ms)),
     ("write_p99_ms", "wr_p99", 2, |r| Cell::Milliseconds(r.write_p99_ms)),
     ("origin_reads_per_second", "org_rd/s", 7, |r| Cell::Number(r.origin_reads_per_second)),
     ("origin_writes_per_second", "org_wr/s", 8, |r| Cell::Number(r.origin_writes_per_second)),
-    ("ssd_read_mb_per_second", "ssd_rd_MB/s", 10, |r| Cell::Number(r.ssd_read_mb_per_second)),
-    ("ssd_write_mb_per_second", "ssd_wr_MB/s", 9, |r| Cell::Number(r.ssd_write_mb_per_second)),
-    ("drops_per_second", "drops/s", 11, |r| Cell::Number(r.drops_per_second)),
-    ("dirty_mb", "dirty_MB", 4, |r| Cell::Number(r.dirty_mb)),
-    ("destage_mb_per_second", "dest_MB/s", 6, |r| Cell::Number(r.destage_mb_per_second)),
+    ("ssd_read_mib_per_second", "ssd_rd_MiB/s", 10, |r| Cell::Shared(r.ssd_read_mib_per_second)),
+    ("ssd_write_mib_per_second", "ssd_wr_MiB/s", 9, |r| Cell::Shared(r.ssd_write_mib_per_second)),
+    ("drops_per_second", "drops/s", 11, |r| Cell::Shared(r.drops_per_second)),
+    ("dirty_mib", "dirty_MiB", 4, |r| Cell::Number(r.dirty_mib)),
+    ("destage_mib_per_second", "dest_MiB/s", 6, |r| Cell::Number(r.destage_mib_per_second)),
 ];
 /// Width of the first column, and its maximum; width of the others.
 const NAME_WIDTH: usize = 10;
@@ -77,6 +79,7 @@ impl Cell {
         match self {
             Self::Text(text) => text.clone(),
             Self::Number(value) => format!("{value:.1}"),
+            Self::Shared(value) => value.map_or_else(String::new, |value| format!("{value:.1}")),
             Self::Milliseconds(value) => value.map_or_else(String::new, |value| format!("{value:.3}")),
             Self::Percent(value) => value.map_or_else(String::new, |value| format!("{value:.1}")),
         }
@@ -201,6 +204,6 @@ mod tests {
         );
         let mut wide = Paper { format: Format::Table, all: true, printed: None };
         let text = wide.render(&rows, &row(TOTAL), (80, 24)).unwrap();
-        assert!(text.contains("drops/s") && text.contains("dest_MB/s") && text.contains("time"));
+        assert!(text.contains("drops/s") && text.contains("dest_MiB/s") && text.contains("time"));
     }
 }

@@ -1,8 +1,9 @@
 //! The progress of a command on standard error: a bar on a terminal, otherwise a line from time to time.
 
 use crate::size::Size;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use std::cell::Cell;
+use std::fmt::Write;
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
@@ -32,12 +33,17 @@ impl Progress {
 
     /// As [`new`](Self::new), for items other than bytes, as in "30 % of 2000 extents simulated".
     pub fn counting(total: u64, verb: &'static str) -> Self {
-        Self::with_bar(total, verb, "{bar:40} {percent} %, {human_pos} of {human_len}, {per_sec}, {eta} left", true)
+        Self::with_bar(total, verb, "{bar:40} {percent} %, {human_pos} of {human_len}, {rate}, {eta} left", true)
     }
 
     fn with_bar(total_bytes: u64, verb: &'static str, template: &str, counting: bool) -> Self {
         let bar = stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+            // The usual text of a rate has four decimals.
+            let style = style.with_key("rate", |state: &ProgressState, out: &mut dyn Write| {
+                // A bar that cannot be drawn is no failure.
+                let _ = write!(out, "{:.0}/s", state.per_sec());
+            });
             ProgressBar::new(total_bytes).with_style(style)
         });
         Self {

@@ -23,8 +23,8 @@ pub struct Endurance {
 /// The wear of an SSD.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EnduranceStatus {
-    /// Bytes written in a day, at the mean rate of the last day, or of the time since the start.
-    pub written_per_day: f64,
+    /// Bytes written in a day, at the mean rate of the last day, or of the time since the start; `None`: that is less than an hour.
+    pub written_per_day: Option<f64>,
     /// The configured endurance.
     pub endurance: Option<Endurance>,
     /// Unused budget, which may be written in addition; negative: the budget is exceeded by so many bytes.
@@ -32,6 +32,9 @@ pub struct EnduranceStatus {
     /// How much the write budget restrains insertion: from 1 (nothing is refused) to nearly 0.
     pub openness: f64,
 }
+
+/// A rate of a day is not told from less time than this, in seconds: the minutes after a start are like no others.
+const OBSERVED_MIN_S: f64 = 3540.0;
 
 /// The mean rate of the last day.
 #[derive(Debug, Default)]
@@ -47,8 +50,8 @@ impl Rate {
         self.seconds = self.seconds * left + elapsed.as_secs_f64();
     }
 
-    fn per_day(&self) -> f64 {
-        if self.seconds > 0.0 { self.bytes / self.seconds * DAY } else { 0.0 }
+    fn per_day(&self) -> Option<f64> {
+        (self.seconds >= OBSERVED_MIN_S).then(|| self.bytes / self.seconds * DAY)
     }
 }
 
@@ -135,13 +138,14 @@ mod tests {
     #[test]
     fn a_rate_is_that_of_the_last_day() {
         let spending = Spending::new(None, true, minutes(0));
-        assert_eq!(spending.status(minutes(0), 0).written_per_day, 0.0);
-        let half_a_day = spending.status(minutes(720), 50 * MIB).written_per_day;
+        assert_eq!(spending.status(minutes(0), 0).written_per_day, None);
+        assert_eq!(spending.status(minutes(58), 50 * MIB).written_per_day, None, "not from less than an hour");
+        let half_a_day = spending.status(minutes(720), 50 * MIB).written_per_day.unwrap();
         assert!((half_a_day / MIB as f64 - 100.0).abs() < 1.0, "{half_a_day}");
         for minute in 1..=10_000 {
             assert_eq!(spending.step(minutes(minute), minute * MIB), None, "there is no budget");
         }
-        let days = spending.status(minutes(10_000), 10_000 * MIB).written_per_day;
+        let days = spending.status(minutes(10_000), 10_000 * MIB).written_per_day.unwrap();
         assert!((days / (1440 * MIB) as f64 - 1.0).abs() < 0.01, "{days}");
     }
 

@@ -158,7 +158,7 @@ Examples:
   A server with another control socket:
     nitro status --control /run/nitro/control.sock
 
-Latencies are percentiles in microseconds. Reads that the RAM cache answers at once are counted but not timed.";
+Latencies are percentiles in microseconds. Of reads that the RAM cache answers at once, one in 64 is timed and counted for all.";
 
 const IOSTAT_EXAMPLES: &str = "\
 Examples:

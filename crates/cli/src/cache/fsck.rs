@@ -75,8 +75,9 @@ fn table(what: &str, report: &Report) -> String {
     for note in &report.notes {
         out += &format!("  note: {note}\n");
     }
-    for problem in &report.problems {
-        out += &format!("  {}: {} ({})\n", word(problem.severity), problem.what, where_it_is(problem));
+    for (problem, count) in merged(&report.problems) {
+        let times = if count > 1 { format!(", {count} times") } else { String::new() };
+        out += &format!("  {}: {}{times} ({})\n", word(problem.severity), problem.what, where_it_is(&problem));
     }
     if report.problems_left_out > 0 {
         out += &format!("  and {} more that cost a miss\n", report.problems_left_out);
@@ -87,6 +88,29 @@ fn table(what: &str, report: &Report) -> String {
     out
 }
 
+/// The problems, with one for each range of a volume in which all extents of a write-evict unit have the same, and their numbers.
+fn merged(problems: &[Problem]) -> Vec<(Problem, u64)> {
+    let mut all: Vec<(Problem, u64)> = Vec::new();
+    for problem in problems {
+        if let Some((last, count)) = all.last_mut()
+            && is_alike(last, problem)
+            && let (Some(range), Some(next)) = (&mut last.content, &problem.content)
+            && (range.object, range.offset + range.len) == (next.object, next.offset)
+        {
+            range.len += next.len;
+            last.len += problem.len;
+            *count += 1;
+        } else {
+            all.push((problem.clone(), 1));
+        }
+    }
+    all
+}
+
+fn is_alike(one: &Problem, other: &Problem) -> bool {
+    (one.severity, one.weu, &one.what) == (other.severity, other.weu, &other.what)
+}
+
 fn csv(report: &Report) -> String {
     let mut table = Table::new(["severity", "offset", "len", "what", "where"]);
     for problem in &report.problems {
@@ -95,4 +119,30 @@ fn csv(report: &Report) -> String {
         table.row(vec![word(*severity).to_owned(), offset.to_string(), len.to_string(), what.clone(), place]);
     }
     table.csv(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nitro_engine::inspect::VolumeRange;
+
+    #[test]
+    fn damage_of_a_range_is_one_line() {
+        let problem = |weu, offset| Problem {
+            severity: Severity::DataLost,
+            what: "stored extent: wrong checksum".to_owned(),
+            offset: 4096 + offset,
+            len: 4096,
+            weu: Some(weu),
+            content: Some(VolumeRange { object: 1, volume: Some("vm".to_owned()), offset, len: 8192 }),
+        };
+        let mut problems: Vec<_> = (0..256).map(|n| problem(3, n * 8192)).collect();
+        problems.extend((256..512).map(|n| problem(4, n * 8192)));
+        problems.push(problem(4, 1 << 30));
+        let report = Report { problems, ..Report::default() };
+        let text = table("cache c", &report);
+        assert_eq!(text.lines().filter(|line| line.contains("data lost")).count(), 3, "{text}");
+        assert!(text.contains("256 times (at 4096, write-evict unit 3, 2097152 bytes at 0 of volume vm)"), "{text}");
+        assert_eq!(csv(&report).lines().count(), 514, "each has its line for programs");
+    }
 }

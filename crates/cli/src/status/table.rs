@@ -140,7 +140,10 @@ fn space(space: &Space) -> String {
 
 /// Bytes written in a day, and the expected life of the SSD.
 fn endurance(life: &Endurance) -> String {
-    let written = format!("{} written a day", Size(life.written_bytes_per_day));
+    let written = match life.written_bytes_per_day {
+        Some(bytes) => format!("{} written a day", Size(bytes)),
+        None => "the rate of writes is known after an hour".to_owned(),
+    };
     let Some(budget) = life.budget_bytes_per_day else { return written };
     let saved = match life.saved_bytes {
         saved @ 0.. => format!("{} saved", Size(saved.unsigned_abs())),
@@ -150,7 +153,11 @@ fn endurance(life: &Endurance) -> String {
         ..100.0 => format!("; {years:.1} years at this rate"),
         _ => "; more than 100 years at this rate".to_owned(),
     });
-    format!("{written} of {}, {saved}{years}; {} extents refused to spare writes", Size(budget), life.spared)
+    format!(
+        "{written}; {} a day are the budget, {saved}{years}; {} extents refused to spare writes",
+        Size(budget),
+        life.spared
+    )
 }
 
 fn dirty(cache: &Cache) -> String {

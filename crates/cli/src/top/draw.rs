@@ -80,11 +80,11 @@ fn sums(shown: &Shown) -> Line<'static> {
         bold(percent(total.hit_percent)),
         Span::raw("  reads "),
         bold(format!("{:.0}/s", total.reads_per_second)),
-        Span::raw(format!(" {:.1} MB/s", total.read_mb_per_second)),
+        Span::raw(format!(" {:.1} MiB/s", total.read_mib_per_second)),
         Span::raw("  writes "),
         bold(format!("{:.0}/s", total.writes_per_second)),
-        Span::raw(format!(" {:.1} MB/s", total.write_mb_per_second)),
-        Span::raw(format!("  dirty {:.0} MB", total.dirty_mb)),
+        Span::raw(format!(" {:.1} MiB/s", total.write_mib_per_second)),
+        Span::raw(format!("  dirty {:.0} MiB", total.dirty_mib)),
     ])
 }
 
@@ -159,10 +159,10 @@ const COLUMNS: [Column; 11] = [
     ("p99 ms", 8, false, |row, _| milliseconds(row.read_p99_ms)),
     ("writes/s", 8, false, |row, _| format!("{:.0}", row.writes_per_second)),
     ("p99 ms", 8, false, |row, _| milliseconds(row.write_p99_ms)),
-    ("dirty MB", 8, false, |row, _| format!("{:.0}", row.dirty_mb)),
+    ("dirty MiB", 9, false, |row, _| format!("{:.0}", row.dirty_mib)),
     ("state", 9, false, |_, volume| state(volume).to_owned()),
     ("mode", 13, true, |_, volume| volume.mode.clone()),
-    ("dest. MB/s", 10, true, |row, _| format!("{:.1}", row.destage_mb_per_second)),
+    ("dest. MiB/s", 10, true, |row, _| format!("{:.1}", row.destage_mib_per_second)),
     ("clients", 7, true, |_, volume| volume.clients.to_string()),
 ];
 

@@ -128,6 +128,8 @@ pub struct Volume<F, O, C: Clock> {
     pub metrics: VolumeMetrics,
     classes: ClassesMetrics,
     latencies: VolumeLatencies,
+    /// Reads for which the RAM cache was asked, by which some are chosen to be timed.
+    ram_reads: AtomicU32,
 }
 
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
@@ -179,6 +181,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             metrics: VolumeMetrics::default(),
             classes: ClassesMetrics::default(),
             latencies: VolumeLatencies::default(),
+            ram_reads: AtomicU32::new(0),
             cache,
             origin,
             options,

@@ -11,6 +11,7 @@ use super::{EXTENTS_PER_TURN, Pieces, Volume};
 use crate::cache::Fetched;
 use crate::error::Error;
 use crate::kept::for_reply;
+use crate::metrics::RAM_HITS_PER_TIMED;
 use bytes::Bytes;
 use fill::{Fill, Then};
 use futures_util::TryFutureExt;
@@ -122,6 +123,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         {
             return None;
         }
+        let is_timed = self.ram_reads.fetch_add(1, Ordering::Relaxed).is_multiple_of(RAM_HITS_PER_TIMED);
+        let begun = is_timed.then(|| self.cache.clock.now());
         let (extents, span) = (self.extents(offset, len), Span { offset, len });
         let mut pieces = Pieces::new();
         let mut ram = self.cache.ram.lock();
@@ -136,6 +139,10 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.classes.read(class, len, count, count);
         self.cache.metrics.ram_hits.add(count);
         self.metrics.read_hit_extents.add(count);
+        if let Some(begun) = begun {
+            let latency = self.cache.clock.now().saturating_sub(begun);
+            self.latencies.read_hit.record_sample(latency, RAM_HITS_PER_TIMED.into());
+        }
         Some(pieces)
     }
 

@@ -5,10 +5,13 @@ use super::quantile::{Cumulative, quantile_us};
 use serde::Serialize;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Bytes of a MiB.
+const MIB: f64 = (1 << 20) as f64;
+
 /// The name of the sum of all volumes.
 pub const TOTAL: &str = "total";
 
-/// One volume over one interval. Columns about the SSD refer to the volume's whole cache.
+/// One volume over one interval. Columns about the SSD are those of its cache, if no other volume has that cache, or of all caches.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Row {
     /// Its name.
@@ -19,18 +22,18 @@ pub struct Row {
     pub seconds: f64,
     /// Requests.
     pub reads_per_second: f64,
-    /// MB (10⁶ bytes) read.
-    pub read_mb_per_second: f64,
+    /// MiB read.
+    pub read_mib_per_second: f64,
     /// Percentage of extents that were hits; absent without reads.
     pub hit_percent: Option<f64>,
-    /// Mean of the timed reads: all except those answered at once from the RAM cache.
+    /// Mean of the reads; of those answered at once from the RAM cache, one in 64 is timed.
     pub read_mean_ms: Option<f64>,
-    /// 99th percentile of the timed reads, accurate to a bucket, which is a third of the value wide.
+    /// 99th percentile of the reads, accurate to a bucket, which is a third of the value wide.
     pub read_p99_ms: Option<f64>,
     /// Requests.
     pub writes_per_second: f64,
     /// As of reads.
-    pub write_mb_per_second: f64,
+    pub write_mib_per_second: f64,
     /// Mean of the timed writes.
     pub write_mean_ms: Option<f64>,
     /// As of reads.
@@ -40,15 +43,15 @@ pub struct Row {
     /// Requests of the origin.
     pub origin_writes_per_second: f64,
     /// Of the volume's cache.
-    pub ssd_read_mb_per_second: f64,
+    pub ssd_read_mib_per_second: Option<f64>,
     /// Of the volume's cache.
-    pub ssd_write_mb_per_second: f64,
+    pub ssd_write_mib_per_second: Option<f64>,
     /// Fills that the cache dropped.
-    pub drops_per_second: f64,
+    pub drops_per_second: Option<f64>,
     /// Dirty data at the end of the interval.
-    pub dirty_mb: f64,
-    /// MB written back to the origin.
-    pub destage_mb_per_second: f64,
+    pub dirty_mib: f64,
+    /// MiB written back to the origin.
+    pub destage_mib_per_second: f64,
 }
 
 /// The activity of each volume between two points in time.
@@ -57,12 +60,20 @@ pub fn rows(before: &Status, now: &Status) -> Vec<Row> {
     let seconds = (now.server.uptime_seconds - before.server.uptime_seconds).max(1e-3);
     let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (no_volume, no_cache) = (Volume::default(), Cache::default());
+    // What several volumes share is told once, of all.
+    let is_alone = |volume: &Volume| now.volumes.iter().filter(|other| other.cache == volume.cache).count() == 1;
     let row = |volume: &Volume| {
         let then = before.volumes.iter().find(|v| v.name == volume.name).unwrap_or(&no_volume);
         let cache = now.caches.iter().find(|c| c.name == volume.cache).unwrap_or(&no_cache);
         let cache_then = before.caches.iter().find(|c| c.name == volume.cache).unwrap_or(&no_cache);
         let (then, now) = (Sample { volume: then, cache: cache_then }, Sample { volume, cache });
-        Row { time, ..difference(then, now, seconds) }
+        let row = Row { time, ..difference(then, now, seconds) };
+        match is_alone(volume) {
+            true => row,
+            false => {
+                Row { ssd_read_mib_per_second: None, ssd_write_mib_per_second: None, drops_per_second: None, ..row }
+            }
+        }
     };
     now.volumes.iter().map(row).collect()
 }
@@ -125,7 +136,7 @@ struct Sample<'a> {
 fn difference(then: Sample<'_>, now: Sample<'_>, seconds: f64) -> Row {
     let (Sample { volume: then, cache: cache_then }, Sample { volume: now, cache }) = (then, now);
     let rate = |then: u64, now: u64| now.saturating_sub(then) as f64 / seconds;
-    let megabytes = |then: u64, now: u64| rate(then, now) / 1e6;
+    let mebibytes = |then: u64, now: u64| rate(then, now) / MIB;
     let hits = now.counters.read_hit_extents.saturating_sub(then.counters.read_hit_extents);
     let others = |v: &Volume| v.counters.read_miss_extents + v.counters.read_joined_extents;
     let extents = hits + others(now).saturating_sub(others(then));
@@ -135,7 +146,7 @@ fn difference(then: Sample<'_>, now: Sample<'_>, seconds: f64) -> Row {
         time: 0,
         seconds,
         reads_per_second: rate(then.counters.reads, now.counters.reads),
-        read_mb_per_second: megabytes(then.counters.read_bytes, now.counters.read_bytes),
+        read_mib_per_second: mebibytes(then.counters.read_bytes, now.counters.read_bytes),
         hit_percent: (extents > 0).then(|| 100.0 * hits as f64 / extents as f64),
         read_mean_ms: mean_ms(&[
             (then.read_hit_latency, now.read_hit_latency),
@@ -146,16 +157,19 @@ fn difference(then: Sample<'_>, now: Sample<'_>, seconds: f64) -> Row {
             &sum_latencies(now.read_hit_latency, now.read_miss_latency),
         ),
         writes_per_second: rate(then.counters.writes, now.counters.writes),
-        write_mb_per_second: megabytes(then.counters.write_bytes, now.counters.write_bytes),
+        write_mib_per_second: mebibytes(then.counters.write_bytes, now.counters.write_bytes),
         write_mean_ms: mean_ms(&[(then.write_latency, now.write_latency)]),
         write_p99_ms: p99_ms(&then.write_latency, &now.write_latency),
         origin_reads_per_second: rate(then.counters.origin_reads, now.counters.origin_reads),
         origin_writes_per_second: rate(then.counters.origin_writes, now.counters.origin_writes),
-        ssd_read_mb_per_second: megabytes(cache_then.counters.ssd_read_bytes, cache.counters.ssd_read_bytes),
-        ssd_write_mb_per_second: megabytes(cache_then.counters.ssd_written_bytes(), cache.counters.ssd_written_bytes()),
-        drops_per_second: rate(drops(cache_then), drops(cache)),
-        dirty_mb: now.dirty_bytes as f64 / 1e6,
-        destage_mb_per_second: megabytes(then.destaged_bytes, now.destaged_bytes),
+        ssd_read_mib_per_second: Some(mebibytes(cache_then.counters.ssd_read_bytes, cache.counters.ssd_read_bytes)),
+        ssd_write_mib_per_second: Some(mebibytes(
+            cache_then.counters.ssd_written_bytes(),
+            cache.counters.ssd_written_bytes(),
+        )),
+        drops_per_second: Some(rate(drops(cache_then), drops(cache))),
+        dirty_mib: now.dirty_bytes as f64 / MIB,
+        destage_mib_per_second: mebibytes(then.destaged_bytes, now.destaged_bytes),
     }
 }
 
@@ -188,7 +202,7 @@ mod tests {
         let (then, now, cache) = (volume(10, 10, 1000.0), volume(30, 20, 2000.0), Cache::default());
         let sample = |volume| Sample { volume, cache: &cache };
         let row = difference(sample(&then), sample(&now), 2.0);
-        assert_eq!((row.reads_per_second, row.read_mb_per_second, row.hit_percent), (10.0, 10.0, Some(100.0)));
+        assert_eq!((row.reads_per_second, row.read_mib_per_second, row.hit_percent), (10.0, 10.0, Some(100.0)));
         assert_eq!((row.read_mean_ms, row.write_mean_ms), (Some(3.0), None));
     }
 

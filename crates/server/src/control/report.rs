@@ -166,10 +166,10 @@ fn what_if(points: Vec<curve::WhatIf>, capacity_bytes: u64) -> Vec<WhatIf> {
 }
 
 fn endurance(status: &EnduranceStatus, spared: u64) -> Endurance {
-    let per_year = 365.0 * status.written_per_day;
-    let years = status.endurance.filter(|_| per_year > 0.0).map(|endurance| endurance.rated_bytes as f64 / per_year);
+    let per_year = status.written_per_day.map(|day| 365.0 * day).filter(|year| *year > 0.0);
+    let years = status.endurance.zip(per_year).map(|(endurance, year)| endurance.rated_bytes as f64 / year);
     Endurance {
-        written_bytes_per_day: status.written_per_day as u64,
+        written_bytes_per_day: status.written_per_day.map(|bytes| bytes as u64),
         budget_bytes_per_day: status.endurance.map(|endurance| endurance.bytes_per_day),
         saved_bytes: status.saved_bytes as i64,
         years,

@@ -295,7 +295,7 @@ fn others() -> Vec<Metric> { vec![
         ("clean", c.insert_queue_bytes as f64), ("dirty", c.dirty_queue_bytes as f64),
     ])),
     metric("nitro_cache_ram_cache", Gauge, Bytes, "RAM of the extents in the RAM cache", S::Cache(|c| c.ram_cache_bytes as f64)),
-    metric("nitro_cache_ssd_daily_written", Gauge, Bytes, "Bytes written to the SSD in a day, at the mean rate of the last day or of the time since the start", S::Cache(|c| life(c).written_bytes_per_day as f64)),
+    metric("nitro_cache_ssd_daily_written", Gauge, Bytes, "Bytes written to the SSD in a day, at the mean rate of the last day or of the time since the start, after the first hour", S::SomeCaches(|c| life(c).written_bytes_per_day.map(|bytes| bytes as f64))),
     metric("nitro_cache_ssd_daily_budget", Gauge, Bytes, "Bytes that may be written to the SSD in a day, where an endurance is configured", S::SomeCaches(|c| life(c).budget_bytes_per_day.map(|bytes| bytes as f64))),
     metric("nitro_cache_ssd_saved", Gauge, Bytes, "Unused budget, which may be spent in addition; negative: the budget is exceeded, where an endurance is configured", S::SomeCaches(|c| life(c).budget_bytes_per_day.map(|_| life(c).saved_bytes as f64))),
     metric("nitro_cache_ssd_life", Gauge, Seconds, "Time until the rated endurance of the SSD is used up at the present rate, where an endurance is configured", S::SomeCaches(|c| life(c).years.map(|years| years * YEAR_SECONDS))),
@@ -312,7 +312,7 @@ fn others() -> Vec<Metric> { vec![
     metric("nitro_volume_attached", Gauge, Count, "1: the volume uses its cache; 0: it is served from its origin", S::Volume(|v| yes(v.attached))),
     metric("nitro_volume_poisoned", Gauge, Count, "1: writes are refused after a failure", S::Volume(|v| yes(v.poisoned.is_some()))),
     metric("nitro_volume_clients", Gauge, Count, "Connections of clients to the volume, over all protocols", S::Volume(|v| v.clients as f64)),
-    metric("nitro_volume_request_duration", Histogram, Seconds, "Durations of requests, by kind: read_hit (reads answered at once from the RAM cache are not timed), read_miss, write, flush; counts are exact to 1 % of a bound", S::Latencies("kind", |v| vec![
+    metric("nitro_volume_request_duration", Histogram, Seconds, "Durations of requests, by kind: read_hit (of reads answered at once from the RAM cache, one in 64 is timed and counted for all), read_miss, write, flush; counts are exact to 1 % of a bound", S::Latencies("kind", |v| vec![
         ("read_hit", v.read_hit_latency), ("read_miss", v.read_miss_latency), ("write", v.write_latency), ("flush", v.flush_latency),
     ])),
     metric("nitro_volume_class_requests", Counter, Count, "Reads and writes by class, if anything was classified", S::VolumeClass(|c| (c.reads + c.writes) as f64)),

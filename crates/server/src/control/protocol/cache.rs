@@ -141,8 +141,8 @@ pub struct WhatIf {
 /// Wear of an SSD.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Endurance {
-    /// Bytes written in a day, at the mean rate of the last day, or of the time since the start.
-    pub written_bytes_per_day: u64,
+    /// Bytes written in a day, at the mean rate of the last day, or of the time since the start; absent in its first hour.
+    pub written_bytes_per_day: Option<u64>,
     /// Bytes that may be written in a day, if an endurance is configured.
     pub budget_bytes_per_day: Option<u64>,
     /// Unused budget, which may be written in addition; negative: the budget is exceeded by so many bytes.

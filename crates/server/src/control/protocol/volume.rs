@@ -116,7 +116,7 @@ pub struct Volume {
     /// Missed extents of reads, by cause.
     #[serde(default)]
     pub missed: Missed,
-    /// Latency of read hits; reads answered at once from the RAM cache are not timed.
+    /// Latency of read hits; of reads answered at once from the RAM cache, one in 64 is timed and counted for all.
     pub read_hit_latency: Latency,
     /// Latency of reads that the origin answered at least in part.
     pub read_miss_latency: Latency,
