@@ -56,12 +56,14 @@ pub fn main() -> ExitCode {
 /// Runs a command. Returns its exit code, which may be other than 0 although the command itself did not fail.
 fn run(cli: &Cli) -> Result<u8, Error> {
     match &cli.command {
-        Command::Serve(args) => return serve::run(args.config()?, args.source()?, args.command()),
+        Command::Serve(args) => return serve::run(args.config()?, args.source()?, cli.given.clone(), args.command()),
         Command::Doctor(args) => doctor::run(args),
         Command::SupportBundle(args) => doctor::bundle(args),
         Command::Check(args) => configure::check(args),
         Command::Reload(server) => configure::reload(server),
         Command::Set(args) => configure::set(args),
+        Command::Get(args) => configure::get(args),
+        Command::Config(args) => configure::config(args),
         Command::Status(server) => status::run(server),
         Command::Iostat(args) => iostat::run(args),
         Command::Top(args) => top::run(args),

@@ -17,7 +17,7 @@ mod warm;
 
 pub(crate) use cache::{CacheCommand, CreateArgs, SalvageArgs};
 pub(crate) use class::ClassCommand;
-pub(crate) use configure::{CheckArgs, SetArgs};
+pub(crate) use configure::{CheckArgs, ConfigArgs, GetArgs, SetArgs};
 pub(crate) use cos::{
     CosCommand, CosCompression, CosExportArgs, CosImportArgs, CosInitArgs, CosKind, CosSsdArgs, CosSsdCommand,
     ShownStoreArgs, StoreArgs,
@@ -43,6 +43,7 @@ use nitro_console::logging::LogFormat;
 use nitro_console::output::Format;
 use nitro_console::size::Size;
 use nitro_server::control::client::Client;
+use nitro_server::serve::Values;
 use std::path::{Path, PathBuf};
 
 /// The heading of the options of every command.
@@ -60,6 +61,10 @@ pub(crate) struct Cli {
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text, help_heading = LOGGING)]
     pub(crate) log_format: LogFormat,
 
+    /// The settings that options of `nitro serve` set.
+    #[arg(skip)]
+    pub(crate) given: Values,
+
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -68,7 +73,12 @@ impl Cli {
     /// Parses the arguments of the process. Prints an error or the requested help, and ends the process, if there is no
     /// command to run.
     pub(crate) fn given() -> Self {
-        Self::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit())
+        let matches = command().get_matches();
+        let mut cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        if let (Command::Serve(args), Some(matches)) = (&cli.command, matches.subcommand_matches("serve")) {
+            cli.given = args.given(matches);
+        }
+        cli
     }
 }
 
@@ -88,6 +98,12 @@ pub(crate) enum Command {
     /// Apply the changes of the configuration file to the running server
     #[command(after_long_help = configure::RELOAD_EXAMPLES)]
     Reload(ServerArgs),
+    /// Show the settings in force, where each value comes from, and how they differ from the configuration file
+    #[command(after_long_help = configure::CONFIG_EXAMPLES)]
+    Config(ConfigArgs),
+    /// Show one setting of the running server
+    #[command(after_long_help = configure::GET_EXAMPLES)]
+    Get(GetArgs),
     /// Change one setting of the running server
     #[command(after_long_help = configure::SET_EXAMPLES)]
     Set(SetArgs),
@@ -103,7 +119,7 @@ pub(crate) enum Command {
     /// Show where an offset of a volume is cached, or why it is not cached
     #[command(after_long_help = volume::EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),
-    /// Write the dirty data of a volume back to its origin
+    /// Write the dirty data of a volume, or of all volumes, back to the origins
     #[command(after_long_help = volume::FLUSH_EXAMPLES)]
     Flush(FlushArgs),
     /// Keep a volume, or a part of it, in the cache once it is cached
@@ -123,7 +139,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: VolumeCommand,
     },
-    /// Create, show, resize, check and salvage caches
+    /// Create, list, show, resize, check and salvage caches
     Cache {
         #[command(subcommand)]
         command: CacheCommand,
