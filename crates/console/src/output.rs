@@ -1,9 +1,13 @@
 //! Tables, CSV and JSON.
 
 use crate::error::Error;
+use crate::screen;
 use crate::size::Size;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
 
 /// The format of results.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
@@ -110,11 +114,55 @@ fn quoted(cell: &str) -> String {
 /// Prints to standard output. Returns whether the reader has closed it, so that loops can end.
 pub fn print(text: &str) -> Result<Listening, Error> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+fn written(done: io::Result<()>) -> Result<Listening, Error> {
+    match done {
         Ok(()) => Ok(Listening::Yes),
         // For example with `| head`.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(Listening::No),
         Err(e) => Err(Error::new("standard output", e)),
+    }
+}
+
+/// Prints a text in place of the one that was printed before: on a terminal from its upper left corner on, as much as there is room
+/// for, otherwise behind an empty line.
+pub fn redraw(text: &str) -> Result<Listening, Error> {
+    let mut out = io::stdout().lock();
+    let frame = match out.is_terminal() {
+        true => format!("\x1b[H\x1b[J{}", cut(text, screen::size().1.into())),
+        false => format!("{text}\n"),
+    };
+    written(out.write_all(frame.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// The lines that fit a screen, with a note of how many are left out. The last row is left for the cursor.
+fn cut(text: &str, rows: usize) -> String {
+    let (lines, room) = (text.lines().count(), rows.saturating_sub(1));
+    if lines <= room {
+        return text.to_owned();
+    }
+    let shown = room.saturating_sub(1);
+    let kept: String = text.lines().take(shown).map(|line| format!("{line}\n")).collect();
+    format!("{kept}({} more lines)\n", lines - shown)
+}
+
+/// Waits before the next output. Returns sooner if standard output is not read any more: its pipe or its terminal was closed.
+pub fn pause(duration: Duration) -> Result<Listening, Error> {
+    let until = Instant::now() + duration;
+    let out = io::stdout();
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        // Whatever is asked for, the kernel reports a closed other end.
+        let mut ends = [PollFd::new(&out, PollFlags::empty())];
+        let timeout = Timespec::try_from(left).map_err(|e| Error::new("standard output", e))?;
+        match rustix::event::poll(&mut ends, Some(&timeout)) {
+            Ok(0) => return Ok(Listening::Yes),
+            Ok(_) => return Ok(Listening::No),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(Error::new("standard output", error)),
+        }
     }
 }
 

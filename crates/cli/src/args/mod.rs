@@ -88,7 +88,7 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     /// Show the state and statistics of a running server
     #[command(after_long_help = STATUS_EXAMPLES)]
-    Status(ServerArgs),
+    Status(StatusArgs),
     /// Show the I/O of each volume of a running server, interval by interval
     #[command(after_long_help = IOSTAT_EXAMPLES)]
     Iostat(IostatArgs),
@@ -198,7 +198,13 @@ Examples:
     nitro status -o json | jq .caches[0].dedup_ratio
   A server with another control socket:
     nitro status --control /run/nitro/control.sock
+  The state in one word and one line, with performance data, for Nagios, Icinga and scripts:
+    nitro status --check
+  The state, shown again every five seconds:
+    nitro status --watch 5
 
+The exit code of --check is 0: no faults, or notices only; 1: a warning; 2: a critical fault; 3: the server does not answer. The faults are
+those that nitro status and nitro top show. All forms of the command end when their output is not read any more.
 Latencies are percentiles in microseconds. Reads that the RAM cache answers at once are counted but not timed.";
 
 const IOSTAT_EXAMPLES: &str = "\
@@ -260,6 +266,20 @@ pub(crate) struct OutputArgs {
     /// Output format of the results
     #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     pub(crate) format: Format,
+}
+
+/// `nitro status`
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Print one line with the worst fault and performance data; the exit code is the state: 0 OK, 1 warning, 2 critical,
+    /// 3 no answer
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Show the status again every SECONDS, until the command is interrupted
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = interval, conflicts_with = "check")]
+    pub(crate) watch: Option<f64>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 /// `nitro iostat`
