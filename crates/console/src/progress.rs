@@ -64,7 +64,7 @@ impl Progress {
             let left = self.total_bytes.saturating_sub(position_bytes);
             let eta = eta(position_bytes, left, elapsed);
             let total = if self.counting { self.total_bytes.to_string() } else { Size(self.total_bytes).to_string() };
-            eprintln!("{percent} % of {total} {}{eta} left", self.verb);
+            crate::note!("{percent} % of {total} {}{eta} left", self.verb);
         }
     }
 
