@@ -14,6 +14,7 @@ mod cos;
 mod doctor;
 mod estimate;
 mod explain;
+mod failure;
 mod generate;
 mod index;
 mod iostat;
@@ -47,7 +48,7 @@ pub fn main() -> ExitCode {
     let started = logging::start(&cli.log, cli.log_format, is_server).and_then(|()| survive_file_limit());
     let ended = started.and_then(|()| run(&cli));
     if let Err(error) = &ended {
-        logging::print(format_args!("nitro: {error}"));
+        failure::print(error, 1);
     }
     logging::end();
     ExitCode::from(ended.unwrap_or(1))

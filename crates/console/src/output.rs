@@ -3,9 +3,11 @@
 use crate::error::Error;
 use crate::screen;
 use crate::size::Size;
+use crate::text::{escaped, escaped_json, escaped_lines};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -73,8 +75,10 @@ impl Table {
     }
 
     fn aligned_from(&self, width_min: usize) -> String {
+        let rows: Vec<Vec<Cow<'_, str>>> =
+            self.rows.iter().map(|row| row.iter().map(|cell| escaped(cell)).collect()).collect();
         let width = |i: usize| {
-            let cells = self.rows.iter().map(|row| row[i].chars().count());
+            let cells = rows.iter().map(|row| row[i].chars().count());
             cells.chain([self.columns[i].chars().count(), width_min]).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
@@ -87,7 +91,7 @@ impl Table {
             out + "\n"
         };
         let mut out = line(&mut self.columns.iter().copied());
-        self.rows.iter().for_each(|row| out += &line(&mut row.iter().map(String::as_str)));
+        rows.iter().for_each(|row| out += &line(&mut row.iter().map(|cell| &**cell)));
         out
     }
 
@@ -111,10 +115,10 @@ fn quoted(cell: &str) -> String {
     if cell.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_owned() }
 }
 
-/// Prints to standard output. Returns whether the reader has closed it, so that loops can end.
+/// Prints to standard output, with control characters escaped. Returns whether the reader has closed it, so that loops can end.
 pub fn print(text: &str) -> Result<Listening, Error> {
     let mut out = io::stdout().lock();
-    written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+    written(out.write_all(escaped_lines(text).as_bytes()).and_then(|()| out.flush()))
 }
 
 fn written(done: io::Result<()>) -> Result<Listening, Error> {
@@ -129,7 +133,7 @@ fn written(done: io::Result<()>) -> Result<Listening, Error> {
 /// Prints a text in place of the one that was printed before: on a terminal from its upper left corner on, as much as there is room
 /// for, otherwise behind an empty line.
 pub fn redraw(text: &str) -> Result<Listening, Error> {
-    let mut out = io::stdout().lock();
+    let (mut out, text) = (io::stdout().lock(), &escaped_lines(text));
     let frame = match out.is_terminal() {
         true => format!("\x1b[H\x1b[J{}", cut(text, screen::size().1.into())),
         false => format!("{text}\n"),
@@ -194,12 +198,12 @@ pub enum Listening {
 
 /// A value as JSON in one line, with a line feed.
 pub fn json_line(value: &impl Serialize) -> Result<String, Error> {
-    serde_json::to_string(value).map(|line| line + "\n").map_err(|e| Error::new("JSON", e))
+    serde_json::to_string(value).map(|line| escaped_json(&line) + "\n").map_err(|e| Error::new("JSON", e))
 }
 
 /// A value as JSON in several lines, with a line feed at the end.
 pub fn json_pretty(value: &impl Serialize) -> Result<String, Error> {
-    serde_json::to_string_pretty(value).map(|text| text + "\n").map_err(|e| Error::new("JSON", e))
+    serde_json::to_string_pretty(value).map(|text| escaped_json(&text) + "\n").map_err(|e| Error::new("JSON", e))
 }
 
 #[cfg(test)]
@@ -212,6 +216,9 @@ mod tests {
         table.row(vec!["a,\"b\"".into(), "10".into()]);
         table.row(vec!["c".into(), "7".into()]);
         assert_eq!(table.aligned(), "name    n\na,\"b\"  10\nc       7\n");
+        table.row(vec!["d\n\u{1b}[2J".into(), "0".into()]);
+        assert!(table.aligned().ends_with("d\\u{a}\\u{1b}[2J   0\n"), "{}", table.aligned());
+        table.rows.pop();
         assert_eq!(table.csv(true), "name,n\n\"a,\"\"b\"\"\",10\nc,7\n");
     }
 }

@@ -36,6 +36,7 @@ pub(crate) use trace::{
 pub(crate) use volume::{AddArgs, ExplainArgs, FlushArgs, VolumeCommand};
 pub(crate) use warm::WarmArgs;
 
+use crate::failure;
 use clap::{Args, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use nitro_console::error::Error;
@@ -73,8 +74,8 @@ impl Cli {
     /// Parses the arguments of the process. Prints an error or the requested help, and ends the process, if there is no
     /// command to run.
     pub(crate) fn given() -> Self {
-        let matches = command().get_matches();
-        let mut cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        let matches = command().try_get_matches().unwrap_or_else(|error| failure::wrong_usage(&error));
+        let mut cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| failure::wrong_usage(&error));
         if let (Command::Serve(args), Some(matches)) = (&cli.command, matches.subcommand_matches("serve")) {
             cli.given = args.given(matches);
         }

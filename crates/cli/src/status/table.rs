@@ -5,6 +5,7 @@ use nitro_cache::weu::Space;
 use nitro_console::output::Table;
 use nitro_console::screen::duration;
 use nitro_console::size::Size;
+use nitro_console::text::escaped;
 use nitro_engine::metrics::Counted;
 use nitro_server::control::faults::{self, SILENCE_SECONDS, faults};
 use nitro_server::control::protocol::{
@@ -45,9 +46,9 @@ pub(super) fn render(status: &Status) -> String {
 
 /// A heading and its lines, each with a label.
 pub(crate) fn block(heading: &str, lines: &[(&str, String)]) -> String {
-    let mut out = format!("{heading}\n");
+    let mut out = format!("{}\n", escaped(heading));
     for (label, text) in lines {
-        out += &format!("  {label:<width$}{text}\n", width = INDENT - 2);
+        out += &format!("  {label:<width$}{}\n", escaped(text), width = INDENT - 2);
     }
     out
 }

@@ -13,6 +13,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use nitro_console::text::escaped;
 use nitro_device::net::Peer;
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -183,7 +184,10 @@ impl Site {
 
 /// A state and the faults, line by line; 503 if one is critical.
 fn health(health: &Health) -> Answer {
-    let faults = health.faults.iter().map(|fault| format!("{}: {}: {}\n", fault.severity, fault.subject, fault.what));
+    let faults = health
+        .faults
+        .iter()
+        .map(|fault| format!("{}: {}: {}\n", fault.severity, escaped(&fault.subject), escaped(&fault.what)));
     let text = format!("{}\n{}", health.state.as_str(), faults.collect::<String>());
     match health.state {
         State::Critical | State::Unknown => Answer::text(StatusCode::SERVICE_UNAVAILABLE, text),
