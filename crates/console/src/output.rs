@@ -126,6 +126,8 @@ fn written(done: io::Result<()>) -> Result<Listening, Error> {
         Ok(()) => Ok(Listening::Yes),
         // For example with `| head`.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(Listening::No),
+        // A terminal that was closed meanwhile.
+        Err(_) if pause(Duration::ZERO).is_ok_and(|listening| listening == Listening::No) => Ok(Listening::No),
         Err(e) => Err(Error::new("standard output", e)),
     }
 }

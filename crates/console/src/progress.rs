@@ -1,14 +1,23 @@
 //! The progress of a command on standard error: a bar on a terminal, otherwise a line from time to time.
 
 use crate::size::Size;
+use crate::text::escaped;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::Cell;
-use std::io::{IsTerminal, stderr};
+use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
 /// A line is printed after each [`LINE_EVERY_PERCENT`] of progress, but not more often than each [`LINE_EVERY`].
 const LINE_EVERY_PERCENT: u64 = 10;
 const LINE_EVERY: Duration = Duration::from_secs(1);
+
+/// Shows a text in the place of the line that the cursor is on, if standard error is a terminal. Errors are ignored: it may be closed.
+pub fn replace_line(text: &str) {
+    let mut out = stderr().lock();
+    if out.is_terminal() {
+        let _ = write!(out, "\r\x1b[K{}", escaped(text)).and_then(|()| out.flush());
+    }
+}
 
 /// The progress of one command.
 pub struct Progress {
