@@ -6,7 +6,6 @@ use nitro_console::output::{self, Format, Listening, Table};
 use nitro_console::screen;
 use nitro_server::control::protocol::Status;
 use nitro_server::control::rates::{Row, rows, total};
-use std::thread;
 use std::time::Duration;
 
 /// Prints rates: since the start of the server, or over each interval.
@@ -22,7 +21,9 @@ pub(crate) fn run(args: &IostatArgs) -> Result<(), Error> {
             if args.count.is_some_and(|count| round == count) {
                 return Ok(());
             }
-            thread::sleep(Duration::from_secs_f64(interval));
+            if output::pause(Duration::from_secs_f64(interval))? == Listening::No {
+                return Ok(());
+            }
         }
         let now = client.status()?;
         let (rows, total) = (rows(&before, &now), total(&before, &now));

@@ -31,7 +31,7 @@ pub use args::command;
 use args::{Cli, Command};
 use std::process::ExitCode;
 
-/// Runs the command line. Exit codes: 0: success; 1: failure; 2: usage error.
+/// Runs the command line. Exit codes: 0: success; 1: failure; 2: usage error; of `nitro status --check`, the state.
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = Cli::given();
@@ -42,13 +42,16 @@ pub fn main() -> ExitCode {
 /// Runs a command. Returns its exit code, which may be other than 0 although the command itself did not fail.
 fn run(cli: &Cli) -> Result<u8, Error> {
     match &cli.command {
-        Command::Serve(args) => return serve::run(args.config()?, args.source()?, args.command()),
+        Command::Serve(args) => return serve::run(args.config()?, args.source()?, cli.given.clone(), args.command()),
+        Command::Status(args) if args.check => return status::check(&args.server),
+        Command::Status(args) => status::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::SupportBundle(args) => doctor::bundle(args),
         Command::Check(args) => return configure::check(args),
         Command::Reload(server) => configure::reload(server),
         Command::Set(args) => configure::set(args),
-        Command::Status(server) => status::run(server),
+        Command::Get(args) => configure::get(args),
+        Command::Config(args) => configure::config(args),
         Command::Iostat(args) => iostat::run(args),
         Command::Top(args) => top::run(args),
         Command::Explain(args) => explain::run(args),

@@ -41,11 +41,46 @@ pub(crate) fn run(command: &VolumeCommand) -> Result<(), Error> {
 
 /// Runs `nitro flush`.
 pub(crate) fn flush(args: &FlushArgs) -> Result<(), Error> {
-    let command = Command::Flush { volume: args.volume.clone(), wait: args.wait };
-    match args.wait {
-        true => wait(&args.server, &args.volume, command),
-        false => execute(&args.server, command),
+    if let Some(volume) = &args.volume {
+        return print(&flush_one(args, volume)?, args.server.output);
     }
+    let status = args.server.connect()?.status()?;
+    let names: Vec<_> = status.volumes.iter().map(|volume| volume.name.as_str()).collect();
+    let (mut done, mut failed) = (Vec::new(), Vec::new());
+    for name in names {
+        match flush_one(args, name) {
+            Ok(outcome) => done.push(outcome),
+            Err(error) => failed.push(error.to_string()),
+        }
+    }
+    print_all(&done, args.server.output)?;
+    if failed.is_empty() { Ok(()) } else { Err(Error::new("flush --all", failed.join("; "))) }
+}
+
+fn flush_one(args: &FlushArgs, volume: &str) -> Result<Outcome, Error> {
+    let command = Command::Flush { volume: volume.to_owned(), wait: args.wait };
+    if args.wait { wait_for(&args.server, volume, command) } else { args.server.connect()?.execute(command) }
+}
+
+/// Prints the outcomes of a command for several volumes.
+fn print_all(all: &[Outcome], output: OutputArgs) -> Result<(), Error> {
+    let text = match output.format {
+        Format::Json => output::json_pretty(&all)?,
+        Format::Csv => {
+            let mut table = Table::new(OUTCOME_COLUMNS);
+            all.iter().for_each(|done| table.row(row(done)));
+            table.csv(true)
+        }
+        Format::Table if all.is_empty() => "no volume is served\n".to_owned(),
+        Format::Table => all.iter().map(|done| format!("{}\n", done.message)).collect(),
+    };
+    output::print(&text).map(drop)
+}
+
+const OUTCOME_COLUMNS: [&str; 3] = ["message", "dirty_bytes", "uris"];
+
+fn row(done: &Outcome) -> Vec<String> {
+    vec![done.message.clone(), done.dirty_bytes.to_string(), done.uris.join(" ")]
 }
 
 fn add(args: &AddArgs) -> Result<(), Error> {
@@ -71,12 +106,17 @@ fn add(args: &AddArgs) -> Result<(), Error> {
     execute(&args.server, Command::VolumeAdd(wanted))
 }
 
-/// Executes a command that writes dirty data of a volume back, and shows its progress.
+/// Executes a command that writes dirty data of a volume back, shows its progress, and prints its outcome.
 pub(crate) fn wait(server: &ServerArgs, volume: &str, command: Command) -> Result<(), Error> {
+    print(&wait_for(server, volume, command)?, server.output)
+}
+
+/// Executes a command that writes dirty data of a volume back, and shows its progress.
+fn wait_for(server: &ServerArgs, volume: &str, command: Command) -> Result<Outcome, Error> {
     let (mut worker, mut watcher) = (server.connect()?, server.connect()?);
     let total_bytes = dirty_bytes(&watcher.status()?, volume);
     let progress = Progress::new(total_bytes, "written back");
-    let done = thread::scope(|scope| {
+    thread::scope(|scope| {
         let thread = thread::Builder::new().spawn_scoped(scope, || worker.execute(command));
         let working = thread.map_err(|e| Error::new("threads", e).or("raise the limit of threads"))?;
         while !working.is_finished() {
@@ -88,8 +128,7 @@ pub(crate) fn wait(server: &ServerArgs, volume: &str, command: Command) -> Resul
         }
         progress.end();
         working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })?;
-    print(&done, server.output)
+    })
 }
 
 fn dirty_bytes(status: &Status, volume: &str) -> u64 {
@@ -114,10 +153,7 @@ pub(crate) fn print(done: &Outcome, output: OutputArgs) -> Result<(), Error> {
             format!("{}\n{}{}", done.message, uris.collect::<String>(), changes.collect::<String>())
         }
         Format::Json => output::json_pretty(done)?,
-        Format::Csv => {
-            let row = vec![done.message.clone(), done.dirty_bytes.to_string(), done.uris.join(" ")];
-            Table::of_one(["message", "dirty_bytes", "uris"], row).csv(true)
-        }
+        Format::Csv => Table::of_one(OUTCOME_COLUMNS, row(done)).csv(true),
     };
     output::print(&text).map(|_| ())
 }

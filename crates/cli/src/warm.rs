@@ -73,7 +73,7 @@ fn ranges(args: &WarmArgs, status: &Status) -> Result<Vec<Range<u64>>, Error> {
     let part = part_of_volume(&args.volume, volume.size_bytes, offset, length)?;
     let length = part.end - part.start;
     if capacity_bytes > 0 && length > capacity_bytes {
-        eprintln!(
+        nitro_console::note!(
             "{} will be read, but the cache has {}: unless deduplication and compression reduce the data enough, those read \
              first are evicted again",
             Size(length),

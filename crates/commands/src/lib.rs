@@ -2,6 +2,7 @@
 //! texts, manual pages and completions.
 #![forbid(unsafe_code)]
 
+pub mod failure;
 pub mod reference;
 pub mod shares;
 mod text;
@@ -45,7 +46,7 @@ pub fn execute(program: &str, log: &LogArgs, is_server: bool, run: impl FnOnce()
     let started = logging::start(&log.log, log.log_format, is_server).and_then(|()| survive_file_limit());
     let ended = started.and_then(|()| run());
     if let Err(error) = &ended {
-        logging::print(format_args!("{program}: {error}"));
+        failure::print(program, error, 1);
     }
     logging::end();
     ExitCode::from(ended.unwrap_or(1))

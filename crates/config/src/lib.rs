@@ -14,6 +14,7 @@ mod index_plan;
 mod iscsi;
 mod otlp;
 pub mod reference;
+pub mod secret;
 mod server;
 mod settings;
 mod span;

@@ -10,3 +10,4 @@ pub mod progress;
 pub mod screen;
 pub mod signals;
 pub mod size;
+pub mod text;

@@ -1,9 +1,15 @@
 //! Tables, CSV and JSON.
 
 use crate::error::Error;
+use crate::screen;
 use crate::size::Size;
+use crate::text::{escaped, escaped_json, escaped_lines};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use std::io::{self, Write};
+use std::borrow::Cow;
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
 
 /// The format of results.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
@@ -69,8 +75,10 @@ impl Table {
     }
 
     fn aligned_from(&self, width_min: usize) -> String {
+        let rows: Vec<Vec<Cow<'_, str>>> =
+            self.rows.iter().map(|row| row.iter().map(|cell| escaped(cell)).collect()).collect();
         let width = |i: usize| {
-            let cells = self.rows.iter().map(|row| row[i].chars().count());
+            let cells = rows.iter().map(|row| row[i].chars().count());
             cells.chain([self.columns[i].chars().count(), width_min]).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
@@ -83,7 +91,7 @@ impl Table {
             out + "\n"
         };
         let mut out = line(&mut self.columns.iter().copied());
-        self.rows.iter().for_each(|row| out += &line(&mut row.iter().map(String::as_str)));
+        rows.iter().for_each(|row| out += &line(&mut row.iter().map(|cell| &**cell)));
         out
     }
 
@@ -107,14 +115,60 @@ fn quoted(cell: &str) -> String {
     if cell.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_owned() }
 }
 
-/// Prints to standard output. Returns whether the reader has closed it, so that loops can end.
+/// Prints to standard output, with control characters escaped. Returns whether the reader has closed it, so that loops can end.
 pub fn print(text: &str) -> Result<Listening, Error> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    written(out.write_all(escaped_lines(text).as_bytes()).and_then(|()| out.flush()))
+}
+
+fn written(done: io::Result<()>) -> Result<Listening, Error> {
+    match done {
         Ok(()) => Ok(Listening::Yes),
         // For example with `| head`.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(Listening::No),
+        // A terminal that was closed meanwhile.
+        Err(_) if pause(Duration::ZERO).is_ok_and(|listening| listening == Listening::No) => Ok(Listening::No),
         Err(e) => Err(Error::new("standard output", e)),
+    }
+}
+
+/// Prints a text in place of the one that was printed before: on a terminal from its upper left corner on, as much as there is room
+/// for, otherwise behind an empty line.
+pub fn redraw(text: &str) -> Result<Listening, Error> {
+    let (mut out, text) = (io::stdout().lock(), &escaped_lines(text));
+    let frame = match out.is_terminal() {
+        true => format!("\x1b[H\x1b[J{}", cut(text, screen::size().1.into())),
+        false => format!("{text}\n"),
+    };
+    written(out.write_all(frame.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// The lines that fit a screen, with a note of how many are left out. The last row is left for the cursor.
+fn cut(text: &str, rows: usize) -> String {
+    let (lines, room) = (text.lines().count(), rows.saturating_sub(1));
+    if lines <= room {
+        return text.to_owned();
+    }
+    let shown = room.saturating_sub(1);
+    let kept: String = text.lines().take(shown).map(|line| format!("{line}\n")).collect();
+    format!("{kept}({} more lines)\n", lines - shown)
+}
+
+/// Waits before the next output. Returns sooner if standard output is not read any more: its pipe or its terminal was closed.
+pub fn pause(duration: Duration) -> Result<Listening, Error> {
+    let until = Instant::now() + duration;
+    let out = io::stdout();
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        // Whatever is asked for, the kernel reports a closed other end.
+        let mut ends = [PollFd::new(&out, PollFlags::empty())];
+        let timeout = Timespec::try_from(left).map_err(|e| Error::new("standard output", e))?;
+        match rustix::event::poll(&mut ends, Some(&timeout)) {
+            Ok(0) => return Ok(Listening::Yes),
+            Ok(_) => return Ok(Listening::No),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(Error::new("standard output", error)),
+        }
     }
 }
 
@@ -146,12 +200,12 @@ pub enum Listening {
 
 /// A value as JSON in one line, with a line feed.
 pub fn json_line(value: &impl Serialize) -> Result<String, Error> {
-    serde_json::to_string(value).map(|line| line + "\n").map_err(|e| Error::new("JSON", e))
+    serde_json::to_string(value).map(|line| escaped_json(&line) + "\n").map_err(|e| Error::new("JSON", e))
 }
 
 /// A value as JSON in several lines, with a line feed at the end.
 pub fn json_pretty(value: &impl Serialize) -> Result<String, Error> {
-    serde_json::to_string_pretty(value).map(|text| text + "\n").map_err(|e| Error::new("JSON", e))
+    serde_json::to_string_pretty(value).map(|text| escaped_json(&text) + "\n").map_err(|e| Error::new("JSON", e))
 }
 
 #[cfg(test)]
@@ -164,6 +218,9 @@ mod tests {
         table.row(vec!["a,\"b\"".into(), "10".into()]);
         table.row(vec!["c".into(), "7".into()]);
         assert_eq!(table.aligned(), "name    n\na,\"b\"  10\nc       7\n");
+        table.row(vec!["d\n\u{1b}[2J".into(), "0".into()]);
+        assert!(table.aligned().ends_with("d\\u{a}\\u{1b}[2J   0\n"), "{}", table.aligned());
+        table.rows.pop();
         assert_eq!(table.csv(true), "name,n\n\"a,\"\"b\"\"\",10\nc,7\n");
     }
 }

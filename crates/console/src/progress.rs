@@ -1,15 +1,24 @@
 //! The progress of a command on standard error: a bar on a terminal, otherwise a line from time to time.
 
 use crate::size::Size;
+use crate::text::escaped;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use std::cell::Cell;
-use std::fmt::Write;
-use std::io::{IsTerminal, stderr};
+use std::fmt;
+use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
 /// A line is printed after each [`LINE_EVERY_PERCENT`] of progress, but not more often than each [`LINE_EVERY`].
 const LINE_EVERY_PERCENT: u64 = 10;
 const LINE_EVERY: Duration = Duration::from_secs(1);
+
+/// Shows a text in the place of the line that the cursor is on, if standard error is a terminal. Errors are ignored: it may be closed.
+pub fn replace_line(text: &str) {
+    let mut out = stderr().lock();
+    if out.is_terminal() {
+        let _ = write!(out, "\r\x1b[K{}", escaped(text)).and_then(|()| out.flush());
+    }
+}
 
 /// The progress of one command.
 pub struct Progress {
@@ -40,7 +49,7 @@ impl Progress {
         let bar = stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
             // The usual text of a rate has four decimals.
-            let style = style.with_key("rate", |state: &ProgressState, out: &mut dyn Write| {
+            let style = style.with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
                 // A bar that cannot be drawn is no failure.
                 let _ = write!(out, "{:.0}/s", state.per_sec());
             });
@@ -70,7 +79,7 @@ impl Progress {
             let left = self.total_bytes.saturating_sub(position_bytes);
             let eta = eta(position_bytes, left, elapsed);
             let total = if self.counting { self.total_bytes.to_string() } else { Size(self.total_bytes).to_string() };
-            eprintln!("{percent} % of {total} {}{eta} left", self.verb);
+            crate::note!("{percent} % of {total} {}{eta} left", self.verb);
         }
     }
 

@@ -1,7 +1,10 @@
 //! The terminal's size, and text that fits it.
 
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::termios::tcgetwinsize;
 use std::io;
+use std::time::Duration;
 
 /// The number of columns and rows that is assumed if the size of the terminal is not known.
 pub const USUAL: (u16, u16) = (80, 24);
@@ -22,6 +25,33 @@ pub fn size() -> (u16, u16) {
 fn of_terminal() -> Option<(u16, u16)> {
     let size = tcgetwinsize(io::stdout()).ok()?;
     (size.ws_col > 0).then_some((size.ws_col, size.ws_row))
+}
+
+/// What a wait for input has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Input {
+    /// There is input.
+    Ready,
+    /// There is none; a signal may have arrived.
+    None,
+    /// The terminal, or the other end of the pipe, was closed.
+    Closed,
+}
+
+/// Waits for input on standard input, at most `time_max`. Returns sooner when a signal arrives.
+///
+/// # Errors
+/// The kernel cannot wait for it.
+pub fn wait_for_input(time_max: Duration) -> io::Result<Input> {
+    let input = io::stdin();
+    let mut ends = [PollFd::new(&input, PollFlags::IN)];
+    let timeout = Timespec::try_from(time_max).map_err(io::Error::other)?;
+    match rustix::event::poll(&mut ends, Some(&timeout)) {
+        Ok(0) | Err(Errno::INTR) => Ok(Input::None),
+        Ok(_) if ends[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) => Ok(Input::Closed),
+        Ok(_) => Ok(Input::Ready),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The text with long lines broken at blanks, if standard output is a terminal. The rest of a line is indented by

@@ -53,6 +53,18 @@ fn unit_shift(unit: &str) -> Option<u32> {
     matches!(letters.as_str(), "" | "B" | "IB").then_some(power * 10)
 }
 
+impl Size {
+    /// The size as it is written in a configuration file: `76M`, or bytes if no unit fits exactly.
+    #[must_use]
+    pub fn exact(self) -> String {
+        let power = (self.0.trailing_zeros() as usize / 10).min(SUFFIXES.len());
+        match power.checked_sub(1).filter(|_| self.0 > 0) {
+            Some(at) => format!("{}{}", self.0 >> (power * 10), SUFFIXES[at]),
+            None => self.0.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Size {
     /// At most two decimals, in the largest unit that is not above the size.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

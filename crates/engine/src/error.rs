@@ -176,6 +176,23 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the cache's devices are the cause, and not the origin or the request: its SSD or its write log failed, or what only the
+    /// cache had is lost there. Of refused writes, [`Poisoned`](Self::Poisoned), the reason tells.
+    #[must_use]
+    pub fn is_of_cache(&self) -> bool {
+        match self {
+            Self::Flash(_) | Self::Log(_) | Self::Lost { .. } => true,
+            Self::Format(_) | Self::Damaged { .. } | Self::LogFormat(_) | Self::LogDamaged => true,
+            Self::Devices { .. } | Self::DevicesMissing { .. } => true,
+            Self::LogMissing { .. }
+            | Self::LogForeign { .. }
+            | Self::LogOutdated { .. }
+            | Self::OlderThanLog { .. } => true,
+            Self::OutOfRange { .. } | Self::ReadOnly | Self::Origin(_) | Self::Destage(_) => false,
+            Self::TooLarge { .. } | Self::Setting(_) | Self::Poisoned { .. } => false,
+        }
+    }
+
     /// The kind.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {

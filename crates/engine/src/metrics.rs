@@ -142,6 +142,8 @@ counters! {
         [loss] origin_timeouts,
         /// Requests that failed.
         [loss] errors,
+        /// Of the requests that failed, those for which the cache's SSD or write log was the cause.
+        errors_of_cache,
     }
 }
 

@@ -231,8 +231,11 @@ impl VolumeExport {
         if lost.is_empty() {
             let failed = nitro_console::error::Error::with_sources(&what, error).into_parts().0;
             let why = failed.strip_prefix(&format!("{what}: ")).unwrap_or(&failed);
-            let way_out =
-                "see that its origin takes writes (room, permissions), and repeat this; until then keep the cache";
+            let way_out = if error.is_of_cache() {
+                "check the SSD (dmesg, smartctl), and repeat this; until then keep the cache"
+            } else {
+                "see that its origin takes writes (room, permissions), and repeat this; until then keep the cache"
+            };
             return nitro_console::error::Error::new(what, format_args!("{why}; {stays}")).or(way_out);
         }
         let bytes: u64 = lost.iter().map(|range| range.end - range.start).sum();

@@ -75,6 +75,8 @@ pub(crate) enum CacheCommand {
     /// Create a cache
     #[command(after_long_help = CREATE_EXAMPLES)]
     Create(CreateArgs),
+    /// List the caches of the running server
+    List(ServerArgs),
     /// Show the caches of the running server, or one that no server uses
     #[command(after_long_help = SHOW_EXAMPLES)]
     Show {

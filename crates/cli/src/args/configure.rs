@@ -1,4 +1,4 @@
-//! `nitro check`, `nitro reload` and `nitro set`
+//! `nitro check`, `nitro reload`, `nitro config`, `nitro get` and `nitro set`
 
 use super::{OutputArgs, ServerArgs};
 use clap::Args;
@@ -20,7 +20,7 @@ Example:
 
 The server applies the changes of the file since it last read it: new volumes are served, missing volumes are removed (their dirty data are \
 written back first), and settings that can change at once are changed; see nitro set --list. The command lists the other changes, which take \
-effect when the server is started again. If the file cannot be used, nothing changes. SIGHUP does the same; the log then has the result.";
+effect when the server is started again; volumes that nitro volume remove removed and the file still lists are among them. If the file cannot be used, nothing changes. SIGHUP does the same; the log then has the result.";
 
 pub(super) const SET_EXAMPLES: &str = "\
 Examples:
@@ -34,6 +34,43 @@ Examples:
     nitro set --list
 
 The cache of a server without a configuration file is called \"cache\".";
+
+pub(super) const CONFIG_EXAMPLES: &str = "\
+Examples:
+  All settings in force, with the source of each value: default, file, command line, set at run time:
+    nitro config
+  What a start with the configuration file as it is now would change:
+    nitro config --diff
+  For a script:
+    nitro config -o json | jq '.settings[] | select(.source == \"run-time\")'
+
+Secrets are left out. Values that are set at run time, by nitro set, nitro volume or nitro cache, last until the server ends.";
+
+pub(super) const GET_EXAMPLES: &str = "\
+Examples:
+  nitro get cache.fast.dirty_max
+  nitro get volume.vm.mode -o json
+
+nitro set --list describes all keys, and nitro config shows all values. Secrets are left out.";
+
+/// `nitro config`
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    /// Show only differences from the configuration file as it is now
+    #[arg(long)]
+    pub(crate) diff: bool,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// `nitro get`
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    /// server.KEY, cache.NAME.KEY or volume.NAME.KEY
+    pub(crate) key: String,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
 
 /// `nitro check`
 #[derive(Debug, Args)]

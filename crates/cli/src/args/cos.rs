@@ -63,14 +63,14 @@ pub(crate) enum CosCommand {
     #[command(after_long_help = SNAPSHOT_EXAMPLES)]
     Snapshot {
         #[command(flatten)]
-        store: StoreArgs,
+        shown: ShownStoreArgs,
         /// OBJECT@NAME
         name: String,
     },
     /// Clone an object or a snapshot into a new volume, without copying data
     Clone {
         #[command(flatten)]
-        store: StoreArgs,
+        shown: ShownStoreArgs,
         /// OBJECT or OBJECT@NAME
         source: String,
         /// The new object's name
@@ -90,7 +90,7 @@ pub(crate) enum CosCommand {
     /// Delete objects or snapshots; gc frees the space that only they used
     Delete {
         #[command(flatten)]
-        store: StoreArgs,
+        shown: ShownStoreArgs,
         /// OBJECT or OBJECT@NAME
         #[arg(required = true)]
         names: Vec<String>,
@@ -109,7 +109,7 @@ pub(crate) enum CosCommand {
     #[command(after_long_help = QUOTA_EXAMPLES)]
     Quota {
         #[command(flatten)]
-        store: StoreArgs,
+        shown: ShownStoreArgs,
         /// Maximum space of the store's containers, or `none`
         #[arg(value_name = "SIZE|none")]
         quota: Quota,
@@ -155,7 +155,7 @@ pub(crate) enum CosSsdCommand {
     /// Attach an SSD to the store
     Attach {
         #[command(flatten)]
-        store: StoreArgs,
+        shown: ShownStoreArgs,
         /// A file or block device
         path: PathBuf,
         #[command(flatten)]
@@ -164,7 +164,7 @@ pub(crate) enum CosSsdCommand {
     /// Replace the store's SSD by another one
     Replace {
         #[command(flatten)]
-        store: StoreArgs,
+        shown: ShownStoreArgs,
         /// A file or block device
         path: PathBuf,
         #[command(flatten)]
@@ -173,7 +173,7 @@ pub(crate) enum CosSsdCommand {
     /// Stop using the SSD
     Detach {
         #[command(flatten)]
-        store: StoreArgs,
+        shown: ShownStoreArgs,
     },
     /// Show the SSD, its contents, and its hits
     Status(ShownStoreArgs),

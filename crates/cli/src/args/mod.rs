@@ -12,7 +12,7 @@ mod warm;
 
 pub(crate) use cache::{CacheCommand, CreateArgs, SalvageArgs};
 pub(crate) use class::ClassCommand;
-pub(crate) use configure::{CheckArgs, SetArgs};
+pub(crate) use configure::{CheckArgs, ConfigArgs, GetArgs, SetArgs};
 pub(crate) use cos::{
     CosCommand, CosCompression, CosExportArgs, CosImportArgs, CosInitArgs, CosKind, CosSsdArgs, CosSsdCommand,
     ShownStoreArgs, StoreArgs,
@@ -27,10 +27,11 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 pub(crate) use nitro_commands::OutputArgs;
 use nitro_commands::reference::ReferenceCommand;
-use nitro_commands::{LogArgs, between, flowing};
+use nitro_commands::{LogArgs, between, failure, flowing};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_server::control::client::Client;
+use nitro_server::serve::Values;
 use std::path::{Path, PathBuf};
 
 /// A deduplicating, compressing SSD cache in front of slow volumes, served over NBD, iSCSI and vhost-user-blk.
@@ -39,6 +40,11 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) log: LogArgs,
+
+    /// The settings that options of `nitro serve` set.
+    #[arg(skip)]
+    pub(crate) given: Values,
+
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -56,15 +62,21 @@ impl Cli {
     /// Parses the arguments of the process. Prints an error or the requested help, and ends the process, if there is no
     /// command to run.
     pub(crate) fn given() -> Self {
-        let parsed = command().try_get_matches().and_then(|matches| Self::from_arg_matches(&matches));
-        parsed.unwrap_or_else(|error| {
-            if let Some(name) = moved(&error) {
-                eprintln!("nitro: {name} is a command of the program nitro-lab now: run `nitro-lab {name}`");
-                std::process::exit(2)
-            }
-            error.exit()
-        })
+        let matches = command().try_get_matches().unwrap_or_else(|error| wrong_usage(&error));
+        let mut cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| wrong_usage(&error));
+        if let (Command::Serve(args), Some(matches)) = (&cli.command, matches.subcommand_matches("serve")) {
+            cli.given = args.given(matches);
+        }
+        cli
     }
+}
+
+/// Prints what is wrong with the arguments, or the help that was asked for, and ends the process.
+fn wrong_usage(error: &clap::Error) -> ! {
+    let Some(name) = moved(error) else { failure::wrong_usage("nitro", error) };
+    let error = Error::new(name, "it is a command of the program nitro-lab").or(format_args!("run `nitro-lab {name}`"));
+    failure::print("nitro", &error, failure::WRONG_USAGE);
+    std::process::exit(failure::WRONG_USAGE.into())
 }
 
 /// The command that `nitro-lab` has, if it is missing here.
@@ -82,7 +94,7 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     /// Show the state and statistics of a running server
     #[command(after_long_help = STATUS_EXAMPLES)]
-    Status(ServerArgs),
+    Status(StatusArgs),
     /// Show the I/O of each volume of a running server, interval by interval
     #[command(after_long_help = IOSTAT_EXAMPLES)]
     Iostat(IostatArgs),
@@ -92,6 +104,12 @@ pub(crate) enum Command {
     /// Apply the changes of the configuration file to the running server
     #[command(after_long_help = configure::RELOAD_EXAMPLES)]
     Reload(ServerArgs),
+    /// Show the settings in force, where each value comes from, and how they differ from the configuration file
+    #[command(after_long_help = configure::CONFIG_EXAMPLES)]
+    Config(ConfigArgs),
+    /// Show one setting of the running server
+    #[command(after_long_help = configure::GET_EXAMPLES)]
+    Get(GetArgs),
     /// Change one setting of the running server
     #[command(after_long_help = configure::SET_EXAMPLES)]
     Set(SetArgs),
@@ -107,7 +125,7 @@ pub(crate) enum Command {
     /// Show where an offset of a volume is cached, or why it is not cached
     #[command(after_long_help = volume::EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),
-    /// Write the dirty data of a volume back to its origin
+    /// Write the dirty data of a volume, or of all volumes, back to the origins
     #[command(after_long_help = volume::FLUSH_EXAMPLES)]
     Flush(FlushArgs),
     /// Keep a volume, or a part of it, in the cache once it is cached
@@ -127,7 +145,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: VolumeCommand,
     },
-    /// Create, show, resize, check and salvage caches
+    /// Create, list, show, resize, check and salvage caches
     Cache {
         #[command(subcommand)]
         command: CacheCommand,
@@ -157,7 +175,13 @@ Examples:
     nitro status -o json | jq .caches[0].dedup_ratio
   A server with another control socket:
     nitro status --control /run/nitro/control.sock
+  The state in one word and one line, with performance data, for Nagios, Icinga and scripts:
+    nitro status --check
+  The state, shown again every five seconds:
+    nitro status --watch 5
 
+The exit code of --check is 0: no faults, or notices only; 1: a warning; 2: a critical fault; 3: the server does not answer. The faults are
+those that nitro status and nitro top show. All forms of the command end when their output is not read any more.
 Latencies are percentiles in microseconds. Of reads that the RAM cache answers at once, one in 64 is timed and counted for all.";
 
 const IOSTAT_EXAMPLES: &str = "\
@@ -211,6 +235,20 @@ impl ServerArgs {
     pub(crate) fn connect(&self) -> Result<Client, Error> {
         Client::connect(self.control.path())
     }
+}
+
+/// `nitro status`
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Print one line with the worst fault and performance data; the exit code is the state: 0 OK, 1 warning, 2 critical,
+    /// 3 no answer
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Show the status again every SECONDS, until the command is interrupted
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = interval, conflicts_with = "check")]
+    pub(crate) watch: Option<f64>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 /// `nitro iostat`

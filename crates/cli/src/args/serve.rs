@@ -1,17 +1,20 @@
 //! `nitro serve`
 
-use clap::{Args, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, ValueEnum};
 use nitro_cache::admission::{AdmissionKind, WritePolicy};
 use nitro_cache::destage::DestageKind;
 use nitro_cache::eviction::EvictionKind;
 use nitro_config::{
     Address, CacheConfig, CompressionName, Config, ConfigError, DriveEndurance, Emulation, FingerprintIndexName,
-    FingerprintName, HttpAddress, Mode, OtlpUrl, ServerConfig, SocketMode, Span, TlsMode, VolumeConfig,
+    FingerprintName, HttpAddress, KeyPath, Kind, Mode, OtlpUrl, SETTINGS, Scope, ServerConfig, Setting, SocketMode,
+    Span, TlsMode, VolumeConfig,
 };
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_server::origins::origin_of;
-use nitro_server::serve::Source;
+use nitro_server::serve::{Source, Values};
+use serde_json::Value;
 use std::fs;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -341,6 +344,17 @@ impl Switch {
     }
 }
 
+/// The value of an option in the form of a configuration file.
+fn value_of(kind: Kind, mut texts: Vec<String>, is_no: bool) -> Value {
+    match (kind, texts.pop()) {
+        (Kind::Switch, text) => Value::from(!is_no && text.is_none_or(|text| text != "off" && text != "false")),
+        (Kind::List, last) => texts.into_iter().chain(last).collect(),
+        (_, Some(last)) if !texts.is_empty() => texts.into_iter().chain([last]).collect(),
+        (Kind::Percent | Kind::Number, Some(text)) => text.parse::<u64>().map_or(Value::from(text), Value::from),
+        (_, text) => Value::from(text),
+    }
+}
+
 /// The name of the cache, if it is configured by options.
 const CACHE_NAME: &str = "cache";
 
@@ -368,6 +382,30 @@ impl ServeArgs {
         let file = std::path::absolute(path).map_err(|e| Error::new(path.display(), e))?;
         let args = self.clone();
         Ok(Some(Source { file, parse: Box::new(move |text| args.of_file(text)) }))
+    }
+
+    /// What options of the command line set, by the keys of a configuration file.
+    pub(crate) fn given(&self, matches: &ArgMatches) -> Values {
+        let volume = self.config.is_none().then(|| self.options_config().ok()).flatten();
+        let volume = volume.and_then(|config| config.volumes.into_keys().next()).unwrap_or_default();
+        let command = Self::augment_args(clap::Command::new("serve"));
+        let of = |setting: &'static Setting| {
+            let (name, heading) = match setting.scope {
+                Scope::Server => ("", "Server"),
+                Scope::Cache => (CACHE_NAME, "Cache"),
+                Scope::Volume => (volume.as_str(), "Volume"),
+            };
+            let long = setting.option().unwrap_or_else(|| setting.key.replace('_', "-"));
+            let is_no = |arg: &clap::Arg| arg.get_long().and_then(|name| name.strip_prefix("no-")) == Some(&long);
+            let is_of = |arg: &&clap::Arg| arg.get_long() == Some(&long) || is_no(arg);
+            let arg = command.get_arguments().filter(|arg| arg.get_help_heading() == Some(heading)).find(is_of)?;
+            let id = arg.get_id().as_str();
+            (matches.value_source(id) == Some(ValueSource::CommandLine)).then_some(())?;
+            let texts = matches.get_raw(id).into_iter().flatten().map(|text| text.to_string_lossy().into_owned());
+            let path = KeyPath { scope: setting.scope, name: name.to_owned(), setting };
+            Some((path.to_string(), value_of(setting.kind, texts.collect(), is_no(arg))))
+        };
+        SETTINGS.iter().filter_map(of).collect()
     }
 
     /// The configuration from the text of a file and the options.

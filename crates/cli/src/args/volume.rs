@@ -23,9 +23,12 @@ Examples:
     nitro flush vm
   Wait until the origin is up to date, and show the progress:
     nitro flush vm --wait
+  All volumes, for example before maintenance of the machine:
+    nitro flush --all --wait
 
 Clients can read and write meanwhile; the command does not wait for writes that arrive after its start. Interrupting the
-command does not stop the server from writing back.";
+command does not stop the server from writing back. If one of several volumes fails, the others are written back all the same, and the exit
+code is 1.";
 
 const ADD_EXAMPLES: &str = "\
 Examples:
@@ -89,7 +92,7 @@ pub(crate) enum VolumeCommand {
         #[command(flatten)]
         server: ServerArgs,
     },
-    /// Write the dirty data of a volume back to its origin
+    /// Write the dirty data of a volume, or of all volumes, back to the origins
     #[command(after_long_help = FLUSH_EXAMPLES)]
     Flush(FlushArgs),
     /// Stop serving a volume, and remove it from its cache
@@ -142,7 +145,11 @@ pub(crate) struct ExplainArgs {
 #[derive(Debug, Args)]
 pub(crate) struct FlushArgs {
     /// The volume's name
-    pub(crate) volume: String,
+    #[arg(required_unless_present = "all")]
+    pub(crate) volume: Option<String>,
+    /// All served volumes, one after the other
+    #[arg(long, conflicts_with = "volume")]
+    pub(crate) all: bool,
     /// Wait until the origin is up to date
     #[arg(long)]
     pub(crate) wait: bool,

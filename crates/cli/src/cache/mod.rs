@@ -1,6 +1,7 @@
 //! `nitro cache`: commands for the caches of a running server and for caches that no server uses.
 
 mod fsck;
+mod list;
 mod salvage;
 mod show;
 mod upgrade;
@@ -17,6 +18,7 @@ use nitro_server::serve;
 pub(crate) fn run(command: &CacheCommand) -> Result<(), Error> {
     match command {
         CacheCommand::Create(args) => create(args),
+        CacheCommand::List(server) => list::run(server),
         CacheCommand::Show { path, server } if !path.is_empty() => show::stopped(path, server.output),
         CacheCommand::Show { server, .. } => show::print(&server.connect()?.status()?.caches, server.output),
         CacheCommand::Detach { cache, volume, server } => {

@@ -1,6 +1,9 @@
 //! The configuration: commands that check, reload, change and describe it.
 
 mod described;
+mod effective;
+
+pub(crate) use effective::{config, get};
 
 use crate::args::{self, CheckArgs, OutputArgs, ServerArgs, SetArgs};
 use crate::volume;
@@ -157,7 +160,7 @@ pub(crate) fn keep_size(
     let setting = setting.ok_or_else(|| Error::new("size", "it is not a setting"))?;
     let path = KeyPath { scope: Scope::Cache, name: cache.to_owned(), setting };
     if persist {
-        file::change(&file, &path, &short(size))?;
+        file::change(&file, &path, &size.exact())?;
         done.message += &format!("; kept in {}", file.display());
     } else if let Some(said) = file::size_of_cache(&file, cache).filter(|said| *said != size) {
         done.message += &format!(
@@ -166,11 +169,4 @@ pub(crate) fn keep_size(
         );
     }
     volume::print(&done, output)
-}
-
-/// A size as people write it: `76M`.
-fn short(size: Size) -> String {
-    let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
-    let unit = units.into_iter().find(|(shift, _)| size.0 > 0 && size.0.trailing_zeros() >= *shift);
-    unit.map_or_else(|| size.0.to_string(), |(shift, name)| format!("{}{name}", size.0 >> shift))
 }

@@ -5,12 +5,13 @@ mod store;
 mod transfer;
 
 use crate::args::{CosCommand, ShownStoreArgs, StoreArgs};
+use crate::volume;
 use nitro_console::error::Error;
 use nitro_console::output::print;
 use nitro_cos::Settings;
 use nitro_device::Reactor;
 use nitro_server::control::client::Client;
-use nitro_server::control::protocol::Command;
+use nitro_server::control::protocol::{Command, Outcome};
 use nitro_server::cos::{self as stores, CosAction, CosStore, failed, look};
 use std::path::Path;
 
@@ -28,18 +29,18 @@ async fn run_inner(command: &CosCommand) -> Result<(), Error> {
         CosCommand::Scrub(args) => check(args, true).await,
         CosCommand::Fsck(args) => check(args, false).await,
         CosCommand::List(args) => act(&args.store, CosAction::List { format: args.output.format }).await,
-        CosCommand::Snapshot { store, name } => act(store, CosAction::Snapshot { name: name.clone() }).await,
-        CosCommand::Clone { store, source, name } => {
-            act(store, CosAction::Clone { source: source.clone(), name: name.clone() }).await
+        CosCommand::Snapshot { shown, name } => tell(shown, CosAction::Snapshot { name: name.clone() }).await,
+        CosCommand::Clone { shown, source, name } => {
+            tell(shown, CosAction::Clone { source: source.clone(), name: name.clone() }).await
         }
         CosCommand::Diff { store, one, other, output } => {
             act(store, CosAction::Diff { one: one.clone(), other: other.clone(), format: output.format }).await
         }
-        CosCommand::Delete { store, names } => act(store, CosAction::Delete { names: names.clone() }).await,
+        CosCommand::Delete { shown, names } => tell(shown, CosAction::Delete { names: names.clone() }).await,
         CosCommand::Gc { store, alive, output } => {
             act(store, CosAction::Gc { alive: *alive, format: output.format }).await
         }
-        CosCommand::Quota { store, quota } => act(store, CosAction::Quota { bytes: quota.0 }).await,
+        CosCommand::Quota { shown, quota } => tell(shown, CosAction::Quota { bytes: quota.0 }).await,
         CosCommand::Ssd { command } => ssd::run(command).await,
         CosCommand::Patterns { store, object, output } => {
             act(store, CosAction::Patterns { object: object.clone(), format: output.format }).await
@@ -48,13 +49,23 @@ async fn run_inner(command: &CosCommand) -> Result<(), Error> {
     }
 }
 
-/// Executes an action on a store: in this process, or in the server that has the store open.
+/// Executes an action on a store, and prints the text that it answers with.
 async fn act(args: &StoreArgs, action: CosAction) -> Result<(), Error> {
+    print(&done(args, action).await?).map(drop)
+}
+
+/// Executes an action that changes a store, and prints its outcome.
+async fn tell(args: &ShownStoreArgs, action: CosAction) -> Result<(), Error> {
+    let message = done(&args.store, action).await?.trim_end().to_owned();
+    volume::print(&Outcome { message, ..Outcome::default() }, args.output)
+}
+
+/// The answer to an action on a store: in this process, or in the server that has the store open.
+async fn done(args: &StoreArgs, action: CosAction) -> Result<String, Error> {
     if let Some(device) = stores::try_open_device(&args.store)? {
         let store = stores::open_on(device, &args.store, Settings::default()).await?;
         let work = async { action.act(&store, &args.store, true).await.map_err(|e| e.within(args.store.display())) };
-        let text = with_opened(&args.store, &store, work).await?;
-        return print(&text).map(drop);
+        return with_opened(&args.store, &store, work).await;
     }
     // The server may have another working directory.
     let path = std::path::absolute(&args.store).map_err(|e| Error::new(args.store.display(), e))?;
@@ -64,8 +75,7 @@ async fn act(args: &StoreArgs, action: CosAction) -> Result<(), Error> {
             .or("end that program, or name the control socket of the server with --control")
     };
     let mut client = Client::connect(args.control.as_deref()).map_err(busy)?;
-    let done = client.execute(Command::Cos { store: path, action })?;
-    print(&done.message).map(drop)
+    Ok(client.execute(Command::Cos { store: path, action })?.message)
 }
 
 /// Opens a store and checks it; with `read`, also what is stored.

@@ -1,6 +1,6 @@
 //! `nitro cos ssd`
 
-use super::act;
+use super::{act, tell};
 use crate::args::{CosSsdArgs, CosSsdCommand};
 use nitro_console::error::Error;
 use nitro_server::cos::CosAction;
@@ -25,12 +25,13 @@ pub(super) fn config(path: &Path, args: &CosSsdArgs) -> Result<SsdConfig, Error>
 /// Runs `nitro cos ssd ...`.
 pub(super) async fn run(command: &CosSsdCommand) -> Result<(), Error> {
     match command {
-        CosSsdCommand::Attach { store, path, options } | CosSsdCommand::Replace { store, path, options } => {
+        CosSsdCommand::Attach { shown, path, options } | CosSsdCommand::Replace { shown, path, options } => {
             let (size, force) = (options.ssd_size.map(|size| size.0), options.ssd_force);
             let replace = matches!(command, CosSsdCommand::Replace { .. });
-            act(store, CosAction::Ssd(SsdAction::Attach { config: config(path, options)?, size, force, replace })).await
+            tell(shown, CosAction::Ssd(SsdAction::Attach { config: config(path, options)?, size, force, replace }))
+                .await
         }
-        CosSsdCommand::Detach { store } => act(store, CosAction::Ssd(SsdAction::Detach)).await,
+        CosSsdCommand::Detach { shown } => tell(shown, CosAction::Ssd(SsdAction::Detach)).await,
         CosSsdCommand::Status(args) => {
             act(&args.store, CosAction::Ssd(SsdAction::Status { format: args.output.format })).await
         }

@@ -87,8 +87,8 @@ pub(super) async fn export(args: &CosExportArgs) -> Result<(), Error> {
     let exported = Exported { name: args.name.clone(), bytes, seconds: begun.elapsed().as_secs_f64() };
     // The object itself may be written to standard output.
     match args.output.format {
-        Format::Json => eprint!("{}", json_line(&exported)?),
-        _ => eprintln!("{}: {} in {:.1} s", exported.name, Size(bytes), exported.seconds),
+        Format::Json => nitro_console::note!("{}", json_line(&exported)?.trim_end()),
+        _ => nitro_console::note!("{}: {} in {:.1} s", exported.name, Size(bytes), exported.seconds),
     }
     Ok(())
 }

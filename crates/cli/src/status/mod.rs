@@ -4,22 +4,58 @@ mod table;
 
 pub(crate) use table::block;
 
-use crate::args::ServerArgs;
+use crate::args::{ServerArgs, StatusArgs};
 use nitro_console::error::Error;
-use nitro_console::output::{self, Format, Table};
+use nitro_console::output::{self, Format, Listening, Table};
 use nitro_console::screen;
+use nitro_server::control::health::Health;
 use nitro_server::control::protocol::{Cache, Status};
 use serde_json::Value;
+use std::time::Duration;
 
-/// Prints the state and the counters of the running server.
-pub(crate) fn run(server: &ServerArgs) -> Result<(), Error> {
-    let status = server.connect()?.status()?;
-    let text = match server.output.format {
-        Format::Table => screen::fitted(&table::render(&status), table::INDENT),
-        Format::Json => output::json_pretty(&status)?,
-        Format::Csv => flat(&status)?.csv(true),
+/// Prints the state and the counters of the running server, once or again and again.
+pub(crate) fn run(args: &StatusArgs) -> Result<(), Error> {
+    let (mut client, format) = (args.server.connect()?, args.server.output.format);
+    let Some(seconds) = args.watch else { return output::print(&text(&client.status()?, format, true)?).map(drop) };
+    let interval = Duration::from_secs_f64(seconds);
+    for round in 0_u64.. {
+        let status = client.status()?;
+        let listening = match format {
+            Format::Table => output::redraw(&text(&status, format, true)?)?,
+            Format::Csv => output::print(&text(&status, format, round == 0)?)?,
+            Format::Json => output::print(&output::json_line(&status)?)?,
+        };
+        if listening == Listening::No || output::pause(interval)? == Listening::No {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn text(status: &Status, format: Format, with_head: bool) -> Result<String, Error> {
+    Ok(match format {
+        Format::Table => screen::fitted(&table::render(status), table::INDENT),
+        Format::Json => output::json_pretty(status)?,
+        Format::Csv => flat(status)?.csv(with_head),
+    })
+}
+
+/// Prints the health of the server on one line. Returns the exit code of a monitoring plugin.
+pub(crate) fn check(server: &ServerArgs) -> Result<u8, Error> {
+    let health = match server.connect().and_then(|mut client| client.status()) {
+        Ok(status) => Health::of(&status),
+        Err(error) => Health::unknown(&error),
     };
-    output::print(&text).map(|_| ())
+    let text = match server.output.format {
+        Format::Table => format!("{health}\n"),
+        Format::Json => output::json_pretty(&health)?,
+        Format::Csv => {
+            let row = vec![health.state.as_str().to_owned(), health.code.to_string(), health.message.clone()];
+            Table::of_one(["state", "code", "message"], row).csv(true)
+        }
+    };
+    output::print(&text)?;
+    Ok(health.code)
 }
 
 /// The state of a cache, without its counters.

@@ -5,8 +5,9 @@ use nitro_commands::shares::{missed, percent};
 use nitro_console::output::Table;
 use nitro_console::screen::duration;
 use nitro_console::size::Size;
+use nitro_console::text::escaped;
 use nitro_engine::metrics::Counted;
-use nitro_server::control::faults::{SILENCE_SECONDS, Severity, faults};
+use nitro_server::control::faults::{self, SILENCE_SECONDS, faults};
 use nitro_server::control::protocol::{
     Cache, ClassOfContents, Detection, Endurance, KnownVolume, Latency, Ram, Recording, Recovered, Scan, Server, Spans,
     Status, Store, Volume,
@@ -23,7 +24,7 @@ pub(super) fn render(status: &Status) -> String {
     let faults = faults(status);
     if !faults.is_empty() {
         let lines: Vec<_> =
-            faults.iter().map(|f| (word(f.severity), format!("{}: {}. {}", f.subject, f.what, f.remedy))).collect();
+            faults.iter().map(|f| (f.severity.as_str(), format!("{}: {}. {}", f.subject, f.what, f.remedy))).collect();
         out += &block("Needs attention", &lines);
         out += "\n";
     }
@@ -43,19 +44,11 @@ pub(super) fn render(status: &Status) -> String {
     out
 }
 
-const fn word(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Critical => "critical",
-        Severity::Warning => "warning",
-        Severity::Notice => "notice",
-    }
-}
-
 /// A heading and its lines, each with a label.
 pub(crate) fn block(heading: &str, lines: &[(&str, String)]) -> String {
-    let mut out = format!("{heading}\n");
+    let mut out = format!("{}\n", escaped(heading));
     for (label, text) in lines {
-        out += &format!("  {label:<width$}{text}\n", width = INDENT - 2);
+        out += &format!("  {label:<width$}{}\n", escaped(text), width = INDENT - 2);
     }
     out
 }
@@ -102,13 +95,14 @@ pub(super) fn cache_in_short(cache: &Cache) -> String {
     if cache.path.is_empty() {
         return heading + "\n";
     }
-    let mut lines = vec![
+    let mut lines: Vec<_> = faults_of(cache).collect();
+    lines.extend([
         ("path", cache.path.clone()),
         ("uuid", cache.uuid.clone()),
         ("capacity", Size(cache.capacity_bytes).to_string()),
         ("dirty", dirty(cache)),
         ("at the start", start(cache)),
-    ];
+    ]);
     lines.extend(
         cache.devices.iter().map(|device| ("device", device.line())).chain(log(cache).map(|text| ("write log", text))),
     );
@@ -232,7 +226,8 @@ fn cache(cache: &Cache) -> String {
     if cache.health == "none" {
         return heading + "\n";
     }
-    let lines: Vec<_> = holdings(cache)
+    let lines: Vec<_> = faults_of(cache)
+        .chain(holdings(cache))
         .chain(work(cache))
         .chain(traffic(cache))
         .chain([("faults", failures(cache)), ("RAM", ram_of(cache))])
@@ -241,6 +236,11 @@ fn cache(cache: &Cache) -> String {
         .chain(by_class(cache).map(|text| ("by class", text)))
         .collect();
     block(&heading, &lines)
+}
+
+/// The faults of a cache.
+fn faults_of(cache: &Cache) -> impl Iterator<Item = (&'static str, String)> {
+    faults::of_cache(cache).into_iter().map(|fault| (fault.severity.as_str(), fault.what))
 }
 
 /// The content of a cache.

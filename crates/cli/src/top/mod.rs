@@ -1,6 +1,7 @@
 //! `nitro top`: a running server on the terminal.
 
 mod draw;
+mod terminal;
 
 use crate::args::TopArgs;
 use nitro_console::error::Error;
@@ -8,17 +9,12 @@ use nitro_server::control::client::Client;
 use nitro_server::control::faults::{Fault, faults};
 use nitro_server::control::protocol::Status;
 use nitro_server::control::rates::{Row, rows, total};
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag;
+use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use terminal::{Keys, Next};
 
-/// Interval at which signals that end the program are noticed, so that the terminal is restored.
-const SIGNALS_EVERY: Duration = Duration::from_millis(200);
 /// Number of samples that are kept for the history lines.
 const PAST_MAX: usize = 512;
 
@@ -73,19 +69,17 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Error> {
     let mut shown = Shown::default();
     shown.take(client.status()?);
     let failed = |e: io::Error| Error::new("terminal", e);
-    let ended = Arc::new(AtomicBool::new(false));
-    for signal in [SIGHUP, SIGINT, SIGTERM] {
-        flag::register(signal, Arc::clone(&ended)).map_err(failed)?;
-    }
+    let keys = Keys::watch()?;
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let interval = Duration::from_secs_f64(args.interval);
     let watched = (|| {
         let mut looked = Instant::now();
         loop {
             terminal.draw(|frame| draw::all(frame, &shown))?;
-            let left = interval.saturating_sub(looked.elapsed()).min(SIGNALS_EVERY);
-            if event::poll(left)? && handle(&event::read()?, &mut shown) || ended.load(Ordering::Relaxed) {
-                return Ok(());
+            match keys.next(interval.saturating_sub(looked.elapsed()))? {
+                Next::End => return Ok(()),
+                Next::Event(event) if handle(&event, &mut shown) => return Ok(()),
+                Next::Event(_) | Next::Time => {}
             }
             if looked.elapsed() >= interval {
                 looked = Instant::now();
@@ -93,8 +87,12 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Error> {
             }
         }
     })();
-    ratatui::restore();
-    watched.map_err(failed)
+    if terminal::is_closed() {
+        // There is nothing to restore, and no place for a message that it cannot be.
+        std::mem::forget(terminal);
+        return Ok(());
+    }
+    ratatui::try_restore().and(watched).map_err(failed)
 }
 
 /// Takes a sample; if the connection is lost, as after a restart of the server, connects again.

@@ -322,6 +322,172 @@ fn a_key_is_set_in_a_file_alone_and_on_a_server_without_one() {
     assert!(place.failure("set volume.vm.mode write-through --persist", 1).contains("--file"));
 }
 
+/// A setting of `nitro config -o json`: its value and its source.
+fn setting(place: &Place, key: &str) -> (Value, String) {
+    let told = json(place, "config");
+    let all = told["settings"].as_array().unwrap();
+    let one = all.iter().find(|one| one["key"] == key).unwrap_or_else(|| panic!("{key} is not in {told}"));
+    (one["value"].clone(), one["source"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn each_setting_in_force_has_a_value_and_its_source() {
+    let place = Place::new();
+    fs::create_dir(place.path("run/nitro")).unwrap();
+    ["vm.img", "db.img", "new.img"].into_iter().for_each(|name| drop(place.file(name, 16 << 20)));
+    place.write("nitro.toml", FILE);
+    let _server = place.serve("--config nitro.toml --max-connections 77");
+    let is =
+        |key: &str, value: Value, source: &str| assert_eq!(setting(&place, key), (value, source.to_owned()), "{key}");
+    is("cache.fast.dirty_age", "1h".into(), "file");
+    is("cache.fast.dirty_max", "60".into(), "default");
+    is("server.max_connections", 77.into(), "command-line");
+    is("volume.db.mode", "write-back".into(), "file");
+    is("volume.vm.mode", "write-through".into(), "default");
+    place.stdout("set cache.fast.dirty_max 70");
+    is("cache.fast.dirty_max", 70.into(), "run-time");
+    // Commands that name no key change settings, too.
+    place.stdout("volume set db --mode write-through");
+    is("volume.db.mode", "write-through".into(), "run-time");
+    place.stdout("cache resize fast --size 72M");
+    is("cache.fast.size", "72M".into(), "run-time");
+    place.stdout("volume add new --origin new.img --dirty-share-max 40");
+    is("volume.new.dirty_share_max", 40.into(), "run-time");
+    // An option overrides the file, and what cannot have an effect is refused.
+    assert!(place.failure("set server.max_connections 5", 1).contains("command line"));
+    assert_eq!(place.stdout("get cache.fast.dirty_max"), "70\n");
+    assert_eq!(place.stdout("get cache.fast.ram"), "4M\n");
+    assert_eq!(json(&place, "get volume.db.mode")["source"], "run-time");
+    let said = place.failure("get volume.none.mode", 1);
+    assert!(said.contains("no volume \"none\"") && said.contains("db, new, vm"), "{said}");
+    assert!(place.failure("get cache.fast.dirtymax", 1).contains("dirty_max"));
+    let table = place.stdout("config");
+    assert!(
+        table.lines().any(|line| line.starts_with("cache.fast.dirty_max ") && line.ends_with("set at run time")),
+        "{table}"
+    );
+    assert!(place.stdout("config -o csv").contains("cache.fast.dirty_max,70,set at run time,\n"));
+    // The same value in the file is the file's.
+    place.stdout("set cache.fast.dirty_max 71 --persist");
+    is("cache.fast.dirty_max", 71.into(), "file");
+}
+
+#[test]
+fn a_server_without_a_file_has_its_settings_from_options() {
+    let place = Place::new();
+    place.file("vm.img", 16 << 20);
+    let _server = place.serve("--origin vm.img --cache cache.img --cache-size 32M --mode write-back --detect off");
+    for (key, value, source) in [
+        ("cache.cache.mode", Value::from("write-back"), "command-line"),
+        ("cache.cache.size", "32M".into(), "command-line"),
+        ("cache.cache.detect", false.into(), "command-line"),
+        ("volume.vm.origin", "vm.img".into(), "command-line"),
+        ("volume.vm.mode", "write-back".into(), "default"),
+        ("cache.cache.compression", "lz4".into(), "default"),
+    ] {
+        assert_eq!(setting(&place, key), (value, source.to_owned()), "{key}");
+    }
+    place.stdout("set cache.cache.compression zstd");
+    assert_eq!(setting(&place, "cache.cache.compression"), ("zstd".into(), "run-time".to_owned()));
+    assert!(place.failure("config --diff", 1).contains("without a configuration file"));
+}
+
+#[test]
+fn differences_from_the_file_are_shown_until_there_are_none() {
+    let (place, _server) = serve();
+    assert!(place.stdout("config --diff").contains("are those of"));
+    place.stdout("set cache.fast.dirty_max 70");
+    place.stdout("volume add new --origin new.img");
+    place.stdout("volume remove db");
+    change(&place, &[("ram = \"4M\"", "ram = \"8M\"")]);
+    let told = place.stdout("config --diff");
+    for line in [
+        "cache.fast.dirty_max: 70 in force (set at run time), not set in the file",
+        "cache.fast.ram: 4M in force (file), 8M in the file",
+        "volume.db: in the file, but not served",
+        "volume.new: served, but not in the file",
+    ] {
+        assert!(told.lines().any(|said| said == line), "{line} is not in {told}");
+    }
+    assert!(!told.contains("dirty_age"), "{told}");
+    // A reload keeps what was set at run time and has not changed in the file, and says what the file still lists.
+    let said = place.stdout("reload");
+    assert!(said.contains("volume.db: from the next start on: it was removed by nitro volume remove"), "{said}");
+    assert_eq!(setting(&place, "cache.fast.dirty_max"), (70.into(), "run-time".to_owned()));
+    change(&place, &[("ram = \"8M\"", "ram = \"8M\"\ndirty_max = 50")]);
+    assert!(place.stdout("reload").contains("cache.fast.dirty_max: in force"));
+    assert_eq!(setting(&place, "cache.fast.dirty_max"), (50.into(), "file".to_owned()));
+    change(&place, &[("[volume.db]\norigin = \"db.img\"\nmode = \"write-back\"\n", ""), ("8M", "4M")]);
+    assert!(!place.stdout("reload").contains("next start"));
+    place.stdout("volume remove new");
+    assert!(place.stdout("config --diff").contains("are those of"));
+    place.write("nitro.toml", "[[");
+    assert!(place.failure("config --diff", 1).contains("correct the file"));
+    assert!(place.stdout("config").contains("cache.fast.dirty_age"));
+}
+
+#[test]
+fn settings_are_shown_without_secrets() {
+    let place = Place::new();
+    fs::create_dir(place.path("run/nitro")).unwrap();
+    ["vm.img", "db.img"].into_iter().for_each(|name| drop(place.file(name, 16 << 20)));
+    place.write("chap", "alice open-sesame-1234\n");
+    fs::set_permissions(place.path("chap"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    place.write("token", "a-token-of-20-letters\n");
+    fs::set_permissions(place.path("token"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let text = FILE.replace("[server]\n", "[server]\nhttp = \"unix:http.sock\"\nhttp_token_file = \"token\"\n");
+    // A description may be a URL.
+    let text =
+        text.replace("[volume.db]\n", "[volume.db]\ndescription = \"s3://user:pass-phrase@host/x?access_key=AKIA7\"\n");
+    place.write("nitro.toml", format!("{text}\n[server.iscsi]\nchap = \"chap\"\n"));
+    let _server = place.serve("--config nitro.toml");
+    for arguments in [
+        "config",
+        "config -o json",
+        "config -o csv",
+        "config --diff -o json",
+        "get volume.db.description",
+        "get server.iscsi",
+    ] {
+        let told = place.stdout(arguments);
+        for secret in ["sesame", "letters", "pass-phrase", "AKIA7"] {
+            assert!(!told.contains(secret), "{arguments}: {secret} is in {told}");
+        }
+    }
+    assert!(place.stdout("get volume.db.description").contains("@host/x"));
+    assert_eq!(place.stdout("get server.http_token_file"), "token\n");
+}
+
+#[test]
+fn all_volumes_are_flushed_and_all_caches_listed() {
+    let (place, _server) = serve();
+    for name in ["db", "vm"] {
+        place.stdout(&format!("volume set {name} --mode write-back"));
+        assert_eq!(client(&place, name).write(0, &noise(5, 1 << 20)), 0);
+    }
+    let listed = json(&place, "cache list");
+    assert_eq!(
+        (&listed[0]["name"], &listed[0]["volumes"]),
+        (&"fast".into(), &serde_json::json!(["db", "vm"])),
+        "{listed}"
+    );
+    assert_eq!(listed[0]["dirty_bytes"], 2 << 20, "{listed}");
+    assert!(
+        place.stdout("cache list").lines().nth(1).unwrap().starts_with("fast   caching"),
+        "{}",
+        place.stdout("cache list")
+    );
+    let told = json(&place, "flush --all --wait");
+    assert_eq!(told.as_array().unwrap().len(), 2, "{told}");
+    for name in ["db", "vm"] {
+        assert!(fs::read(place.path(&format!("{name}.img"))).unwrap()[..1 << 20] == noise(5, 1 << 20), "{name}");
+    }
+    assert_eq!(json(&place, "cache list")[0]["dirty_bytes"], 0);
+    assert_eq!(place.stdout("flush --all").lines().count(), 2);
+    assert!(place.failure("flush", 2).contains("<VOLUME>"));
+    place.failure("flush vm --all", 2);
+}
+
 #[test]
 fn a_resized_cache_is_kept_in_the_file_or_said_not_to_be() {
     let (place, server) = serve();

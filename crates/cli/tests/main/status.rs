@@ -176,3 +176,109 @@ fn the_parts_of_the_ram_needed_are_printed_and_make_up_the_need() {
     let told: Vec<_> = parts.iter().map(|part| part["name"].as_str().unwrap()).collect();
     assert_eq!(names, told);
 }
+
+/// Runs `nitro status --check`; returns its exit code and what it printed.
+fn check(place: &Place, options: &str) -> (Option<i32>, String) {
+    let output = place.run(&format!("status --check {options}"));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+}
+
+/// The status and the body of an answer over HTTP.
+fn http(place: &Place, path: &str) -> (String, String) {
+    let mut stream = std::os::unix::net::UnixStream::connect(place.path("http.sock")).unwrap();
+    std::io::Write::write_all(&mut stream, format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
+    let answer = std::io::read_to_string(stream).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().to_owned(), body.to_owned())
+}
+
+#[test]
+fn a_check_says_in_its_exit_code_what_the_faults_are() {
+    let place = Place::new();
+    let (code, said) = check(&place, "");
+    assert!(code == Some(3) && said.starts_with("NITRO UNKNOWN: server: none is running"), "{said}");
+    place.file("vm.img", 16 << 20);
+    let server = place.serve_limited("--origin vm.img --cache cache.img --cache-size 32M --http unix:http.sock");
+    let mut client = place.client();
+    client.read(0, 8192);
+    // A notice is no warning.
+    place.stdout("cache detach cache vm");
+    let (code, said) = check(&place, "");
+    assert!(code == Some(0) && said.starts_with("NITRO OK: volume vm: it is detached"), "{said}");
+    place.stdout("cache attach cache vm");
+    let (code, said) = check(&place, "");
+    let (words, performance) = said.split_once(" | ").unwrap();
+    assert!(code == Some(0) && words == "NITRO OK: 1 volumes, 1 caches" && said.lines().count() == 1, "{said}");
+    assert!(
+        performance.contains("'volume vm dirty'=0B") && performance.contains("'volume vm extents read'=1c"),
+        "{said}"
+    );
+    std::thread::sleep(std::time::Duration::from_millis(600));
+    assert_eq!(http(&place, "/health"), ("200".to_owned(), "OK\n".to_owned()));
+    // The SSD takes no more writes, and the origin, at its beginning, does.
+    server.limit_files(1 << 20);
+    let mut at = 0;
+    place.until("given up", |status| {
+        at += 1;
+        assert_eq!(client.write(at % 16 * 8192, &[at as u8; 8192]), 0, "the origin is well");
+        status["caches"][0]["health"] == "pass-through"
+    });
+    let (code, said) = check(&place, "");
+    assert!(code == Some(2) && said.starts_with("NITRO CRITICAL: cache cache: the SSD failed"), "{said}");
+    let (code, said) = check(&place, "-o json");
+    let told: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((code, &told["state"], &told["code"]), (Some(2), &"critical".into(), &2.into()));
+    assert_eq!(told["faults"][0]["subject"], "cache cache", "{told}");
+    assert!(told["performance"].as_array().unwrap().iter().any(|one| one["label"] == "volume vm dirty"), "{told}");
+    std::thread::sleep(std::time::Duration::from_millis(600));
+    let (code, body) = http(&place, "/health");
+    assert!(code == "503" && body.starts_with("CRITICAL\ncritical: cache cache: the SSD failed"), "{body}");
+    assert_eq!(http(&place, "/healthz"), ("200".to_owned(), "ok\n".to_owned()), "it lives");
+    server.signal(rustix::process::Signal::STOP);
+    let (code, said) = check(&place, "");
+    assert!(code == Some(3) && said.starts_with("NITRO UNKNOWN: control socket"), "{said}");
+    server.kill();
+}
+
+#[test]
+fn a_failed_origin_is_a_warning() {
+    let place = Place::new();
+    let _server = place.usual();
+    std::fs::File::options().write(true).open(place.path("vm.img")).unwrap().set_len(1 << 20).unwrap();
+    let mut client = place.client();
+    client.request(0, 8 << 20, 8192, &[]);
+    assert_ne!(client.reply(), 0);
+    let (code, said) = check(&place, "");
+    assert!(code == Some(1) && said.starts_with("NITRO WARNING: volume vm: 1 requests"), "{said}");
+    assert!(place.stdout("status").contains("Check the origin and its disks"));
+}
+
+#[test]
+fn a_failed_ssd_is_named_in_its_cache_and_not_blamed_on_the_origin() {
+    let place = Place::new();
+    place.file("vm.img", 16 << 20);
+    let server =
+        place.serve_limited("--origin vm.img --cache cache.img --cache-size 32M --mode write-back --dirty-age 1h");
+    let mut client = place.client();
+    server.limit_files(1 << 20);
+    place.until("failed requests", |status| {
+        client.write(0, &[7; 8192]);
+        client.flush();
+        status["volumes"][0]["errors"].as_u64().unwrap() > 0
+    });
+    let told: Value = serde_json::from_str(&check(&place, "-o json").1).unwrap();
+    let faults = told["faults"].as_array().unwrap();
+    assert!(faults.iter().any(|fault| fault["subject"] == "cache cache" && fault["severity"] == "critical"), "{told}");
+    assert!(faults.iter().any(|fault| fault["what"].as_str().unwrap().contains("requests of clients")), "{told}");
+    for fault in faults {
+        let remedy = fault["remedy"].as_str().unwrap();
+        assert!(!remedy.contains("Check the origin") && !remedy.contains("Check that the origin"), "{fault}");
+    }
+    let shown = place.stdout("status");
+    let block = shown.split("\ncache cache: ").nth(1).unwrap().split("\n\n").next().unwrap();
+    assert!(block.contains("  critical      ") && block.contains("SSD"), "{block}");
+    let block = place.stdout("cache show");
+    assert!(block.contains("  critical      ") && block.contains("SSD"), "{block}");
+    server.kill();
+}

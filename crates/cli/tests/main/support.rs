@@ -33,7 +33,7 @@ impl Place {
     }
 
     /// Waits until the server's state is as told.
-    pub fn until(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    pub fn until(&self, what: &str, mut is_so: impl FnMut(&Value) -> bool) -> Value {
         let begun = Instant::now();
         loop {
             let status = self.status();

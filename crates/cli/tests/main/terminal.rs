@@ -1,6 +1,7 @@
 //! Commands on a terminal: a pseudo-terminal of a given size, whose screen is looked at.
 
 use crate::support::{PATIENCE, Place, wait};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -9,7 +10,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -111,28 +112,39 @@ struct Terminal {
     child: Child,
 }
 
+/// Runs the program with `arguments` on a terminal, which has no other user. With `ctty`, it is the controlling terminal of the program,
+/// which gets SIGHUP when it is closed.
+fn spawn_on_terminal(place: &Place, arguments: &str, (columns, rows): (u16, u16), ctty: bool) -> (File, Child) {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    resize(&master, columns, rows);
+    let name = ptsname(&master, Vec::new()).unwrap();
+    let path = std::path::Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()));
+    let slave = File::options().read(true).write(true).open(path).unwrap();
+    let program = place.command(arguments);
+    // The terminal becomes that of a session of its own, so that the program does not find the one of this test. What a
+    // shell starts in the background ignores Ctrl-C, and so would the program.
+    let mut command = Command::new("setsid");
+    command
+        .args(ctty.then_some("--ctty"))
+        .args(["env", "--default-signal=INT,HUP,TERM"])
+        .arg(program.get_program())
+        .args(program.get_args());
+    command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.env("TERM", "xterm-256color").env_remove("NO_COLOR").env_remove("NITRO_CONTROL");
+    command.current_dir(place.path("."));
+    command.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
+    let child = command.spawn().unwrap();
+    (File::from(master), child)
+}
+
 impl Terminal {
     /// Runs the program with `arguments` on a terminal of its own.
     fn run(place: &Place, arguments: &str, columns: u16, rows: u16) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        resize(&master, columns, rows);
-        let name = ptsname(&master, Vec::new()).unwrap();
-        let path = std::path::Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()));
-        let slave = File::options().read(true).write(true).open(path).unwrap();
-        let program = place.command(arguments);
-        // The terminal becomes that of a session of its own, so that the program does not find the one of this test. What a
-        // shell starts in the background ignores Ctrl-C, and so would the program.
-        let mut command = Command::new("setsid");
-        command.args(["--ctty", "env", "--default-signal=INT"]).arg(program.get_program()).args(program.get_args());
-        command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        command.env("TERM", "xterm-256color").env_remove("NO_COLOR").env_remove("NITRO_CONTROL");
-        command.current_dir(place.path("."));
-        command.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
-        let child = command.spawn().unwrap();
+        let (master, child) = spawn_on_terminal(place, arguments, (columns, rows), true);
         let screen = Arc::new(Mutex::new(Screen::new(columns, rows)));
-        let (mut output, shown) = (File::from(master.try_clone().unwrap()), Arc::clone(&screen));
+        let (mut output, shown) = (master.try_clone().unwrap(), Arc::clone(&screen));
         let reader = std::thread::spawn(move || {
             let mut buf = [0; 4096];
             // Reading fails once the program has ended.
@@ -140,7 +152,7 @@ impl Terminal {
                 shown.lock().unwrap().take(&buf[..len]);
             }
         });
-        Self { master: File::from(master), screen, reader, child }
+        Self { master, screen, reader, child }
     }
 
     fn text(&self) -> String {
@@ -291,4 +303,127 @@ fn status_is_as_wide_as_its_terminal() {
     let is_uri = |line: &String| line.starts_with("  serves");
     assert!(ended.success() && screen.beyond.iter().all(is_uri), "{:?}:\n{}", screen.beyond, screen.text());
     assert!(screen.text().contains("nitro cache attach attaches it again"), "{}", screen.text());
+}
+
+/// Waits for the end of a program that has no reason to go on.
+fn ends_soon(what: &str, child: &mut Child) -> ExitStatus {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if begun.elapsed() > Duration::from_secs(20) {
+            child.kill().unwrap();
+            panic!("{what} does not end");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Reads what a program prints on a terminal until it has printed `word`.
+fn read_until(master: &mut File, word: &str) {
+    let (mut all, mut buf) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&all).contains(word) {
+        let timeout = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+        let ready = poll(&mut [PollFd::new(master, PollFlags::IN)], Some(&timeout)).unwrap();
+        assert!(ready == 1, "{word} is not in {}", String::from_utf8_lossy(&all));
+        let len = master.read(&mut buf).unwrap();
+        all.extend(&buf[..len]);
+    }
+}
+
+#[test]
+fn commands_end_when_their_terminal_is_closed() {
+    let place = Place::new();
+    let server = place.usual();
+    for arguments in
+        ["top --interval 60", "top --interval 0.1", "status --watch 60", "status --watch 0.1", "iostat 0.1"]
+    {
+        // Without a controlling terminal there is no signal.
+        for ctty in [true, false] {
+            let (mut master, mut child) = spawn_on_terminal(&place, arguments, (80, 200), ctty);
+            read_until(&mut master, "vm");
+            drop(master);
+            let ended = ends_soon(&format!("{arguments}, {ctty}"), &mut child);
+            let is_orderly = ended.success() || ctty && ended.signal() == Some(1);
+            assert!(is_orderly && (ended.success() || !arguments.starts_with("top")), "{arguments}, {ctty}: {ended}");
+        }
+    }
+    let (master, mut child) = spawn_on_terminal(&place, "iostat 3600", (80, 24), false);
+    std::thread::sleep(Duration::from_millis(300));
+    drop(master);
+    assert!(ends_soon("iostat 3600", &mut child).success());
+    // One that waits for an answer.
+    server.signal(Signal::STOP);
+    let (master, mut child) = spawn_on_terminal(&place, "flush vm --wait", (80, 24), true);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(child.try_wait().unwrap().is_none());
+    drop(master);
+    assert_eq!(ends_soon("flush", &mut child).signal(), Some(1));
+    server.kill();
+}
+
+#[test]
+fn following_commands_end_with_their_signals() {
+    let place = Place::new();
+    let _server = place.usual();
+    for arguments in ["status --watch 60", "iostat 60", "top --interval 60"] {
+        for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+            let (mut master, mut child) = spawn_on_terminal(&place, arguments, (80, 200), true);
+            match arguments {
+                // It prints nothing yet.
+                "iostat 60" => std::thread::sleep(Duration::from_millis(300)),
+                _ => read_until(&mut master, "vm"),
+            }
+            kill_process(Pid::from_child(&child), signal).unwrap();
+            let ended = ends_soon(arguments, &mut child);
+            let is_top = arguments.starts_with("top");
+            assert!(
+                ended.success() == is_top && ended.signal().is_none() == is_top,
+                "{arguments}, {signal:?}: {ended}"
+            );
+        }
+    }
+}
+
+#[test]
+fn following_commands_end_when_their_pipe_is_closed() {
+    let place = Place::new();
+    let _server = place.usual();
+    for arguments in [
+        "iostat 0.1",
+        "iostat 0.1 -o json",
+        "iostat 0.1 -o csv",
+        "status --watch 0.1",
+        "status --watch 3600",
+        "status --watch 0.1 -o csv",
+        "status --watch 3600 -o json",
+    ] {
+        let mut child = place.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // As `head -1`.
+        let mut first = [0; 16];
+        child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+        let ended = ends_soon(arguments, &mut child);
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(ended.success() && said.is_empty(), "{arguments}: {ended} {said}");
+    }
+    let mut child = place.command("iostat 3600").stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert!(ends_soon("iostat 3600", &mut child).success());
+}
+
+#[test]
+fn a_watched_status_fits_its_terminal() {
+    let place = Place::new();
+    let _server = place.usual();
+    let mut terminal = Terminal::run(&place, "status --watch 0.1", 80, 24);
+    let text = terminal.until(&["nitro 0", "more lines)"]);
+    assert!(text.starts_with("nitro 0"), "{text}");
+    // What changes is shown.
+    place.stdout("cache detach cache vm");
+    terminal.until(&["Needs attention", "detached from its cache"]);
+    terminal.type_in("\u{3}");
+    let (ended, _) = terminal.end();
+    assert_eq!(ended.signal(), Some(2), "{ended}");
 }

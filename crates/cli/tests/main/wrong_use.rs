@@ -234,3 +234,80 @@ fn command_lines_that_make_no_sense() {
         assert!(said.contains(phrase), "{said}");
     }
 }
+
+/// Runs the program, which must fail with `code`; returns the object that it prints on standard error.
+fn failure_as_json(place: &Place, arguments: &str, code: i32) -> serde_json::Value {
+    let said = place.failure(arguments, code);
+    let object = serde_json::from_str(said.lines().last().unwrap())
+        .unwrap_or_else(|error| panic!("{arguments}: {error}: {said}"));
+    assert_eq!(said.lines().count(), 1, "{arguments}: {said}");
+    object
+}
+
+#[test]
+fn failures_are_json_where_the_results_would_be() {
+    let place = Place::new();
+    let told = failure_as_json(&place, "status -o json", 1);
+    assert!(told["error"].as_str().unwrap().starts_with("server: none is running"), "{told}");
+    assert!(told["remedy"].as_str().unwrap().starts_with("start one") && told["code"] == 1, "{told}");
+    let told = failure_as_json(&place, "volume set vm --output=json", 2);
+    assert!(told["error"].as_str().unwrap().contains("--mode") && told["code"] == 2, "{told}");
+    failure_as_json(&place, "statuss -o json", 2);
+    failure_as_json(&place, "check absent.toml -o json", 1);
+    failure_as_json(&place, "cache show absent.img -o json", 1);
+    failure_as_json(&place, "trace info absent -o json", 1);
+    failure_as_json(&place, "cos list absent -o json", 1);
+    let _server = place.usual();
+    for arguments in
+        ["flush none", "volume remove none", "get volume.none.mode", "explain vm 1T", "set cache.cache.dirty_max 99"]
+    {
+        failure_as_json(&place, &format!("{arguments} -o json"), 1);
+    }
+    assert!(place.failure("flush none", 1).starts_with("nitro: volume none: "));
+}
+
+#[test]
+fn every_command_that_prints_results_prints_json() {
+    fn without_output(command: &clap::Command, path: &str, found: &mut Vec<String>) {
+        if command.get_subcommands().next().is_none() {
+            if !command.get_arguments().any(|arg| arg.get_id() == "format" && arg.get_long() == Some("output")) {
+                found.push(path.trim().to_owned());
+            }
+            return;
+        }
+        for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
+            without_output(inner, &format!("{path} {}", inner.get_name()), found);
+        }
+    }
+    let mut found = Vec::new();
+    without_output(&nitro_cli::command(), "", &mut found);
+    // What they make is a server, a screen, or a file.
+    found.retain(|path| path != "trace convert" && !path.starts_with("trace synth "));
+    assert_eq!(found, ["serve", "top", "support-bundle", "man", "completions"]);
+}
+
+#[test]
+fn names_cannot_control_the_terminal() {
+    let place = Place::new();
+    let evil = "a\u{1b}[2J\u{9b}31m\u{202e}.img";
+    place.file(evil, 1 << 20);
+    let _server = place.serve(&format!("--origin {evil} --name vm --cache none"));
+    for arguments in [
+        "status",
+        "volume list",
+        "volume list -o csv",
+        "config",
+        "get volume.vm.origin",
+        "status -o json",
+        "cache list",
+    ] {
+        let told = place.stdout(arguments);
+        let is_harmful = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+        assert!(!told.contains(is_harmful), "{arguments}: {told:?}");
+    }
+    assert!(place.stdout("volume list").contains("a\\u{1b}[2J"), "{}", place.stdout("volume list"));
+    let told: serde_json::Value = serde_json::from_str(&place.stdout("volume list -o json")).unwrap();
+    assert_eq!(told[0]["origin"], evil, "programs get the name itself");
+    let said = place.failure(&format!("flush {evil}"), 1);
+    assert!(!said.contains(['\u{1b}', '\u{9b}', '\u{202e}']), "{said:?}");
+}

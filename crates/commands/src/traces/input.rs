@@ -73,7 +73,7 @@ impl Input {
     /// Prints on standard error which objects were taken for different disks, if that may be a surprise.
     fn tell_apart(&self) {
         if let Some(object) = self.apart.get() {
-            eprintln!(
+            nitro_console::note!(
                 "{object} is in several files, and taken for another disk in each; --same-disks numbered takes what is numbered \
                  or named the same for one disk"
             );
@@ -84,11 +84,11 @@ impl Input {
     pub fn tell_skipped(&self) {
         let skipped = self.reader.skipped();
         for error in &skipped.first {
-            eprintln!("left out: {error}");
+            nitro_console::note!("left out: {error}");
         }
         let more = skipped.count - skipped.first.len() as u64;
         if more > 0 {
-            eprintln!("left out: {more} more bad records");
+            nitro_console::note!("left out: {more} more bad records");
         }
     }
 }
@@ -116,7 +116,9 @@ fn notes_of(path: &Path) -> Vec<(String, String)> {
     let reader = File::open(path).ok().and_then(|file| ParquetReader::new(file, BadRecords::Fatal).ok());
     if reader.as_ref().is_some_and(ParquetReader::is_torn) {
         let path = path.display();
-        eprintln!("{path}: it is incomplete because its writer was killed; it is read up to its last complete part");
+        nitro_console::note!(
+            "{path}: it is incomplete because its writer was killed; it is read up to its last complete part"
+        );
     }
     reader
         .map_or_else(Vec::new, |reader| reader.notes().map(|(key, value)| (key.to_owned(), value.to_owned())).collect())

@@ -11,6 +11,7 @@ pub use limit::{EACH, limit, lines_limited};
 pub use repeats::Repeats;
 
 use crate::error::Error;
+use crate::text::escaped_lines;
 use limit::Limited;
 use std::io::{self, Write};
 use std::sync::OnceLock;
@@ -110,9 +111,9 @@ impl Write for Queued {
     }
 }
 
-/// Prints a line to standard error, in order with the lines of the log.
+/// Prints a line to standard error, in order with the lines of the log, with control characters escaped.
 pub fn print(text: std::fmt::Arguments<'_>) {
-    let _ = Queued.write_all(format!("{text}\n").as_bytes());
+    let _ = Queued.write_all((escaped_lines(&text.to_string()) + "\n").as_bytes());
 }
 
 /// Number of lines that were dropped because the queue was full.

@@ -108,7 +108,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 let recorder = if *hit { &self.latencies.read_hit } else { &self.latencies.read_miss };
                 recorder.record(self.cache.clock.now().saturating_sub(begun));
             }
-            Err(_) => self.metrics.errors.add(1),
+            Err(error) => self.count_failure(error),
         }
     }
 

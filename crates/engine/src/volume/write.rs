@@ -173,10 +173,16 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     fn counted<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
-        if result.is_err() {
-            self.metrics.errors.add(1);
+        if let Err(error) = &result {
+            self.count_failure(error);
         }
         result
+    }
+
+    /// Counts a request that failed.
+    pub(super) fn count_failure(&self, error: &Error) {
+        self.metrics.errors.add(1);
+        self.metrics.errors_of_cache.add(error.is_of_cache().into());
     }
 
     fn check_write(&self, offset: u64, len: u64) -> Result<(), Error> {

@@ -15,7 +15,7 @@ pub(crate) use trace::{
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use nitro_commands::reference::ReferenceCommand;
-use nitro_commands::{LogArgs, flowing};
+use nitro_commands::{LogArgs, failure, flowing};
 
 /// Nitro's laboratory: simulates caches on traces, and reproduces the evaluations of the papers.
 #[derive(Debug, Parser)]
@@ -38,7 +38,8 @@ impl Cli {
     /// Parses the arguments of the process. Prints an error or the requested help, and ends the process, if there is no
     /// command to run.
     pub(crate) fn given() -> Self {
-        Self::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit())
+        let parsed = command().try_get_matches().and_then(|matches| Self::from_arg_matches(&matches));
+        parsed.unwrap_or_else(|error| failure::wrong_usage("nitro-lab", &error))
     }
 }
 

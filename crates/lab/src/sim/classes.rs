@@ -33,7 +33,7 @@ pub(super) fn check_use(table: &ClassTable, args: &SimArgs, source: &Traces<'_>)
         )
         .or("name a file with rules by place, request_size or direction, or a trace recorded with classes"));
     }
-    eprintln!("{what}: no rule matches any request of the trace, and no request has a class");
+    nitro_console::note!("{what}: no rule matches any request of the trace, and no request has a class");
     Ok(())
 }
 
@@ -47,7 +47,9 @@ pub(super) fn tell_unused(table: &ClassTable, points: &[Settings]) {
     variants.dedup();
     if !variants.is_empty() {
         let names = variants.join(", ");
-        eprintln!("policies of classes have no effect in {names}: requests are counted by class, but treated alike");
+        nitro_console::note!(
+            "policies of classes have no effect in {names}: requests are counted by class, but treated alike"
+        );
     }
 }
 

@@ -144,7 +144,10 @@ fn results(args: &SimArgs, path: &PathBuf, identity: TraceIdentity, points: &[Se
     let results = Results::open(path, identity).map_err(failed)?;
     let known = points.iter().filter(|point| results.get(point).is_some()).count();
     if known > 0 {
-        eprintln!("{known} of {} points were finished before ({shown}); --fresh simulates them again", points.len());
+        nitro_console::note!(
+            "{known} of {} points were finished before ({shown}); --fresh simulates them again",
+            points.len()
+        );
     }
     Ok(results)
 }

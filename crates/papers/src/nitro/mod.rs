@@ -39,7 +39,9 @@ use crate::claims::{CLAIMS, Claim, why_not_judged};
 use crate::report::{JUDGED, Report, Section, Verdict, make, publish, say};
 use crate::settings::Evaluation;
 use nitro_console::error::Error;
-use std::io::{IsTerminal, Write, stderr};
+use nitro_console::note;
+use nitro_console::progress::replace_line;
+use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
 /// The sections that are measured on this machine, after the simulations.
@@ -215,18 +217,14 @@ fn run_cells(cells: &[Cell], args: &Evaluation) -> Result<Outcomes, Error> {
         };
         let line = format!("trace {} of {of}, {}: {doing}", done + 1, step.work.name());
         if terminal {
-            eprint!("\r\x1b[K{line}");
-            // Errors are ignored: the terminal may be closed.
-            let _ = stderr().flush();
+            replace_line(&line);
         } else if told.is_none_or(|told| told.elapsed() >= LINE_EVERY) {
-            eprintln!("{line}");
+            note!("{line}");
             told = Some(Instant::now());
         }
     };
     let outcomes = run(cells, &file, threads, &mut tell);
-    if terminal {
-        eprint!("\r\x1b[K");
-    }
+    replace_line("");
     outcomes.map_err(|e| {
         Error::with_sources("reproduce", &e).or("remove the file to start again, or name another --folder")
     })

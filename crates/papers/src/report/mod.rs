@@ -13,10 +13,11 @@ pub use section::{Bars, Chart, Contour, Line, Lines, Point, Points, Section, Tab
 use crate::claims;
 use crate::nitro::Hashes;
 use nitro_console::error::Error;
+use nitro_console::note;
 use nitro_console::output::{self, Format};
+use nitro_console::progress::replace_line;
 use serde::Serialize;
 use std::fs;
-use std::io::{IsTerminal, stderr};
 use std::path::Path;
 
 /// The report of a run.
@@ -63,10 +64,8 @@ pub(crate) const JUDGED: &str = "A claim *holds* if each of its figures is withi
 
 /// Prints a message on standard error, over the progress line.
 pub(crate) fn say(what: &str) {
-    if stderr().is_terminal() {
-        eprint!("\r\x1b[K");
-    }
-    eprintln!("{what}");
+    replace_line("");
+    note!("{what}");
 }
 
 /// Writes the report's three files, named `name`, and prints the results.

@@ -1,6 +1,6 @@
 //! The client of the control socket.
 
-use super::protocol::{Command, Explanation, Outcome, Request, Response, Status, VERSION};
+use super::protocol::{Command, Explanation, Outcome, Request, Response, Settings, Status, VERSION};
 use crate::serve::{CONTROL_SUFFIX, SYSTEM_FOLDER, runtime_folder};
 use nitro_console::error::Error;
 use std::fs;
@@ -51,6 +51,15 @@ impl Client {
     pub fn explain(&mut self, volume: &str, offset: u64) -> Result<Explanation, Error> {
         let response = self.ask(Command::Explain { volume: volume.to_owned(), offset }, Some(ANSWER_MAX))?;
         response.explained.ok_or_else(|| self.strange())
+    }
+
+    /// Asks for the settings in force.
+    ///
+    /// # Errors
+    /// The server does not answer, or is too old.
+    pub fn settings(&mut self) -> Result<Settings, Error> {
+        let response = self.ask(Command::Settings, Some(ANSWER_MAX))?;
+        response.settings.ok_or_else(|| self.strange())
     }
 
     /// Lets the server execute a command, without a time limit.

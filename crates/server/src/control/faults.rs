@@ -4,6 +4,7 @@ use super::protocol::{Cache, CacheDevice, Status, Store, Volume};
 use nitro_console::size::Size;
 use nitro_engine::metrics::Counted;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// An origin that has not answered for so many seconds is reported.
 pub const SILENCE_SECONDS: f64 = 5.0;
@@ -20,6 +21,24 @@ pub enum Severity {
     Warning,
     /// A temporary state, or one that was requested.
     Notice,
+}
+
+impl Severity {
+    /// The word for people.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Critical => "critical",
+            Self::Warning => "warning",
+            Self::Notice => "notice",
+        }
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// A fault.
@@ -40,7 +59,8 @@ pub struct Fault {
 pub fn faults(status: &Status) -> Vec<Fault> {
     let mut faults = of_server(status);
     faults.extend(status.caches.iter().flat_map(of_cache));
-    faults.extend(status.volumes.iter().flat_map(of_volume));
+    let cache_of = |volume: &Volume| status.caches.iter().find(|cache| cache.name == volume.cache);
+    faults.extend(status.volumes.iter().flat_map(|volume| of_volume(volume, cache_of(volume))));
     faults.extend(status.stores.iter().flat_map(of_store));
     faults.sort_by_key(|fault| fault.severity);
     faults
@@ -117,7 +137,9 @@ fn of_store(store: &Store) -> Vec<Fault> {
     faults
 }
 
-fn of_cache(cache: &Cache) -> Vec<Fault> {
+/// The faults of one cache.
+#[must_use]
+pub fn of_cache(cache: &Cache) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut add = |severity, what: String, remedy: &str| {
         faults.push(Fault { severity, subject: format!("cache {}", cache.name), what, remedy: remedy.to_owned() });
@@ -208,7 +230,13 @@ fn of_cache(cache: &Cache) -> Vec<Fault> {
     faults
 }
 
-fn of_volume(volume: &Volume) -> Vec<Fault> {
+/// Whether a cache has a fault that makes requests to its volumes fail, although their origins are well.
+fn is_broken(cache: &Cache) -> bool {
+    cache.failed.is_some() || matches!(cache.health.as_str(), "failed" | "pass-through")
+}
+
+/// The faults of a volume, and of its cache what they follow from.
+fn of_volume(volume: &Volume, cache: Option<&Cache>) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut add = |severity, what: String, remedy: &str| {
         faults.push(Fault { severity, subject: format!("volume {}", volume.name), what, remedy: remedy.to_owned() });
@@ -234,11 +262,12 @@ fn of_volume(volume: &Volume) -> Vec<Fault> {
             volume.destage_failing_seconds,
             Size(volume.dirty_bytes)
         );
-        add(
-            Critical,
-            what,
-            "Check that the origin accepts writes (space, permissions, network). Nitro continues to try.",
-        );
+        let remedy = if volume.destage_error_of_cache || cache.is_some_and(is_broken) {
+            "The cause is the cache: check its SSD (dmesg, smartctl). Nitro continues to try."
+        } else {
+            "Check that the origin accepts writes (space, permissions, network). Nitro continues to try."
+        };
+        add(Critical, what, remedy);
     }
     if volume.origin_owes_seconds >= SILENCE_SECONDS {
         let what = format!("the origin has not answered for {:.0} s", volume.origin_owes_seconds);
@@ -252,9 +281,26 @@ fn of_volume(volume: &Volume) -> Vec<Fault> {
         let what = format!("the origin did not answer {} requests in time", volume.counters.origin_timeouts);
         add(Warning, what, "Check the origin and the connection to it.");
     }
-    if volume.counters.errors > 0 {
-        let what = format!("{} requests of clients have failed since the start", volume.counters.errors);
-        add(Warning, what, "The log has the reason, usually an error of the origin. Check the origin and its disks.");
+    let by_cache = volume.counters.errors_of_cache;
+    if by_cache > 0 {
+        let what = format!(
+            "{by_cache} requests of clients have failed since the start because of the cache's SSD or write log"
+        );
+        add(
+            Warning,
+            what,
+            "Check the SSD (dmesg, smartctl); the origin is not the cause. The faults of the cache have more.",
+        );
+    }
+    let others = volume.counters.errors.saturating_sub(by_cache);
+    if others > 0 {
+        let what = format!("{others} requests of clients have failed since the start");
+        let remedy = if volume.poisoned.is_some() || cache.is_some_and(is_broken) {
+            "The critical fault of the volume or of its cache is the cause; the log has the reasons."
+        } else {
+            "The log has the reason, usually an error of the origin. Check the origin and its disks."
+        };
+        add(Warning, what, remedy);
     }
     if !volume.attached {
         add(
@@ -296,7 +342,7 @@ mod tests {
             assert!(is_told::<Cache>(counted.name, of_cache), "{}", counted.name);
         }
         for counted in VolumeCounters::ALL.iter().filter(|counted| counted.is_loss) {
-            assert!(is_told::<Volume>(counted.name, of_volume), "{}", counted.name);
+            assert!(is_told::<Volume>(counted.name, |volume| of_volume(volume, None)), "{}", counted.name);
         }
     }
 
@@ -308,6 +354,30 @@ mod tests {
             ..Status::default()
         };
         assert_eq!(faults(&status), []);
+    }
+
+    #[test]
+    fn a_fault_of_the_ssd_is_not_blamed_on_the_origin() {
+        let mut volume = Volume { cache: "fast".into(), attached: true, ..Volume::default() };
+        let (mut broken, well) = (Cache { name: "fast".into(), ..Cache::default() }, Cache::default());
+        broken.health = "failed".into();
+        volume.counters.errors = 5;
+        let blames_origin = |volume: &Volume, cache: &Cache| {
+            of_volume(volume, Some(cache)).iter().any(|fault| {
+                fault.remedy.contains("Check the origin") || fault.remedy.contains("Check that the origin")
+            })
+        };
+        assert!(blames_origin(&volume, &well) && !blames_origin(&volume, &broken));
+        volume.counters.errors_of_cache = 5;
+        assert!(!blames_origin(&volume, &well));
+        assert!(of_volume(&volume, Some(&well))[0].what.starts_with("5 requests"));
+        volume.counters.errors = 7;
+        assert!(blames_origin(&volume, &well), "two of them");
+        volume.counters = VolumeCounters::default();
+        volume.destage_error = Some("cache device: unreadable".into());
+        assert!(blames_origin(&volume, &well) && !blames_origin(&volume, &broken));
+        volume.destage_error_of_cache = true;
+        assert!(!blames_origin(&volume, &well));
     }
 
     #[test]

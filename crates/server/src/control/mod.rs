@@ -2,6 +2,7 @@
 
 pub mod client;
 pub mod faults;
+pub mod health;
 mod part;
 pub mod protocol;
 pub mod quantile;

@@ -300,6 +300,7 @@ fn volume_status(export: &VolumeExport) -> Volume {
         origin_owes_seconds: export.volume.origin_owes().as_secs_f64(),
         clients: export.clients.now() as u64,
         destaged_bytes: counters.destaged_extents * extent_bytes,
+        destage_error_of_cache: failure.as_ref().is_some_and(|failure| failure.error.is_of_cache()),
         destage_error: failure.as_ref().map(|failure| why(&failure.error)),
         destage_failing_seconds: failure.map_or(0.0, |failure| failure.age.as_secs_f64()),
         dirty_share_min: share.min_percent,

@@ -81,7 +81,7 @@ async fn read_line(reader: &mut StreamReader, received: &mut Vec<u8>) -> io::Res
 }
 
 async fn answer(line: &[u8], served: &Arc<Served>) -> Response {
-    let empty = Response { version: VERSION, status: None, explained: None, done: None, error: None };
+    let empty = Response { version: VERSION, status: None, explained: None, settings: None, done: None, error: None };
     let refuse = |error: String| Response { error: Some(error), ..empty.clone() };
     match serde_json::from_slice::<Request>(line) {
         Ok(Request { version: VERSION, command: Command::Status }) => {
@@ -92,6 +92,9 @@ async fn answer(line: &[u8], served: &Arc<Served>) -> Response {
                 Ok(explained) => Response { explained: Some(explained), ..empty },
                 Err(error) => refuse(error.to_string()),
             }
+        }
+        Ok(Request { version: VERSION, command: Command::Settings }) => {
+            Response { settings: Some(served.settings()), ..empty }
         }
         Ok(Request { version: VERSION, command }) => match execute(command, served).await {
             Ok(done) => Response { done: Some(done), ..empty },
@@ -111,7 +114,7 @@ async fn answer(line: &[u8], served: &Arc<Served>) -> Response {
 pub(crate) async fn execute(command: Command, served: &Arc<Served>) -> Result<Outcome, Error> {
     match command {
         // Answered without waiting.
-        Command::Status | Command::Explain { .. } => Ok(Outcome::default()),
+        Command::Status | Command::Settings | Command::Explain { .. } => Ok(Outcome::default()),
         Command::Flush { volume, wait } => served.flush(&volume, wait).await,
         Command::VolumeSet { volume, mode, dirty_share_min, dirty_share_max, write_policy, pause_fill } => {
             let filled = pause_fill.map(|paused| served.pause_fill(&volume, paused)).transpose()?;

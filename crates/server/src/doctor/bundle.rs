@@ -2,15 +2,12 @@
 
 use super::{device, machine};
 use crate::control::protocol::Status;
-use nitro_config as config;
+use nitro_config::{self as config, secret};
 use nitro_console::error::Error;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
-/// The values of keys that contain one of these words are secret.
-const SECRET: [&str; 6] = ["secret", "password", "passwd", "token", "tls_key", "chap"];
-const LEFT_OUT: &str = "(left out)";
 /// Maximum number of characters from a file of the kernel.
 const TEXT_MAX: usize = 64 << 10;
 
@@ -19,11 +16,13 @@ const TEXT_MAX: usize = 64 << 10;
 #[must_use]
 pub fn bundle(status: &Result<Status, Error>) -> Value {
     let (status, error) = (status.as_ref().ok(), status.as_ref().err().map(Error::to_string));
+    let mut shown = json!(status);
+    secret::redact_urls(&mut shown);
     json!({
         "nitro": env!("CARGO_PKG_VERSION"),
         "doctor": machine::look().into_iter().chain(devices(status)).collect::<Vec<_>>(),
         "configuration": status.and_then(|status| status.server.config_file.as_deref()).map(configuration),
-        "status": status,
+        "status": shown,
         "status_error": error,
         "os": text("/etc/os-release"),
         "kernel": text("/proc/version"),
@@ -48,40 +47,9 @@ fn configuration(file: &Path) -> Value {
     let table = table.and_then(|text| config::table(&text).map_err(|e| e.to_string()));
     match table {
         Ok(mut table) => {
-            redact(&mut table);
+            secret::redact(&mut table);
             table
         }
         Err(error) => Value::from(error),
-    }
-}
-
-fn redact(value: &mut Value) {
-    match value {
-        Value::Object(table) => {
-            for (key, value) in table {
-                let key = key.to_lowercase();
-                match SECRET.iter().any(|secret| key.contains(secret)) {
-                    true => *value = LEFT_OUT.into(),
-                    false => redact(value),
-                }
-            }
-        }
-        Value::Array(all) => all.iter_mut().for_each(redact),
-        _ => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_of_secrets_are_left_out() {
-        let mut table = json!({"server": {"tls_key": "/k.pem", "http_token": "x", "listen": ["a"]}, "volume": {"v": {"chap_secret": "y"}}});
-        redact(&mut table);
-        assert_eq!(
-            table,
-            json!({"server": {"tls_key": LEFT_OUT, "http_token": LEFT_OUT, "listen": ["a"]}, "volume": {"v": {"chap_secret": LEFT_OUT}}})
-        );
     }
 }

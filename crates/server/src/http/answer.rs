@@ -5,6 +5,7 @@ use super::history::History;
 use super::snapshot::{Snapshots, json};
 use super::units::Maps;
 use crate::control::faults::faults;
+use crate::control::health::{Health, State};
 use crate::metrics::TextFormat;
 use crate::serve::Served;
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use nitro_console::text::escaped;
 use nitro_device::net::Peer;
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -166,6 +168,7 @@ impl Site {
                 Answer::text(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping\n")
             }
             "/readyz" => Answer::Found(TEXT, Bytes::from_static(b"ready\n")),
+            "/health" => health(&Health::of(&self.snapshots.get().status)),
             "/status.json" => Answer::Found(JSON, self.snapshots.get().json()),
             "/faults.json" => Answer::Found(JSON, json(&faults(&self.snapshots.get().status))),
             "/history.json" => Answer::Found(JSON, json(&self.history.borrow().tell(span_seconds(uri)))),
@@ -173,9 +176,22 @@ impl Site {
             ACTION => Answer::Found(JSON, json(&serde_json::json!({ "allowed": self.actions.is_some() }))),
             _ => Answer::text(
                 StatusCode::NOT_FOUND,
-                "there are: / /metrics /healthz /readyz /status.json /faults.json /history.json /units.json /action\n",
+                "there are: / /metrics /healthz /readyz /health /status.json /faults.json /history.json /units.json /action\n",
             ),
         }
+    }
+}
+
+/// A state and the faults, line by line; 503 if one is critical.
+fn health(health: &Health) -> Answer {
+    let faults = health
+        .faults
+        .iter()
+        .map(|fault| format!("{}: {}: {}\n", fault.severity, escaped(&fault.subject), escaped(&fault.what)));
+    let text = format!("{}\n{}", health.state.as_str(), faults.collect::<String>());
+    match health.state {
+        State::Critical | State::Unknown => Answer::text(StatusCode::SERVICE_UNAVAILABLE, text),
+        State::Ok | State::Warning => Answer::Found(TEXT, text.into()),
     }
 }
 

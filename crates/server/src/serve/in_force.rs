@@ -1,8 +1,11 @@
 //! The configuration in force, and its source.
 
-use nitro_config::{Config, ConfigError, KeyPath, Scope, edited};
+use super::settings::{Values, value_in};
+use crate::control::protocol::AddVolume;
+use nitro_config::{Config, ConfigError, KeyPath, SETTINGS, Scope, Setting, edited};
 use nitro_console::error::Error;
 use parking_lot::Mutex;
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +21,7 @@ pub struct Source {
 }
 
 impl Source {
-    fn read(&self) -> Result<String, Error> {
+    pub(super) fn read(&self) -> Result<String, Error> {
         fs::read_to_string(&self.file).map_err(|e| Error::new(self.file.display(), e).or("nothing was changed"))
     }
 
@@ -31,7 +34,13 @@ impl Source {
 pub struct InForce {
     /// The source; `None`: the command line.
     pub source: Option<Source>,
-    table: Mutex<Table>,
+    pub(super) table: Mutex<Table>,
+    /// What options of the command line set.
+    pub(super) given: Values,
+    /// What commands have set since the start.
+    pub(super) run_time: Mutex<Values>,
+    /// Volumes that commands have added: what the file and the options say of their names is not in force.
+    pub(super) added: Mutex<BTreeSet<String>>,
     /// Held during a change: only one runs at a time.
     pub(super) turn: futures_util::lock::Mutex<()>,
 }
@@ -51,12 +60,13 @@ pub(super) struct Differences {
 
 impl InForce {
     /// The configuration in force from the source; empty without a file.
-    pub(super) fn new(source: Option<Source>) -> Result<Self, Error> {
+    pub(super) fn new(source: Option<Source>, given: Values) -> Result<Self, Error> {
         let table = match &source {
             Some(source) => table_of(&source.read()?)?,
             None => Table::new(),
         };
-        Ok(Self { source, table: Mutex::new(table), turn: futures_util::lock::Mutex::new(()) })
+        let (table, run_time, added) = (Mutex::new(table), Mutex::default(), Mutex::default());
+        Ok(Self { source, table, given, run_time, added, turn: futures_util::lock::Mutex::new(()) })
     }
 
     /// Reads the file again.
@@ -72,7 +82,7 @@ impl InForce {
         Ok((table_of(&text)?, source.config(&text)?))
     }
 
-    /// The configuration in force with one changed key; `volumes` and `caches` are the served ones, for a server
+    /// The configuration in force, with what commands have set, and with one changed key; `volumes` and `caches` are the served ones, for a server
     /// without a file.
     pub(super) fn with(
         &self,
@@ -80,10 +90,16 @@ impl InForce {
         value: &str,
         served: impl FnOnce() -> Table,
     ) -> Result<(Table, Config), Error> {
-        let table = match &self.source {
+        let mut table = match &self.source {
             Some(_) => self.table.lock().clone(),
             None => served(),
         };
+        for (key, value) in self.run_time.lock().iter() {
+            let (Ok(path), Ok(value)) = (key.parse::<KeyPath>(), Value::try_from(value)) else { continue };
+            if let Some(section) = section_mut(&mut table, path.scope, &path.name) {
+                section.insert(path.setting.key.to_owned(), value);
+            }
+        }
         let text = toml::to_string(&table).map_err(|e| Error::new("configuration", e))?;
         let text = edited(&text, path, value)?;
         let config = match &self.source {
@@ -149,6 +165,49 @@ impl InForce {
         }
     }
 
+    /// Notes that a command has set a key.
+    pub(super) fn note_set(&self, next: &Table, path: &KeyPath) {
+        if let Some(value) = value_in(next, path) {
+            self.run_time.lock().insert(path.to_string(), value);
+        }
+    }
+
+    /// Notes that the file has set a key.
+    pub(super) fn note_reloaded(&self, path: &KeyPath) {
+        self.run_time.lock().remove(&path.to_string());
+    }
+
+    /// Notes that a command has added a volume.
+    pub(super) fn note_added(&self, wanted: &AddVolume) {
+        self.added.lock().insert(wanted.volume.clone());
+        let serde_json::Value::Object(fields) = json!(wanted) else { return };
+        let is_set = |value: &serde_json::Value| !value.is_null() && *value != json!("") && *value != json!(false);
+        for (key, value) in fields.into_iter().filter(|(_, value)| is_set(value)) {
+            if let Some(setting) = Setting::find(Scope::Volume, &key) {
+                let path = KeyPath { scope: Scope::Volume, name: wanted.volume.clone(), setting };
+                self.run_time.lock().insert(path.to_string(), value);
+            }
+        }
+    }
+
+    /// Notes that a volume is not what commands have set any more.
+    pub(super) fn note_gone(&self, name: &str) {
+        self.added.lock().remove(name);
+        let of_volume = SETTINGS.iter().filter(|setting| setting.scope == Scope::Volume);
+        let paths = of_volume.map(|setting| KeyPath { scope: Scope::Volume, name: name.to_owned(), setting });
+        paths.for_each(|path| self.note_reloaded(&path));
+    }
+
+    /// Whether a configuration lists a volume.
+    pub(super) fn lists(table: &Table, name: &str) -> bool {
+        section(table, Scope::Volume, name).is_some()
+    }
+
+    /// Whether an option of the command line overrides a key of the file.
+    pub(super) fn is_overridden(&self, path: &KeyPath) -> bool {
+        self.source.is_some() && self.given.contains_key(&path.to_string())
+    }
+
     /// Notes an added or removed volume.
     pub(super) fn adopt_volume(&self, next: &Table, name: &str) {
         let volume = section(next, Scope::Volume, name).cloned();
@@ -162,13 +221,21 @@ impl InForce {
     }
 }
 
-fn table_of(text: &str) -> Result<Table, Error> {
+pub(super) fn table_of(text: &str) -> Result<Table, Error> {
     text.parse().map_err(|e: toml::de::Error| Error::new("configuration", e.message()))
 }
 
-fn section<'a>(table: &'a Table, scope: Scope, name: &str) -> Option<&'a Table> {
+pub(super) fn section<'a>(table: &'a Table, scope: Scope, name: &str) -> Option<&'a Table> {
     let all = table.get(scope.as_str())?.as_table()?;
     if scope == Scope::Server { Some(all) } else { all.get(name)?.as_table() }
+}
+
+fn section_mut<'a>(table: &'a mut Table, scope: Scope, name: &str) -> Option<&'a mut Table> {
+    if scope == Scope::Server {
+        let section = table.entry(scope.as_str()).or_insert_with(|| Value::Table(Table::new()));
+        return section.as_table_mut();
+    }
+    table.get_mut(scope.as_str())?.get_mut(name)?.as_table_mut()
 }
 
 #[cfg(test)]
@@ -176,7 +243,7 @@ mod tests {
     use super::*;
 
     fn in_force(text: &str) -> InForce {
-        InForce { source: None, table: Mutex::new(table_of(text).unwrap()), turn: futures_util::lock::Mutex::new(()) }
+        InForce { table: Mutex::new(table_of(text).unwrap()), ..InForce::new(None, Values::new()).unwrap() }
     }
 
     #[test]

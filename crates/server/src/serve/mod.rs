@@ -34,6 +34,7 @@ mod reload;
 mod resize;
 mod scan;
 mod served;
+mod settings;
 mod shutdown;
 mod signature;
 mod sockets;
@@ -61,6 +62,7 @@ pub use rehearse::{Rehearsal, rehearse};
 pub use scan::Scan;
 pub(crate) use served::Served;
 use served::{Authentication, Observers};
+pub use settings::Values;
 pub use upgrade::{Upgraded, upgrade};
 
 use crate::control::server as control;
@@ -93,25 +95,24 @@ use workers::CacheWorkers;
 /// Default of the maximum number of reactor threads.
 const THREADS_DEFAULT_MAX: usize = 4;
 
-/// Serves until a signal arrives or `command` has ended. `source` is the source of the configuration, if it is a file.
-/// Returns the exit code: that of the command, otherwise 0.
-pub fn run(config: Config, source: Option<Source>, command: Option<&str>) -> Result<u8, Error> {
+/// Serves until a signal arrives or `command` has ended. `source` is the source of the configuration, if it is a file;
+/// `given` is what options of the command line set. Returns the exit code: that of the command, otherwise 0.
+pub fn run(config: Config, source: Option<Source>, given: Values, command: Option<&str>) -> Result<u8, Error> {
     let errand = command.map(Errand::new);
-    serve_for(config, source, errand.as_ref())?;
+    serve_for(config, InForce::new(source, given)?, errand.as_ref())?;
     Ok(errand.map_or(0, |errand| errand.code()))
 }
 
-fn serve_for(config: Config, source: Option<Source>, errand: Option<&Errand>) -> Result<(), Error> {
+fn serve_for(config: Config, in_force: InForce, errand: Option<&Errand>) -> Result<(), Error> {
     nitro_device::limit_allocator();
     panics::abort_on_panic();
     let signals = Signals::handle()?;
     // Whoever closes a terminal wants what runs in it to end.
-    if source.is_some() && !std::io::stdin().is_terminal() {
+    if in_force.source.is_some() && !std::io::stdin().is_terminal() {
         signals.reload_on_hang_up();
     }
     limits::check(&config)?;
     limits::raise_files(&config, config.server.threads.unwrap_or_else(default_threads));
-    let in_force = InForce::new(source)?;
     let places = Places::choose(&config)?;
     let secrets = Secrets::read(&config)?;
     let reactor = Reactor::new().map_err(|e| Error::with_sources("reactor", &e))?;

@@ -313,6 +313,7 @@ impl Served {
             return Err(Error::new(what, "a volume with that name exists already").or("choose another name"));
         }
         let entry = self.cache_of(&wanted)?;
+        let noted = AddVolume { cache: Some(entry.name.clone()), ..wanted.clone() };
         let config = VolumeConfig {
             origin: wanted.origin,
             cache: Some(entry.name.clone()),
@@ -346,6 +347,7 @@ impl Served {
         let verdict = judge::judge(&entry, &name, &config, (&origin, mode), allowed).await?;
         let export = Arc::new(volumes::admit(&entry, &name, &config, mode, origin, verdict).await?);
         self.take(Arc::clone(&export));
+        self.in_force.note_added(&noted);
         let uris = self.uris_of(&export);
         tracing::info!("volume {name}: served from now on");
         Ok(Outcome { uris, ..outcome(&export, format_args!("volume {name}: served from now on")) })
@@ -406,6 +408,7 @@ impl Served {
         };
         export.volume.classify_by(None);
         export.ended.set();
+        self.in_force.note_gone(name);
         tracing::info!("volume {name}: removed");
         let message = match discarded.0 {
             0 => format!("volume {name}: removed; its origin is up to date"),

@@ -2,7 +2,7 @@
 
 use super::Served;
 use super::caches::CacheEntry;
-use super::in_force::Differences;
+use super::in_force::{Differences, InForce};
 use super::judge::{self, Allowed};
 use super::volumes;
 use crate::control::protocol::{Changed, Done, Outcome};
@@ -16,6 +16,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use toml::{Table, Value};
+
+/// Why a key of the file is not in force.
+const OVERRIDDEN: &str = "an option of the server's command line sets it, and overrides the configuration file";
+/// Why a volume of the file is not served.
+const REMOVED: &str = "it was removed by nitro volume remove, and the configuration file still lists it; remove it from \
+                       the file, or serve it before the next start with nitro volume add";
+
+fn added_name(volume: &str) -> String {
+    format!("volume.{volume}: added")
+}
 
 /// The result of a change, for the answer to the command.
 fn changed(what: impl ToString, done: Result<(), Error>) -> Changed {
@@ -89,10 +99,27 @@ impl Served {
             if added.is_ok() {
                 self.in_force.adopt_volume(table, &name);
             }
-            changes.push(changed(format_args!("volume.{name}: added"), added));
+            changes.push(changed(added_name(&name), added));
         }
-        for path in keys {
-            changes.push(self.take_over_key(&path, table, config).await);
+        let is_removed = |name: &String| InForce::lists(table, name) && self.volume(name).is_none();
+        for path in keys.iter().filter(|path| path.scope != Scope::Volume || !is_removed(&path.name)) {
+            if self.in_force.is_overridden(path) {
+                changes.push(needs_restart(path, OVERRIDDEN));
+                continue;
+            }
+            let change = self.take_over_key(path, config).await;
+            if change.done == Done::Applied {
+                self.in_force.adopt_key(table, path);
+                self.in_force.note_reloaded(path);
+            }
+            changes.push(change);
+        }
+        let failed: Vec<_> = changes.iter().map(|change| change.what.clone()).collect();
+        for name in config.volumes.keys().filter(|name| is_removed(name)) {
+            let what = format!("volume.{name}");
+            if !failed.contains(&added_name(name)) {
+                changes.push(needs_restart(what, REMOVED));
+            }
         }
         for export in self.all() {
             if let Err(error) = export.check_name().await {
@@ -102,17 +129,14 @@ impl Served {
         changes
     }
 
-    async fn take_over_key(self: &Arc<Self>, path: &KeyPath, table: &Table, config: &Config) -> Changed {
+    async fn take_over_key(self: &Arc<Self>, path: &KeyPath, config: &Config) -> Changed {
         match path.setting.effect {
             Effect::Live => {}
             Effect::Restart => return needs_restart(path, "it is read when the server starts"),
             Effect::Made => return needs_restart(path, "a cache keeps the value with which it was formatted"),
         }
         match Box::pin(self.apply(path, config)).await {
-            Ok(()) => {
-                self.in_force.adopt_key(table, path);
-                changed(path, Ok(()))
-            }
+            Ok(()) => changed(path, Ok(())),
             Err(Refused::Restart(why)) => needs_restart(path, why),
             Err(Refused::Failed(error)) => changed(path, Err(error)),
         }
@@ -124,10 +148,16 @@ impl Served {
     /// There is no such section, or no such value.
     pub async fn set_key(self: &Arc<Self>, path: &KeyPath, value: &str) -> Result<Outcome, Error> {
         let _turn = self.in_force.turn.lock().await;
+        if self.in_force.is_overridden(path) {
+            return Err(Error::new(path, OVERRIDDEN).or("start the server without that option"));
+        }
         let (table, config) = self.in_force.with(path, value, || self.as_table())?;
-        let change = self.take_over_key(path, &table, &config).await;
+        let change = self.take_over_key(path, &config).await;
         if change.done == Done::Failed {
             return Err(Error::told(&change.message));
+        }
+        if change.done == Done::Applied {
+            self.in_force.note_set(&table, path);
         }
         let message = match change.done {
             Done::Applied => format!("{path} = {value}, until the server ends"),

@@ -5,6 +5,7 @@ use super::in_force::InForce;
 use super::need::Limits;
 use super::open::Caches;
 use super::place::Offer;
+use super::settings::Values;
 use super::sockets::uri;
 use super::vhost::vhost_uri;
 use super::workers::VolumeWorkers;
@@ -93,7 +94,7 @@ impl Served {
             workers,
             recorder: observers.recorder,
             spans: observers.spans,
-            in_force: InForce::new(None)?,
+            in_force: InForce::new(None, Values::new())?,
             http_wrong_tokens: AtomicU64::new(0),
             destage_on_exit: AtomicBool::new(true),
         };

@@ -126,6 +126,8 @@ pub enum Command {
     },
     /// Applies the changes of the configuration file.
     Reload,
+    /// Returns the settings in force.
+    Settings,
     /// Changes one key of the configuration until the server ends.
     Set {
         /// `server.KEY`, `cache.NAME.KEY` or `volume.NAME.KEY`.

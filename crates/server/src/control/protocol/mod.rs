@@ -14,11 +14,13 @@
 
 mod cache;
 mod command;
+mod settings;
 mod status;
 mod volume;
 
 pub use cache::{Cache, CacheDevice, ClassOfContents, Endurance, FlashIndex, KnownVolume, Log, Pin, Recovered, WhatIf};
 pub use command::{AddVolume, Changed, Command, Done, Outcome, WARM_BYTES_MAX};
+pub use settings::{SettingInForce, SettingSource, Settings};
 pub use status::{Latency, Ram, RamPart, Recording, Server, Spans, Status, Store, StoreSsd};
 pub use volume::{ClassOfRequests, Detection, Explanation, Scan, Stored, Volume};
 
@@ -38,7 +40,7 @@ pub struct Request {
     pub command: Command,
 }
 
-/// An answer: exactly one of the four fields is set.
+/// An answer: exactly one of the five fields is set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Response {
     /// [`VERSION`].
@@ -49,6 +51,9 @@ pub struct Response {
     /// The answer to [`Command::Explain`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explained: Option<Explanation>,
+    /// The answer to [`Command::Settings`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<Settings>,
     /// The answer to all other commands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<Outcome>,
@@ -69,8 +74,14 @@ mod tests {
         let request = Request { version: VERSION, command: flush };
         let text = r#"{"version":1,"command":{"flush":{"volume":"vm","wait":true}}}"#;
         assert_eq!(serde_json::to_string(&request).unwrap(), text);
-        let response =
-            Response { version: VERSION, status: None, explained: None, done: None, error: Some("no".into()) };
+        let response = Response {
+            version: VERSION,
+            status: None,
+            explained: None,
+            settings: None,
+            done: None,
+            error: Some("no".into()),
+        };
         assert_eq!(serde_json::to_string(&response).unwrap(), r#"{"version":1,"error":"no"}"#);
         let later = r#"{"version":1,"error":"no","news":7}"#;
         assert_eq!(serde_json::from_str::<Response>(later).unwrap(), response);

@@ -107,6 +107,9 @@ pub struct Volume {
     pub destaged_bytes: u64,
     /// Why destage fails, if it does.
     pub destage_error: Option<String>,
+    /// The cache's SSD or write log is the cause, and not the origin.
+    #[serde(default)]
+    pub destage_error_of_cache: bool,
     /// For how long destage has failed.
     pub destage_failing_seconds: f64,
     /// Percentage of the cache's room for dirty data that is reserved for the volume, if it was set.

@@ -141,7 +141,7 @@ async fn import_volume(args: Import<'_>, store: &Arc<CosStore>) -> Result<Import
     let fail = |e: nitro_cos::Error| failed(args.store, &e);
     let (volume, from) = store.begin_import(args.name, size, (args.chunk_bytes, token), now()).await.map_err(fail)?;
     if from > 0 {
-        eprintln!("continuing at {} of {}", Size(from), Size(size));
+        nitro_console::note!("continuing at {} of {}", Size(from), Size(size));
     }
     let shared = Arc::new(Segments {
         source,
