@@ -247,6 +247,9 @@ pub(crate) struct StatusArgs {
     /// Show the status again every SECONDS, until the command is interrupted
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = interval, conflicts_with = "check")]
     pub(crate) watch: Option<f64>,
+    /// Also show the parts of the RAM that the server may use
+    #[arg(short, long, conflicts_with = "check")]
+    pub(crate) verbose: bool,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 }

@@ -38,7 +38,7 @@ pub(crate) fn refer(command: &ReferenceCommand) -> Result<(), Error> {
 }
 
 /// The result of `nitro check`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 struct Checked {
     file: String,
     caches: Vec<String>,
@@ -70,12 +70,12 @@ fn print_checked(args: &CheckArgs, checked: Checked) -> Result<u8, Error> {
     let text = match args.output.format {
         Format::Json => output::json_pretty(&checked)?,
         Format::Csv => {
-            let Checked { file, caches, volumes, errors, notes } = checked;
+            let Checked { file, caches, volumes, errors, notes } = checked.clone();
             let row = vec![file, caches.join(" "), volumes.join(" "), errors.join("; "), notes.join("; ")];
             Table::of_one(["file", "caches", "volumes", "errors", "notes"], row).csv(true)
         }
         Format::Table if code == 0 => {
-            let Checked { file, caches, volumes, notes, .. } = checked;
+            let Checked { file, caches, volumes, notes, .. } = &checked;
             let mut out =
                 format!("{file} can be used\n  caches   {}\n  volumes  {}\n", caches.join(", "), volumes.join(", "));
             notes.iter().for_each(|note| out += &format!("  note     {note}\n"));
@@ -86,7 +86,11 @@ fn print_checked(args: &CheckArgs, checked: Checked) -> Result<u8, Error> {
             return Ok(code);
         }
     };
-    output::print(&text).map(|_| code)
+    output::print(&text)?;
+    match checked.errors.len() {
+        0 => Ok(code),
+        count => Err(Error::new(&checked.file, format_args!("a start would be refused, for {count} reasons"))),
+    }
 }
 
 impl Checked {

@@ -16,13 +16,15 @@ use std::time::Duration;
 /// Prints the state and the counters of the running server, once or again and again.
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Error> {
     let (mut client, format) = (args.server.connect()?, args.server.output.format);
-    let Some(seconds) = args.watch else { return output::print(&text(&client.status()?, format, true)?).map(drop) };
+    let Some(seconds) = args.watch else {
+        return output::print(&text(&client.status()?, format, true, args.verbose)?).map(drop);
+    };
     let interval = Duration::from_secs_f64(seconds);
     for round in 0_u64.. {
         let status = client.status()?;
         let listening = match format {
-            Format::Table => output::redraw(&text(&status, format, true)?)?,
-            Format::Csv => output::print(&text(&status, format, round == 0)?)?,
+            Format::Table => output::redraw(&text(&status, format, true, args.verbose)?)?,
+            Format::Csv => output::print(&text(&status, format, round == 0, args.verbose)?)?,
             Format::Json => output::print(&output::json_line(&status)?)?,
         };
         if listening == Listening::No || output::pause(interval)? == Listening::No {
@@ -32,9 +34,9 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Error> {
     Ok(())
 }
 
-fn text(status: &Status, format: Format, with_head: bool) -> Result<String, Error> {
+fn text(status: &Status, format: Format, with_head: bool, verbose: bool) -> Result<String, Error> {
     Ok(match format {
-        Format::Table => screen::fitted(&table::render(status), table::INDENT),
+        Format::Table => screen::fitted(&table::render(status, verbose), table::INDENT),
         Format::Json => output::json_pretty(status)?,
         Format::Csv => flat(status)?.csv(with_head),
     })
@@ -117,6 +119,6 @@ mod tests {
         for row in ["cache,fast,hits,7", "volume,vm,read_hit_latency.p99_us,0", "server,,connections,0"] {
             assert!(csv.lines().any(|line| line == row), "{row} in {csv}");
         }
-        assert!(!table::render(&status).is_empty());
+        assert!(!table::render(&status, true).is_empty());
     }
 }

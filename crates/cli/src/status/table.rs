@@ -18,7 +18,8 @@ const RAM_PART_MIN: u64 = 1 << 20;
 /// Column at which the texts of a block begin.
 pub(super) const INDENT: usize = 16;
 
-pub(super) fn render(status: &Status) -> String {
+/// `verbose`: with the parts of the RAM.
+pub(super) fn render(status: &Status, verbose: bool) -> String {
     let mut out = server(&status.server);
     out += "\n";
     let faults = faults(status);
@@ -28,7 +29,7 @@ pub(super) fn render(status: &Status) -> String {
         out += &block("Needs attention", &lines);
         out += "\n";
     }
-    out += &ram(&status.ram);
+    out += &if verbose { ram(&status.ram) } else { ram_in_short(&status.ram) };
     for part in status.caches.iter().map(cache) {
         out += "\n";
         out += &part;
@@ -87,6 +88,14 @@ fn ram(ram: &Ram) -> String {
         lines.push(("", format!("{:>10}  {} smaller parts", sum.to_string(), rest.len())));
     }
     block("RAM", &lines)
+}
+
+fn ram_in_short(ram: &Ram) -> String {
+    format!(
+        "RAM             {} in use, at most {}; -v shows the parts\n",
+        Size(ram.resident_bytes),
+        Size(ram.need_bytes)
+    )
 }
 
 /// The state of a cache in short.

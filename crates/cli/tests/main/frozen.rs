@@ -172,7 +172,7 @@ fn a_cache_of_a_current_version_is_not_upgraded() {
 
     place.file("short", 1000);
     for other in ["vm.img", "short"] {
-        assert!(place.failure(&format!("cache upgrade {other}"), 1).contains("it is not a cache"));
+        assert!(place.failure(&format!("cache upgrade {other}"), 1).contains("it is not a Nitro cache"));
     }
     let _server = place.serve("--origin vm.img --cache cache.img --mode write-back");
     let said = place.failure("cache upgrade cache.img", 1);

@@ -92,9 +92,13 @@ fn status_says_what_is_wrong_and_what_was_not_measured() {
     let text = place.stdout("status");
     let hits = text.lines().find(|line| line.trim_start().starts_with("read hit")).unwrap();
     assert!(hits.contains('–') && !text.contains("Needs attention"), "{text}");
-    for part in ["requests", "program", "cache cache: insertion queue", "smaller parts"] {
-        assert!(text.contains(part), "{part} is not in {text}");
+    let verbose = place.stdout("status -v");
+    for part in ["data of requests: request_memory", "program", "cache cache: insertion queue", "smaller parts"] {
+        assert!(verbose.contains(part) && !text.contains(part), "{part} is not in {verbose}, or in {text}");
     }
+    assert!(
+        text.contains("RAM") && verbose.lines().any(|line| line.trim() == "256 MiB  data of requests: request_memory")
+    );
     assert!(place.stdout("volume list -o csv").lines().nth(1).unwrap().ends_with(",yes"));
     place.stdout("cache detach cache vm");
     assert!(place.stdout("volume list -o csv").lines().nth(1).unwrap().ends_with(",no"));
@@ -161,14 +165,14 @@ fn the_parts_of_the_ram_needed_are_printed_and_make_up_the_need() {
         "program",
         "threads",
         "connections",
-        "requests",
+        "data of requests: request_memory",
         "cache cache: indexes",
         "cache cache: insertion queue",
         "volume vm",
     ] {
         assert!(parts.iter().any(|part| part["name"] == name), "no {name} in {parts:?}");
     }
-    assert!(place.stdout("status").contains("RAM\n"));
+    assert!(place.stdout("status -v").contains("RAM\n"));
     let (_, said) = server.stop();
     let printed = said.lines().skip_while(|line| !line.starts_with("RAM: at most"));
     let names: Vec<_> =

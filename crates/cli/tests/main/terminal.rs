@@ -215,7 +215,7 @@ fn top_fits_a_terminal_of_80_columns_and_24_rows() {
     let lines: Vec<_> = text.lines().collect();
     assert!(lines[0].starts_with("nitro ") && lines[23].starts_with("q quit"), "{text}");
     let head = lines.iter().position(|line| line.starts_with("volume")).unwrap();
-    for column in ["hits", "reads/s", "p99 ms", "writes/s", "dirty MB", "state"] {
+    for column in ["hits", "reads/s", "p99 ms", "writes/s", "dirty MiB", "state"] {
         assert!(lines[head].contains(column), "{column}: {text}");
     }
     assert!(lines[head + 1].starts_with("vm") && lines[head + 1].contains("ok"), "{text}");

@@ -255,7 +255,7 @@ fn failures_are_json_where_the_results_would_be() {
     failure_as_json(&place, "statuss -o json", 2);
     failure_as_json(&place, "check absent.toml -o json", 1);
     failure_as_json(&place, "cache show absent.img -o json", 1);
-    failure_as_json(&place, "trace info absent -o json", 1);
+    failure_as_json(&place, "sim absent -o json", 2);
     failure_as_json(&place, "cos list absent -o json", 1);
     let _server = place.usual();
     for arguments in
@@ -282,7 +282,6 @@ fn every_command_that_prints_results_prints_json() {
     let mut found = Vec::new();
     without_output(&nitro_cli::command(), "", &mut found);
     // What they make is a server, a screen, or a file.
-    found.retain(|path| path != "trace convert" && !path.starts_with("trace synth "));
     assert_eq!(found, ["serve", "top", "support-bundle", "man", "completions"]);
 }
 

@@ -26,6 +26,16 @@ fn every_command_has_a_manual_page_and_help() {
 }
 
 #[test]
+fn failures_are_json_where_the_results_would_be() {
+    let place = Place::new();
+    for (arguments, code) in [("trace info absent -o json", 1), ("sim --no-such-option -o json", 2)] {
+        let said = place.failure(arguments, code);
+        let told: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+        assert!(told["code"] == code && !told["error"].as_str().unwrap().is_empty(), "{said}");
+    }
+}
+
+#[test]
 fn the_daemons_program_says_where_the_commands_are() {
     let place = Place::new();
     let nitro = place.of("nitro");

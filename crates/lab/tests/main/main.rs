@@ -9,4 +9,5 @@ mod reproducing;
 mod simulating;
 mod simulating_classes;
 mod support;
+mod tables;
 mod traces;

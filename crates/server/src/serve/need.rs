@@ -52,7 +52,11 @@ pub fn need(served: &Served) -> Ram {
         part("program", PROGRAM_BYTES),
         part("threads", (limits.threads as u64 + OTHER_THREADS) * THREAD_BYTES + blocking),
         part("connections", limits.connections as u64 * (CONNECTION_BYTES + held_bytes(nitro_nbd::RECEIVE_BYTES))),
-        part("requests", request_bytes(served)),
+        part("data of requests: request_memory", limits.request_bytes),
+        part(
+            "copies of these data while they are read and merged",
+            request_bytes(served).saturating_sub(limits.request_bytes),
+        ),
         part("pooled buffers", POOLED_BYTES_MAX as u64),
     ];
     if limits.http {
@@ -82,7 +86,7 @@ pub fn need(served: &Served) -> Ram {
     Ram { need_bytes, parts, resident_bytes: resident_bytes().unwrap_or(0) }
 }
 
-/// RAM of the data of requests, in buffers that may be as small as an extent.
+/// RAM of the data of requests and of their copies, in buffers that may be as small as an extent: at least the configured memory.
 fn request_bytes(served: &Served) -> u64 {
     let extents = served.caches.values().map(|entry| entry.cache.settings().manager.extent_bytes);
     let extent_bytes = u64::from(extents.min().unwrap_or(1 << 12));
