@@ -1,5 +1,6 @@
 //! The last hours, in a ring of fixed size: rates and levels of the whole server, rates by volume and by class.
 
+use super::window::{Marks, Window};
 use crate::control::protocol::{Latency, Status, Volume};
 use crate::control::quantile::{Cumulative, quantile_us};
 use nitro_cache::Missed;
@@ -70,6 +71,7 @@ pub(super) struct History {
     volumes: Vec<String>,
     classes: Vec<String>,
     before: Option<Counts>,
+    marks: Marks,
 }
 
 /// Counters from which differences are computed.
@@ -142,6 +144,7 @@ fn add(sums: &mut [u64], more: &[u64]) {
 impl History {
     /// Adds the present state.
     pub(super) fn add(&mut self, status: &Status) {
+        self.marks.add(status);
         let now = Counts::of(status);
         if let Some(before) = self.before.take().filter(|before| before.uptime_seconds < now.uptime_seconds) {
             let row = self.row(status, &before, &now);
@@ -229,6 +232,7 @@ impl History {
             series: SERIES.iter().enumerate().map(named).collect(),
             volumes: self.volumes.iter().enumerate().map(volume).collect(),
             classes: self.classes.iter().enumerate().map(class).collect(),
+            window: self.marks.window(seconds),
         }
     }
 }
@@ -281,6 +285,8 @@ pub(super) struct Told<'a> {
     series: BTreeMap<&'a str, Vec<Value>>,
     volumes: BTreeMap<String, Requests>,
     classes: BTreeMap<String, Vec<Value>>,
+    /// Sums of each volume.
+    window: Window<'a>,
 }
 
 #[derive(Debug, Serialize)]

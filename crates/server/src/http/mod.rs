@@ -9,6 +9,7 @@ mod history;
 mod snapshot;
 mod token;
 mod units;
+mod window;
 
 use crate::peers::{Place, Places};
 use crate::serve::{Served, pause_accepting};
@@ -43,7 +44,7 @@ const ANSWER_BYTES_A_VOLUME: u64 = 32 << 10;
 pub(crate) fn ram_bytes(volumes: usize) -> u64 {
     // Those who read slowly keep answers that are not the newest any more.
     let answer = ANSWER_BYTES + volumes as u64 * ANSWER_BYTES_A_VOLUME;
-    HISTORY_BYTES + units::RAM_BYTES + CONNECTIONS_MAX as u64 * (CONNECTION_BYTES + answer)
+    HISTORY_BYTES + window::ram_bytes(volumes) + units::RAM_BYTES + CONNECTIONS_MAX as u64 * (CONNECTION_BYTES + answer)
 }
 
 /// The thread that serves HTTP.

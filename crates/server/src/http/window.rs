@@ -11,8 +11,14 @@ const MARK_EVERY_SECONDS: f64 = 180.0;
 const MARKS_MAX: usize = 120;
 /// Volumes that are kept.
 const VOLUMES_MAX: usize = 256;
-/// Upper bound of the RAM of a volume.
-pub(super) const BYTES_A_VOLUME: u64 = (MARKS_MAX + 2) as u64 * (size_of::<Counts>() as u64 + 160);
+/// RAM of a volume's name and of its place in a mark.
+const PLACE_BYTES: u64 = 160;
+
+/// The maximum RAM of the marks, in bytes.
+pub(super) fn ram_bytes(volumes: usize) -> u64 {
+    let marks = MARKS_MAX as u64 + 2;
+    volumes.min(VOLUMES_MAX) as u64 * marks * (size_of::<Counts>() as u64 + PLACE_BYTES)
+}
 
 /// Counters of a volume since the server's start.
 #[derive(Debug, Clone, Copy, Default)]
@@ -101,7 +107,8 @@ impl Marks {
         let none = Counts::default();
         let volume = |(name, now): (&'_ String, &Counts)| {
             // The counters of a volume that was removed and added again are smaller.
-            let then = then.volumes.get(name).filter(|then| then.read_extents <= now.read_extents && then.timed <= now.timed);
+            let then =
+                then.volumes.get(name).filter(|then| then.read_extents <= now.read_extents && then.timed <= now.timed);
             let then = then.unwrap_or(&none);
             InWindow {
                 read_hit_extents: now.read_hit_extents.saturating_sub(then.read_hit_extents),
@@ -125,7 +132,8 @@ mod tests {
     fn status(uptime_seconds: f64, hits: u64, misses: u64) -> Status {
         let mut latency = Latency { count: hits, ..Latency::default() };
         latency.at_most[6..].fill(hits);
-        let counters = VolumeCounters { read_hit_extents: hits, read_miss_extents: misses, ..VolumeCounters::default() };
+        let counters =
+            VolumeCounters { read_hit_extents: hits, read_miss_extents: misses, ..VolumeCounters::default() };
         let volume = Volume { name: "vm".into(), counters, read_hit_latency: latency, ..Volume::default() };
         Status { server: Server { uptime_seconds, ..Server::default() }, volumes: vec![volume], ..Status::default() }
     }
