@@ -7,7 +7,7 @@ use super::protocol::{
 use crate::cos::CosStore;
 use crate::export::VolumeExport;
 use crate::origins;
-use crate::serve::{CacheEntry, FlashIndexStatus, Served, VolumeDetector, mode_of_byte, ram_need};
+use crate::serve::{CacheEntry, FlashIndexStatus, Served, VolumeDetector, host_name, mode_of_byte, ram_need};
 use nitro_cache::admission::Lane;
 use nitro_cache::weu::Space;
 use nitro_cache::{Missed, builtin, curve};
@@ -30,6 +30,7 @@ const LOST_RANGES_MAX: usize = 100;
 pub fn status(served: &Served) -> Status {
     Status {
         server: Server {
+            host: host_name(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             uptime_seconds: served.started.elapsed().as_secs_f64(),

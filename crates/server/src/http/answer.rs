@@ -2,6 +2,7 @@
 
 use super::action::Actions;
 use super::history::History;
+use super::kept::Kept;
 use super::snapshot::{Snapshots, json};
 use super::units::Maps;
 use crate::control::faults::faults;
@@ -71,8 +72,9 @@ impl Site {
         stopping: Arc<AtomicBool>,
         any_host: bool,
         actions: Option<Actions>,
+        history: History,
     ) -> Self {
-        let (history, maps) = Default::default();
+        let (history, maps) = (RefCell::new(history), Maps::default());
         Self { snapshots: Snapshots::new(served), history, maps, stopping, actions, any_host }
     }
 
@@ -80,6 +82,11 @@ impl Site {
     pub(super) fn sample(&self) {
         self.snapshots.served().all().iter().for_each(|export| export.sample_dirty_age());
         self.history.borrow_mut().add(&self.snapshots.get().status);
+    }
+
+    /// The history as it is kept on the disk.
+    pub(super) fn history_to_keep(&self) -> Option<Vec<u8>> {
+        Kept::content(&self.history.borrow())
     }
 
     /// The answer to a request.

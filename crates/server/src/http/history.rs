@@ -1,5 +1,6 @@
 //! The last hours, in a ring of fixed size: rates and levels of the whole server, rates by volume and by class.
 
+use super::window::{Marks, Window};
 use crate::control::protocol::{Latency, Status, Volume};
 use crate::control::quantile::{Cumulative, quantile_us};
 use nitro_cache::Missed;
@@ -11,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How often a sample is taken.
 pub(super) const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 /// Samples that are kept: six hours.
-const SAMPLES_MAX: usize = 2160;
+pub(super) const SAMPLES_MAX: usize = 2160;
 /// Volumes and classes that have columns of their own.
 const VOLUMES_MAX: usize = 16;
 const CLASSES_MAX: usize = 32;
@@ -21,7 +22,7 @@ const POINTS_MAX: usize = 360;
 pub(super) const HISTORY_BYTES: u64 = 1 << 20;
 
 /// The columns of the whole server. Rates are per second, extents; latencies in microseconds.
-const SERIES: [&str; 29] = [
+pub(super) const SERIES: [&str; 29] = [
     "read_hits",
     "read_misses",
     "reads",
@@ -55,7 +56,7 @@ const SERIES: [&str; 29] = [
 /// The first column of volumes, two each: reads, writes; and of classes: both.
 const VOLUMES_AT: usize = SERIES.len();
 const CLASSES_AT: usize = VOLUMES_AT + 2 * VOLUMES_MAX;
-const COLUMNS: usize = CLASSES_AT + CLASSES_MAX;
+pub(super) const COLUMNS: usize = CLASSES_AT + CLASSES_MAX;
 
 const _: () = assert!((SAMPLES_MAX * (COLUMNS * size_of::<f32>() + size_of::<u64>())) as u64 <= HISTORY_BYTES);
 
@@ -70,6 +71,7 @@ pub(super) struct History {
     volumes: Vec<String>,
     classes: Vec<String>,
     before: Option<Counts>,
+    marks: Marks,
 }
 
 /// Counters from which differences are computed.
@@ -140,12 +142,35 @@ fn add(sums: &mut [u64], more: &[u64]) {
 }
 
 impl History {
+    /// An empty one with columns for these volumes and classes; `None`: there are too many.
+    pub(super) fn with_names(volumes: Vec<String>, classes: Vec<String>) -> Option<Self> {
+        let fits = volumes.len() <= VOLUMES_MAX && classes.len() <= CLASSES_MAX;
+        fits.then(|| Self { volumes, classes, ..Self::default() })
+    }
+
+    /// The volumes and classes that have columns.
+    pub(super) fn names(&self) -> (&[String], &[String]) {
+        (&self.volumes, &self.classes)
+    }
+
+    /// Unix times and rows, the oldest first.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (u64, &[f32])> {
+        self.order().map(|row| (self.times[row], &self.rows[row * COLUMNS..][..COLUMNS]))
+    }
+
+    /// The places of the rows, the oldest first.
+    fn order(&self) -> impl Iterator<Item = usize> {
+        let count = self.times.len();
+        (0..count).map(move |i| (self.oldest + i) % count)
+    }
+
     /// Adds the present state.
     pub(super) fn add(&mut self, status: &Status) {
+        self.marks.add(status);
         let now = Counts::of(status);
         if let Some(before) = self.before.take().filter(|before| before.uptime_seconds < now.uptime_seconds) {
             let row = self.row(status, &before, &now);
-            self.push(&row);
+            self.push(unix_time(), &row);
         }
         self.before = Some(now);
     }
@@ -184,8 +209,8 @@ impl History {
         row
     }
 
-    fn push(&mut self, row: &[f32; COLUMNS]) {
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    /// Adds a row.
+    pub(super) fn push(&mut self, time: u64, row: &[f32; COLUMNS]) {
         if self.times.len() < SAMPLES_MAX {
             if self.times.is_empty() {
                 self.times.reserve_exact(SAMPLES_MAX);
@@ -206,8 +231,11 @@ impl History {
     pub(super) fn tell(&self, seconds: u64) -> Told<'_> {
         let count = self.times.len();
         let wanted = usize::try_from(seconds / SAMPLE_EVERY.as_secs()).unwrap_or(usize::MAX).clamp(1, SAMPLES_MAX);
-        let order: Vec<usize> =
-            (0..count).map(|i| (self.oldest + i) % count).skip(count.saturating_sub(wanted)).collect();
+        let newest = self.order().last().map_or(0, |row| self.times[row]);
+        // Between rows of an earlier process and those of this one may be any time.
+        let is_recent =
+            |row: &usize| newest.saturating_sub(self.times[*row]) < seconds.saturating_add(SAMPLE_EVERY.as_secs());
+        let order: Vec<usize> = self.order().skip(count.saturating_sub(wanted)).filter(is_recent).collect();
         let together = order.len().div_ceil(POINTS_MAX).max(1);
         let points: Vec<&[usize]> = order.chunks(together).collect();
         let series = |column: usize, fold: fn(&mut dyn Iterator<Item = f32>) -> f32| {
@@ -229,6 +257,7 @@ impl History {
             series: SERIES.iter().enumerate().map(named).collect(),
             volumes: self.volumes.iter().enumerate().map(volume).collect(),
             classes: self.classes.iter().enumerate().map(class).collect(),
+            window: self.marks.window(seconds),
         }
     }
 }
@@ -246,6 +275,11 @@ impl Counts {
             classes,
         }
     }
+}
+
+/// The present time.
+pub(super) fn unix_time() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// The index of a name's column; a new one if there is room.
@@ -281,6 +315,8 @@ pub(super) struct Told<'a> {
     series: BTreeMap<&'a str, Vec<Value>>,
     volumes: BTreeMap<String, Requests>,
     classes: BTreeMap<String, Vec<Value>>,
+    /// Sums of each volume.
+    window: Window<'a>,
 }
 
 #[derive(Debug, Serialize)]

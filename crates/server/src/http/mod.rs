@@ -6,9 +6,11 @@ mod action;
 mod answer;
 mod connection;
 mod history;
+mod kept;
 mod snapshot;
 mod token;
 mod units;
+mod window;
 
 use crate::peers::{Place, Places};
 use crate::serve::{Served, pause_accepting};
@@ -16,7 +18,8 @@ use action::Jobs;
 use answer::Site;
 use connection::{CONNECTIONS_MAX, Stream};
 use futures_util::future::{Either, join, select};
-use history::{HISTORY_BYTES, SAMPLE_EVERY};
+use history::{HISTORY_BYTES, SAMPLE_EVERY, unix_time};
+use kept::{Kept, SAVE_EVERY};
 use nitro_console::error::Error;
 use nitro_device::net::{ListenAddress, Listener, Peer};
 use rustix::fd::OwnedFd;
@@ -25,6 +28,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 use tokio::runtime;
 use tokio::sync::mpsc;
 use tokio::task::{self, LocalSet};
@@ -35,6 +39,8 @@ pub(crate) use token::Token;
 pub(crate) const HTTP_THREAD: &str = "nitro-http";
 /// RAM of a connection in addition to its answer: its task and its buffers.
 const CONNECTION_BYTES: u64 = 64 << 10;
+/// A server that ran for less time does not write its history.
+const KEPT_MIN: Duration = Duration::from_secs(60);
 /// RAM of an answer: its fixed part, and the part for each volume.
 const ANSWER_BYTES: u64 = 256 << 10;
 const ANSWER_BYTES_A_VOLUME: u64 = 32 << 10;
@@ -43,7 +49,11 @@ const ANSWER_BYTES_A_VOLUME: u64 = 32 << 10;
 pub(crate) fn ram_bytes(volumes: usize) -> u64 {
     // Those who read slowly keep answers that are not the newest any more.
     let answer = ANSWER_BYTES + volumes as u64 * ANSWER_BYTES_A_VOLUME;
-    HISTORY_BYTES + units::RAM_BYTES + CONNECTIONS_MAX as u64 * (CONNECTION_BYTES + answer)
+    // The history, and what is being written of it.
+    2 * HISTORY_BYTES
+        + window::ram_bytes(volumes)
+        + units::RAM_BYTES
+        + CONNECTIONS_MAX as u64 * (CONNECTION_BYTES + answer)
 }
 
 /// The thread that serves HTTP.
@@ -70,11 +80,13 @@ impl Http {
         let (actions, jobs) = action::ends(token, served);
         let stopping = Arc::new(AtomicBool::new(false));
         let (served, is_stopping) = (Arc::clone(served), Arc::clone(&stopping));
+        let kept = Kept::of(&address.to_string());
         let work = move || {
-            let site = Rc::new(Site::new(served, is_stopping, any_host, actions));
-            let tasks = LocalSet::new();
+            let site = Rc::new(Site::new(served, is_stopping, any_host, actions, kept.load(unix_time())));
+            let (begun, tasks) = (Instant::now(), LocalSet::new());
             tasks.block_on(&runtime, async {
                 task::spawn_local(sample(Rc::clone(&site)));
+                task::spawn_local(keep(Rc::clone(&site), kept.clone()));
                 let places = Places::new(CONNECTIONS_MAX, CONNECTIONS_MAX);
                 while let Some((socket, peer)) = arriving.recv().await {
                     match places.admit(peer) {
@@ -83,6 +95,10 @@ impl Http {
                     }
                 }
             });
+            // Of a shorter time there is little to tell.
+            if begun.elapsed() >= KEPT_MIN {
+                site.history_to_keep().iter().for_each(|content| kept.write(content));
+            }
         };
         let thread = thread::Builder::new().name(HTTP_THREAD.to_owned()).spawn(work).map_err(no_thread)?;
         Ok(Self { sockets, is_tcp, stopping, jobs, thread })
@@ -171,6 +187,19 @@ fn accept(socket: OwnedFd, is_tcp: bool, peer: Peer, place: Place, site: &Rc<Sit
             Either::Right(_) => tracing::debug!("an HTTP client made room for another one"),
         }
     });
+}
+
+/// Writes the history to the disk from time to time.
+async fn keep(site: Rc<Site>, kept: Kept) {
+    loop {
+        tokio::time::sleep(SAVE_EVERY).await;
+        let (content, kept) = (site.history_to_keep(), kept.clone());
+        // A folder that does not answer must not stop this thread.
+        let write = task::spawn_blocking(move || content.iter().for_each(|content| kept.write(content)));
+        if write.await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Keeps the history.

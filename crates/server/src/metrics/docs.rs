@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests {
     use crate::metrics::table::Scope;
-    use crate::metrics::{Kind, METRICS};
+    use crate::metrics::{Kind, METRICS, Metric};
     use nitro_engine::metrics::LATENCY_BOUNDS_US;
     use std::path::Path;
     use std::{env, fs};
@@ -70,6 +70,49 @@ This page is generated from `crates/server/src/metrics/table.rs` and the declara
         }
         let written = fs::read_to_string(&path).unwrap_or_default();
         assert!(written == page(), "docs/METRICS.md is not what the table makes of it: NITRO_WRITE_DOCS=1 writes it");
+    }
+
+    /// The words of an expression of Prometheus, without its strings.
+    fn words(expression: &str) -> impl Iterator<Item = &str> {
+        let outside = expression.split('"').step_by(2);
+        outside.flat_map(|part| part.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '$'))
+    }
+
+    /// The metric that a word of an expression names, if need be without the suffix of a histogram's parts.
+    fn metric_of(word: &str) -> Option<&'static Metric> {
+        METRICS.iter().find(|metric| {
+            let rest = word.strip_prefix(&metric.full_name());
+            rest == Some("") || metric.kind == Kind::Histogram && matches!(rest, Some("_bucket" | "_count" | "_sum"))
+        })
+    }
+
+    #[test]
+    fn each_panel_of_the_dashboard_has_a_metric_and_its_labels() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/grafana/nitro.json");
+        let dashboard: serde_json::Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        let panels = dashboard["panels"].as_array().unwrap();
+        assert!(panels.len() > 20, "{} panels", panels.len());
+        for panel in panels.iter().filter(|panel| panel["type"] != "row") {
+            let (title, targets) = (&panel["title"], panel["targets"].as_array().unwrap());
+            assert!(!targets.is_empty(), "panel {title} shows nothing");
+            for target in targets {
+                let expression = target["expr"].as_str().unwrap();
+                let metrics: Vec<_> = words(expression).filter_map(metric_of).collect();
+                assert!(!metrics.is_empty(), "panel {title}: {expression} names no metric");
+                let known = |label: &str| {
+                    ["instance", "le"].contains(&label) || metrics.iter().any(|metric| metric.labels().contains(&label))
+                };
+                let groups = ["by (", "on("].into_iter().flat_map(|begin| expression.split(begin).skip(1));
+                let by = groups.filter_map(|rest| rest.split(')').next()).flat_map(|list| list.split(','));
+                let matched = expression.match_indices("=~").chain(expression.match_indices("=\""));
+                let matched = matched.filter_map(|(at, _)| expression[..at].rsplit(['{', ',']).next());
+                let legend = target["legendFormat"].as_str().unwrap_or_default();
+                let shown = legend.split("{{").skip(1).filter_map(|rest| rest.split("}}").next());
+                for label in by.chain(matched).chain(shown) {
+                    assert!(known(label.trim()), "panel {title}: {expression} has no label {label}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -63,6 +63,7 @@ pub use scan::Scan;
 pub(crate) use served::Served;
 use served::{Authentication, Observers};
 pub use settings::Values;
+pub(crate) use sockets::host_name;
 pub use upgrade::{Upgraded, upgrade};
 
 use crate::control::server as control;

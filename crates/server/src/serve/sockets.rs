@@ -160,11 +160,15 @@ pub(super) fn uri(Offer { protocol, address, .. }: &Offer, unit: &UnitIdentity, 
     }
 }
 
+/// The name of this machine, as the kernel has it.
+pub(crate) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// An address to which clients can connect: the wildcard address is replaced.
 fn reachable(address: &SocketAddr) -> String {
     if address.ip().is_unspecified() {
-        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        format!("{}:{}", escape(name.as_bytes()), address.port())
+        format!("{}:{}", escape(host_name().as_bytes()), address.port())
     } else {
         address.to_string()
     }

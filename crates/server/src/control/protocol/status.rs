@@ -72,6 +72,9 @@ pub struct RamPart {
 /// The process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Server {
+    /// The name of the machine that it runs on.
+    #[serde(default)]
+    pub host: String,
     /// The program's version.
     pub version: String,
     /// Its process ID.
