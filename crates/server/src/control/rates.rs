@@ -192,7 +192,7 @@ mod tests {
             name: "vm".into(),
             counters: VolumeCounters {
                 reads,
-                read_bytes: reads * 1_000_000,
+                read_bytes: reads << 20,
                 read_hit_extents: reads,
                 ..VolumeCounters::default()
             },
@@ -217,5 +217,11 @@ mod tests {
         now.server.uptime_seconds = 2.0;
         let total = total(&Status::default(), &now);
         assert_eq!((total.reads_per_second, total.volume.as_str()), (5.0, TOTAL));
+        assert!(total.ssd_read_mib_per_second.is_some());
+        let shared =
+            |status: &Status| rows(&Status::default(), status).into_iter().all(|row| row.drops_per_second.is_none());
+        assert!(shared(&now), "what the volumes of a cache share is told in the total alone");
+        now.volumes.pop();
+        assert!(!shared(&now));
     }
 }
