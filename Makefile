@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all set-up themselves, or name what they need.
 CARGO ?= cargo
-.PHONY: demo test check compile test-long install deb rootfs docs bench bench-index bench-cos bench-policies build setup lint unit clients readme page cos reproduction faults clean help
+.PHONY: demo test check compile test-long install uninstall deb rootfs docs bench bench-index bench-cos bench-policies build setup lint unit clients readme page cos reproduction faults clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -103,6 +103,9 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 install: build ## program, manual pages, completions, units and a default configuration, below PREFIX (and DESTDIR)
 	scripts/install "$(DESTDIR)" "$(PREFIX)"
+
+uninstall: build ## removes what make install installed below PREFIX (and DESTDIR); configurations stay
+	scripts/uninstall "$(DESTDIR)" "$(PREFIX)"
 
 deb: build ## a Debian package in target/deb
 	scripts/make-deb
