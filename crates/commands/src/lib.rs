@@ -8,7 +8,7 @@ pub mod shares;
 mod text;
 pub mod traces;
 
-pub use text::flowing;
+pub use text::{flowing, grouped};
 
 use clap::Args;
 use nitro_console::error::Error;

@@ -31,9 +31,55 @@ fn unwrapped(text: &str) -> String {
     out
 }
 
+/// Width of the list of commands, in columns.
+const LIST_WIDTH: usize = 100;
+
+/// A list of a program's commands under headings, each with its description.
+#[must_use]
+pub fn grouped(program: &Command, groups: &[(&str, &[&str])]) -> String {
+    let longest = groups.iter().flat_map(|(_, names)| *names).map(|name| name.len()).max().unwrap_or(0);
+    let indent = longest + 4;
+    let mut out = String::new();
+    for (heading, names) in groups {
+        out += &format!("{heading}:\n");
+        for name in *names {
+            // The built-in help is added only when the program runs.
+            let about = program.find_subcommand(name).and_then(Command::get_about).map(StyledStr::to_string);
+            let about = about.unwrap_or_else(|| "Print this message or the help of the given commands".to_owned());
+            let mut line = format!("  {name:<longest$}  ");
+            let mut column = indent;
+            for word in about.split_whitespace() {
+                if column > indent && column + word.chars().count() > LIST_WIDTH {
+                    line = format!("{}\n{}", line.trim_end(), " ".repeat(indent));
+                    column = indent;
+                }
+                line += &format!("{word} ");
+                column += word.chars().count() + 1;
+            }
+            out += &format!("{}\n", line.trim_end());
+        }
+        out.push('\n');
+    }
+    out.truncate(out.trim_end().len());
+    out.push('\n');
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_are_listed_under_headings_and_wrapped() {
+        let about = "Serve volumes ".repeat(12);
+        let program = Command::new("it").subcommand(Command::new("serve").about(about));
+        let list = grouped(&program, &[("First", &["serve"]), ("Then", &["help"])]);
+        assert!(
+            list.starts_with("First:\n  serve  Serve volumes") && list.contains("\n\nThen:\n  help   Print"),
+            "{list}"
+        );
+        assert!(list.lines().all(|line| line.len() <= LIST_WIDTH) && list.contains("\n         "), "{list}");
+    }
 
     #[test]
     fn paragraphs_are_joined_and_examples_stay() {

@@ -55,7 +55,7 @@ fn is_secret_in_url(name: &str) -> bool {
 /// A URL without the user and the password before its host, and without secret parameters; `None`: there are none.
 fn without_secrets(url: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
-    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let (authority, path) = rest.split_at(end_of_authority(rest));
     let host = authority.rsplit_once('@').map(|(_, host)| format!("{LEFT_OUT}@{host}"));
     let query = path.split_once('?').map(|(path, query)| {
         let shown = query.split('&').map(|pair| match pair.split_once('=') {
@@ -67,6 +67,21 @@ fn without_secrets(url: &str) -> Option<String> {
     let is_same = host.is_none() && query.as_deref().is_none_or(|query| query == path);
     let shown = || format!("{scheme}://{}{}", host.as_deref().unwrap_or(authority), query.as_deref().unwrap_or(path));
     (!is_same).then(shown)
+}
+
+/// Where the host with its port ends. A secret before the host may contain a slash, although RFC 3986 has it written as %2F.
+fn end_of_authority(rest: &str) -> usize {
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (before, behind) = rest.split_at(end);
+    let is_port = |text: &str| text.is_empty() || text.contains(']') || text.bytes().all(|byte| byte.is_ascii_digit());
+    if before.contains('@') || before.rsplit_once(':').is_none_or(|(_, port)| is_port(port)) {
+        return end;
+    }
+    let path_end = behind.find(['?', '#']).unwrap_or(behind.len());
+    match behind[..path_end].rfind('@') {
+        Some(at) => end + at + 1 + behind[at + 1..].find(['/', '?', '#']).unwrap_or(behind.len() - at - 1),
+        None => end,
+    }
 }
 
 #[cfg(test)]
@@ -88,7 +103,7 @@ mod tests {
     fn secrets_in_urls_are_left_out() {
         let mut table = json!({
             "a": "s3://AKIA:very/secret@bucket/x", "b": ["http://user:pw@[::1]:80/p?region=eu&access_key=k#f"], "c": "nbd://host/x?a=b",
-            "d": "file:/a@b", "e": "http://u@h",
+            "d": "file:/a@b", "e": "http://u@h", "f": "http://h:80/a@b", "g": "http://[::1]/a@b",
         });
         redact(&mut table);
         let text = table.to_string();
@@ -96,6 +111,8 @@ mod tests {
             assert!(!text.contains(secret), "{secret} is in {text}");
         }
         assert_eq!(table["b"][0], format!("http://{LEFT_OUT}@[::1]:80/p?region=eu&access_key={LEFT_OUT}"));
+        assert_eq!(table["a"], format!("s3://{LEFT_OUT}@bucket/x"));
         assert_eq!((&table["c"], &table["d"]), (&json!("nbd://host/x?a=b"), &json!("file:/a@b")));
+        assert_eq!((&table["f"], &table["g"]), (&json!("http://h:80/a@b"), &json!("http://[::1]/a@b")));
     }
 }

@@ -10,6 +10,8 @@ Examples:
     nitro doctor
   Also the SSD and the slow storage that a server would use:
     nitro doctor /dev/nvme0n1 /srv/images/vm.img
+  A folder in which the cache's file is to be:
+    nitro doctor /var/lib/nitro
 
 The command changes and writes nothing. It reports each finding, with a remedy if there is one. The exit code is 1 if a finding would \
 prevent a server from working.";
@@ -17,7 +19,7 @@ prevent a server from working.";
 /// `nitro doctor`
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// Files or block devices that caches and volumes are on, or will be
+    /// Files, block devices or folders that caches and volumes are on or in, or will be
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,

@@ -27,7 +27,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 pub(crate) use nitro_commands::OutputArgs;
 use nitro_commands::reference::ReferenceCommand;
-use nitro_commands::{LogArgs, between, failure, flowing};
+use nitro_commands::{LogArgs, between, failure, flowing, grouped};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_server::control::client::Client;
@@ -52,10 +52,26 @@ pub(crate) struct Cli {
 /// Commands of the program `nitro-lab`, which were commands of this one.
 const LABORATORY: [&str; 4] = ["sim", "trace", "reproduce", "index"];
 
+/// The commands by what they are for, in the order of `nitro --help`.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("Set up and serve", &["serve", "check", "doctor", "estimate"]),
+    ("Watch", &["status", "top", "iostat", "explain", "support-bundle"]),
+    ("Change what is served", &["volume", "cache", "flush", "reload", "set", "get", "config"]),
+    ("Decide what is cached", &["warm", "pin", "unpin", "pins", "class"]),
+    ("Store", &["cos"]),
+    ("Others", &["man", "completions", "help"]),
+];
+
 /// The description of the whole command line.
 #[must_use]
 pub fn command() -> clap::Command {
-    flowing(Cli::command())
+    let whole = flowing(Cli::command());
+    let template = format!(
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{}\nOptions:\n{{options}}\n\n\
+         nitro COMMAND --help describes a command. Simulations, traces and the papers' experiments are commands of nitro-lab.",
+        grouped(&whole, &GROUPS)
+    );
+    whole.help_template(template)
 }
 
 impl Cli {

@@ -56,12 +56,15 @@ does. A second SIGTERM or SIGINT leaves dirty data in the cache, a third ends th
 nitro.toml(5) describes all keys; nitro check FILE checks a file.
 Sizes are bytes, or a number with K, M, G, T or P (powers of 1024).";
 
+/// The heading of the options that most servers need.
+const FIRST: &str = "First of all";
+
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
     /// TOML file with [server], [cache.NAME] and [volume.NAME]; server options on the command line override it; options
     /// of volumes and caches cannot be used together with it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["VolumeArgs", "CacheArgs"])]
+    #[arg(help_heading = FIRST, long, value_name = "FILE", conflicts_with_all = ["VolumeArgs", "CacheArgs"])]
     config: Option<PathBuf>,
 
     #[command(flatten)]
@@ -76,10 +79,10 @@ pub(crate) struct ServeArgs {
 #[command(next_help_heading = "Volume")]
 struct VolumeArgs {
     /// The slow storage: a file or block device, or cos:STORE#OBJECT; use file:PATH if a path contains a colon
-    #[arg(long, value_name = "PATH", requires = "cache", required_unless_present = "config")]
+    #[arg(help_heading = FIRST, long, value_name = "PATH", requires = "cache", required_unless_present = "config")]
     origin: Option<PathBuf>,
     /// Name of the volume and its export; by default the origin's file name without its extension
-    #[arg(long, requires = "origin")]
+    #[arg(help_heading = FIRST, long, requires = "origin")]
     name: Option<String>,
     /// Refuse writes
     #[arg(long, requires = "origin")]
@@ -115,10 +118,10 @@ struct VolumeArgs {
 #[command(next_help_heading = "Cache")]
 struct CacheArgs {
     /// The cache: a file (created if missing) or block device; given several times, a cache on all of them; or "none"
-    #[arg(long, value_name = "PATH", requires = "origin")]
+    #[arg(help_heading = FIRST, long, value_name = "PATH", requires = "origin")]
     cache: Vec<PathBuf>,
     /// Size of the cache; required to create a file, otherwise the size of the file or device
-    #[arg(long, value_name = "SIZE", requires = "cache")]
+    #[arg(help_heading = FIRST, long, value_name = "SIZE", requires = "cache")]
     cache_size: Option<Size>,
     /// Write log: a fast file (created if it does not exist) or block device; with it, writes in write-back are durable
     /// when they are acknowledged
@@ -129,10 +132,10 @@ struct CacheArgs {
     write_log_size: Option<Size>,
     /// When a write is acknowledged: when it is in the origin (write-through) or in the cache (write-back) [default:
     /// write-through]
-    #[arg(long, value_enum, requires = "cache", hide_possible_values = true, value_name = "write-through|write-back")]
+    #[arg(help_heading = FIRST, long, value_enum, requires = "cache", hide_possible_values = true, value_name = "write-through|write-back")]
     mode: Option<Mode>,
     /// Size of the RAM cache in front of the SSD, which holds whole extents [default: 64M]
-    #[arg(long, value_name = "SIZE", requires = "cache")]
+    #[arg(help_heading = FIRST, long, value_name = "SIZE", requires = "cache")]
     ram: Option<Size>,
     /// Unit of caching, 4K to 128K; smaller extents find more duplicates and take more RAM [default: 8K]
     #[arg(long, value_name = "SIZE", requires = "cache")]
@@ -233,10 +236,10 @@ struct ServerArgs {
     /// Address for clients: unix:PATH or tcp:HOST:PORT for NBD; iscsi:HOST:PORT for iSCSI; vhost:PATH, or vhost:FOLDER/
     /// with a socket NAME.sock for each volume, for virtual machines (vhost-user-blk); repeatable [default: a socket
     /// under $XDG_RUNTIME_DIR or /tmp]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(help_heading = FIRST, long, value_name = "ADDRESS")]
     listen: Vec<Address>,
     /// The control socket for commands such as nitro status [default: in the folder of the NBD socket]
-    #[arg(long, value_name = "PATH")]
+    #[arg(help_heading = FIRST, long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// Permissions of the unix sockets for NBD clients, in octal digits [default: 0600, with --socket-group 0660]
     #[arg(long, value_name = "MODE")]
@@ -258,7 +261,7 @@ struct ServerArgs {
     /// Serve metrics for Prometheus, and a web page, over HTTP: HOST:PORT, such as 127.0.0.1:9470, or unix:PATH.
     /// Everyone who can reach the address can read names, sizes and counters, but cannot change anything without the
     /// token of --http-token-file [default: not served]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(help_heading = FIRST, long, value_name = "ADDRESS")]
     http: Option<HttpAddress>,
     /// Permissions of the unix socket for HTTP [default: 0600, with --http-group 0660]
     #[arg(long, value_name = "MODE")]
@@ -390,15 +393,17 @@ impl ServeArgs {
         let volume = volume.and_then(|config| config.volumes.into_keys().next()).unwrap_or_default();
         let command = Self::augment_args(clap::Command::new("serve"));
         let of = |setting: &'static Setting| {
-            let (name, heading) = match setting.scope {
-                Scope::Server => ("", "Server"),
-                Scope::Cache => (CACHE_NAME, "Cache"),
-                Scope::Volume => (volume.as_str(), "Volume"),
+            let (name, group) = match setting.scope {
+                Scope::Server => ("", "ServerArgs"),
+                Scope::Cache => (CACHE_NAME, "CacheArgs"),
+                Scope::Volume => (volume.as_str(), "VolumeArgs"),
             };
+            let group = command.get_groups().find(|held| held.get_id() == group)?;
             let long = setting.option().unwrap_or_else(|| setting.key.replace('_', "-"));
             let is_no = |arg: &clap::Arg| arg.get_long().and_then(|name| name.strip_prefix("no-")) == Some(&long);
             let is_of = |arg: &&clap::Arg| arg.get_long() == Some(&long) || is_no(arg);
-            let arg = command.get_arguments().filter(|arg| arg.get_help_heading() == Some(heading)).find(is_of)?;
+            let is_in_group = |arg: &&clap::Arg| group.get_args().any(|id| id == arg.get_id());
+            let arg = command.get_arguments().filter(is_in_group).find(is_of)?;
             let id = arg.get_id().as_str();
             (matches.value_source(id) == Some(ValueSource::CommandLine)).then_some(())?;
             let texts = matches.get_raw(id).into_iter().flatten().map(|text| text.to_string_lossy().into_owned());

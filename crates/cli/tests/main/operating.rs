@@ -137,6 +137,16 @@ fn a_doctor_looks_at_machine_and_devices_and_names_remedies() {
     for one in all.iter().filter(|one| one["state"] == "warn") {
         assert!(!one["remedy"].as_str().unwrap().is_empty(), "{one}");
     }
+    let told: serde_json::Value = serde_json::from_str(&place.stdout("doctor . -o json")).unwrap();
+    for check in ["free space", "file system", "access", "direct I/O", "allocation ahead"] {
+        assert!(
+            told.as_array().unwrap().iter().any(|one| one["subject"] == "." && one["check"] == check),
+            "{check}: {told}"
+        );
+    }
+    let told = place.stdout("doctor /dev/shm");
+    assert!(told.contains("tmpfs") && told.contains("lost with the machine"), "{told}");
+    assert!(place.failure("doctor /dev/null", 1).contains("would not work: path"));
     assert!(place.stdout("doctor -o csv").starts_with("subject,check,state,found,remedy"));
     assert!(place.failure("doctor absent.img", 1).contains("would not work: path"));
     // A limit that is too low is told.

@@ -69,6 +69,30 @@ fn options_that_a_configuration_settles_are_refused_beside_it() {
 }
 
 #[test]
+fn every_command_is_listed_once_in_the_help() {
+    let mut whole = command();
+    let help = whole.render_long_help().to_string();
+    for sub in whole.get_subcommands() {
+        let listed = help
+            .lines()
+            .filter(|line| line.strip_prefix("  ").and_then(|l| l.split(' ').next()) == Some(sub.get_name()));
+        assert_eq!(listed.count(), 1, "{}: add it to GROUPS: {help}", sub.get_name());
+    }
+}
+
+#[test]
+fn the_options_that_most_servers_need_come_first() {
+    let whole = command();
+    let mut serve = whole.find_subcommand("serve").cloned().unwrap();
+    let help = serve.render_long_help().to_string();
+    let headings: Vec<_> = help.lines().filter(|line| line.ends_with(':') && !line.starts_with(' ')).collect();
+    assert_eq!(headings[..2], ["Options:", "First of all:"], "{help}");
+    let first = help.split("First of all:").nth(1).unwrap().split("\nVolume:").next().unwrap();
+    let count = first.lines().filter(|line| line.trim_start().starts_with("--")).count();
+    assert_eq!(count, 10, "{first}");
+}
+
+#[test]
 fn options_of_the_log_have_a_heading_of_their_own() {
     let mut whole = command();
     whole.build();

@@ -1,7 +1,7 @@
 //! Checks a file or block device, with the kernel's information about its disk (sysfs-block of the kernel's ABI
 //! documentation).
 
-use super::{Finding, State};
+use super::{Finding, State, folder};
 use nitro_console::size::Size;
 use rustix::fs::{FileType, major, minor, stat};
 use std::fs;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// The alignment of write-evict units.
 const ALIGNMENT_BYTES: u64 = 4096;
 
-/// Checks a file or block device.
+/// Checks a file, a block device, or a folder for files.
 #[must_use]
 pub fn look(path: &Path) -> Vec<Finding> {
     let subject = path.display().to_string();
@@ -24,9 +24,11 @@ pub fn look(path: &Path) -> Vec<Finding> {
     let (kind, number) = match FileType::from_raw_mode(found.st_mode) {
         FileType::BlockDevice => ("block device", found.st_rdev),
         FileType::RegularFile => ("file", found.st_dev),
+        FileType::Directory => return folder::look(path),
         _ => {
             return vec![
-                of("path", State::Fail, "it is neither a file nor a block device".to_owned()).or("name one of them"),
+                of("path", State::Fail, "it is neither a file, a block device nor a folder".to_owned())
+                    .or("name one of them"),
             ];
         }
     };

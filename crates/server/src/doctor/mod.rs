@@ -2,6 +2,7 @@
 
 mod bundle;
 mod device;
+mod folder;
 mod machine;
 
 pub use bundle::bundle;
