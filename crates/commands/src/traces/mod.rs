@@ -1,5 +1,6 @@
 //! Traces as arguments of commands.
 
+mod file;
 mod input;
 
 pub use input::Input;

@@ -52,6 +52,45 @@ fn every_sample_is_recognised_and_read_to_its_last_record() {
 const TABLE: &str = "when;what;where;how many\n0.5;R;0;8\n1;W;8;8\n1.25;R;-;8\n1.5;R;0;8\n";
 const COLUMNS: &str = "--columns time=0,op=1,offset=2:sectors,len=3:sectors,sep=semicolon";
 
+/// A record of blktrace, as `blktrace` writes it on a little-endian machine.
+fn blktrace(action: u32, payload: &[u8]) -> Vec<u8> {
+    let mut record = Vec::new();
+    record.extend(0x6561_7407u32.to_le_bytes());
+    record.extend(1u32.to_le_bytes());
+    record.extend(77u64.to_le_bytes());
+    record.extend(8u64.to_le_bytes());
+    [4096, action, 42, 8 << 20, 0].into_iter().for_each(|value: u32| record.extend(value.to_le_bytes()));
+    record.extend([0, 0]);
+    record.extend((payload.len() as u16).to_le_bytes());
+    record.extend(payload);
+    record
+}
+
+#[test]
+fn a_file_without_requests_is_never_passed_over_in_silence() {
+    let place = Place::new();
+    place.write("cgroup.blktrace.0", blktrace(1 << 16 | 1 << 8 | 1, &[7; 8]));
+    assert_eq!(info(&place, "cgroup.blktrace.0")["reads"]["count"], 1, "the event of a control group");
+    place.write("driver.blktrace.0", [blktrace(1 << 16 | 1 << 8 | 7, &[7; 8]), blktrace(1 << 16 | 8, b"")].concat());
+    place.write("other.csv", "1,R,0,512,1\n");
+    // Also as one of several files.
+    for arguments in ["trace info driver.blktrace.0", "trace info other.csv driver.blktrace.0"] {
+        let output = place.run(arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        let phrase = "warning: driver.blktrace.0: no request: its records are 1 issued (D), 1 completed (C); --event issued or \
+                      --event completed takes such events as requests\n";
+        assert_eq!(said, phrase, "{arguments}");
+    }
+    assert_eq!(info(&place, "--event issued driver.blktrace.0")["requests"], 1);
+    place.write("empty", "");
+    let output = place.run("trace info --trace-format msr empty");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("warning: empty: no request: it has no records"));
+    place.write("words", "not a trace\n1,2\nnot at all\n");
+    let said = place.failure("trace info --trace-format msr --bad-records skip words", 1);
+    assert!(said.contains("words: none of its 2 records could be read") && said.contains("--columns"), "{said}");
+}
+
 #[test]
 fn a_table_is_read_by_a_map_of_its_columns() {
     let place = Place::new();

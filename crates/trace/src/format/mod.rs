@@ -18,7 +18,7 @@ pub(crate) use detect::PARQUET_MAGIC;
 
 use crate::parquet::ParquetReader;
 use crate::source::{Compression, Window};
-use crate::{BadRecords, ErrorKind, ObjectName, Place, Reader, Request, Skipped, TraceError};
+use crate::{BadRecords, ErrorKind, ObjectName, Others, Place, Reader, Request, Skipped, TraceError};
 use binary::BinaryReader;
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -281,3 +281,7 @@ impl Reader for InFile {
         self.reader.object_name(object)
     }
 }
+    fn others(&self) -> Others {
+        self.reader.others()
+    }
+

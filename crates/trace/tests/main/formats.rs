@@ -1,7 +1,7 @@
 //! Formats by small examples: those without samples, bad records, compression, and columns that the user describes.
 
 use nitro_trace::format::{BlockEvent, Columns};
-use nitro_trace::{BadRecords, ErrorKind, Format, Merged, Op, Options, Place, Reader, Request, TraceError};
+use nitro_trace::{BadRecords, ErrorKind, Format, Merged, ObjectName, Op, Options, Place, Reader, Request, TraceError};
 use nitro_trace::{Origin, SameDisks, open, open_stream, summarize};
 use nitro_units::Fingerprint;
 use proptest::prelude::*;
@@ -186,6 +186,41 @@ fn a_bad_record_is_told_with_file_line_and_reason() {
     assert_eq!((summary.requests, summary.skipped), (3, 1));
     assert_eq!(reader.skipped().first[0].to_string(), error.to_string());
 }
+#[test]
+fn blktrace_with_control_groups_has_the_same_requests() {
+    const CGROUP: u32 = 1 << 8;
+    for big_endian in [false, true] {
+        let trace = [
+            blktrace(big_endian, NOTIFY | CGROUP, 0, 0, 20),
+            blktrace(big_endian, READ | QUEUED | CGROUP, 10, 4096, 8),
+            blktrace(big_endian, READ | 7 | CGROUP, 10, 4096, 8),
+            blktrace(big_endian, WRITE | QUEUED | CGROUP, 20, 512, 24),
+            blktrace(big_endian, READ | 8, 10, 4096, 0),
+        ];
+        let expected = [bare(77, Op::Read, 8 << 20 | 1, 5120, 4096), bare(77, Op::Write, 8 << 20 | 1, 10_240, 512)];
+        assert_eq!(read(trace.concat()), expected, "big endian: {big_endian}");
+    }
+}
+
+#[test]
+fn records_that_are_no_requests_are_counted_by_kind() {
+    let others = |bytes: Vec<u8>| {
+        let mut reader = stream(bytes, &Options::default()).unwrap();
+        while reader.next(&mut Request::default()).unwrap() {}
+        reader.others()
+    };
+    let kinds = [NOTIFY, READ | 7, READ | 7 | 1 << 8, READ | 8, 99, QUEUED];
+    let binary = others(kinds.map(|action| blktrace(false, action, 10, 4096, 8)).concat());
+    let expected = "1 notes on processes and the recording, 2 issued (D), 1 completed (C), 1 events of other kinds, \
+                    1 events without an operation";
+    assert_eq!((binary.to_string().as_str(), binary.count()), (expected, 6));
+    assert!(binary.contains(BlockEvent::Issued.kind()) && !binary.contains(BlockEvent::Queued.kind()));
+    let text = others(BLKPARSE.into());
+    let expected = "1 allocations of requests (G, S), 1 messages (m), 1 completed (C), 1 plugs and unplugs (P, U, T), \
+                    2 lines of summaries";
+    assert_eq!(text.to_string(), expected);
+}
+
 
 #[test]
 fn a_binary_trace_cut_short_is_told() {
