@@ -6,6 +6,7 @@ mod columns;
 mod detect;
 mod disks;
 mod fields;
+mod fio;
 mod fiu;
 mod names;
 mod records;
@@ -20,7 +21,7 @@ use crate::parquet::ParquetReader;
 use crate::source::{Compression, Window};
 use crate::{BadRecords, ErrorKind, ObjectName, Others, Place, Reader, Request, Skipped, TraceError};
 use binary::BinaryReader;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -60,10 +61,12 @@ pub enum Format {
     /// blktrace, binary.
     Blktrace,
 }
+    /// fio's log of requests (`write_iolog`), versions 2 and 3.
+    Fio,
 
 impl Format {
     /// All formats.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Parquet,
         Self::Fiu,
         Self::Msr,
@@ -79,6 +82,7 @@ impl Format {
         Self::Blkparse,
         Self::Blktrace,
     ];
+        Self::Fio,
 
     /// The name by which a user chooses it.
     #[must_use]
@@ -99,6 +103,7 @@ impl Format {
             Self::Blkparse => "blkparse",
             Self::Blktrace => "blktrace",
         }
+            Self::Fio => "fio",
     }
 
     /// The parser of the format's lines, if it is a text format.
@@ -115,6 +120,7 @@ impl Format {
             Self::Arc => Box::new(disks::Arc),
             Self::Blkparse => Box::new(blkparse::Blkparse::new(options.event)),
             Self::Parquet | Self::Vscsi | Self::OracleGeneral | Self::Blktrace => return None,
+            Self::Fio => Box::new(fio::Fio::default()),
         })
     }
 }
@@ -243,7 +249,11 @@ pub fn open_stream(input: impl Read + Send + 'static, options: &Options) -> Resu
 
 fn of_beginning(beginning: &[u8], options: &Options) -> Result<Format, TraceError> {
     let unknown = || TraceError::new(ErrorKind::UnknownFormat, Place::Whole, "no known format fits its beginning");
-    options.format.or_else(|| detect::format(beginning, options)).ok_or_else(unknown)
+    match options.format {
+        Some(Format::Fio) => detect::is_fio(beginning).map(|_| Format::Fio),
+        Some(format) => Ok(format),
+        None => detect::format(beginning, options)?.ok_or_else(unknown),
+    }
 }
 
 /// The format in which [`open`] would read `path`; `None` for columns that the user describes.
@@ -277,11 +287,11 @@ impl Reader for InFile {
         skipped
     }
 
-    fn object_name(&self, object: u32) -> ObjectName {
-        self.reader.object_name(object)
-    }
-}
     fn others(&self) -> Others {
         self.reader.others()
     }
 
+    fn object_name(&self, object: u32) -> ObjectName {
+        self.reader.object_name(object)
+    }
+}

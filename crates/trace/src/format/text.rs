@@ -106,7 +106,10 @@ impl<P: LineParser> TextReader<P> {
             let line = self.window.line().map_err(|error| TraceError::io(error, Place::Line(self.line + 1)))?;
             self.line += 1;
             let range = match line {
-                Line::At(range) => range,
+                Line::At(range) => {
+                    let bytes = self.window.bytes(&range);
+                    range.end - without_mark(bytes).len()..range.end
+                }
                 Line::TooLong => {
                     self.bad(Problem::new("record", "line of over 1 MiB"))?;
                     continue;
@@ -131,6 +134,12 @@ impl<P: LineParser> TextReader<P> {
     }
 }
 
+/// A line without the byte order mark of UTF-8, with which some programs begin a file. Where files were joined, it is also
+/// at the beginning of a line inside.
+pub fn without_mark(line: &[u8]) -> &[u8] {
+    line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line)
+}
+
 /// Whether a line is blank or a comment (`#`), in any format.
 pub fn is_blank(line: &[u8]) -> bool {
     line.first().is_none_or(|&first| first == b'#') || line[0].is_ascii_whitespace() && line.trim_ascii().is_empty()
@@ -150,11 +159,11 @@ impl<P: LineParser> Reader for TextReader<P> {
         self.skipped.clone()
     }
 
-    fn object_name(&self, object: u32) -> ObjectName {
-        self.parser.object_name(object)
-    }
-}
     fn others(&self) -> Others {
         self.others.clone()
     }
 
+    fn object_name(&self, object: u32) -> ObjectName {
+        self.parser.object_name(object)
+    }
+}
