@@ -361,6 +361,51 @@ fn compressed_traces_are_read_to_the_end_of_their_last_piece() {
     }
 }
 
+/// Bytes in a zstd frame without compression, whose header says that it needs a window of 2^`log` bytes.
+fn zstd_frame(log: u8, content: &[u8]) -> Vec<u8> {
+    let block = (content.len() as u32) << 3 | 1;
+    [&[0x28, 0xB5, 0x2F, 0xFD, 0, (log - 10) << 3], &block.to_le_bytes()[..3], content].concat()
+}
+
+const LINES: &str = "1,R,0,512,1\n1,R,0,512,2\n";
+
+#[test]
+fn zstd_with_long_windows_is_read() {
+    for log in [27, 28, 31] {
+        assert_eq!(read(zstd_frame(log, LINES.as_bytes())).len(), 2, "--long={log}");
+    }
+    // Also where the first frame has a small window, and after a skippable one.
+    let skippable = [&[0x5A, 0x2A, 0x4D, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
+    let frames = [skippable, zstd::bulk::compress(LINES.as_bytes(), 3).unwrap(), zstd_frame(31, LINES.as_bytes())];
+    assert_eq!(read(frames.concat()).len(), 4);
+    let small = zstd_frame(20, LINES.as_bytes());
+    for trace in [zstd_frame(32, LINES.as_bytes()), [small, zstd_frame(32, LINES.as_bytes())].concat()] {
+        let error = stream(trace, &Options::default()).and_then(|mut reader| summarize(&mut reader)).unwrap_err();
+        let (said, needed) =
+            (error.to_string(), "needs a window of 4294967296 bytes, and at most 2147483648 bytes (--long=31)");
+        assert!(said.contains(needed), "{said}");
+    }
+}
+
+#[test]
+fn zeroes_behind_compressed_data_are_padding_and_anything_else_is_an_error() {
+    for (name, once) in compressed(LINES.as_bytes()).into_iter().skip(1) {
+        let padding = vec![0; 300_001];
+        assert_eq!(read([&once[..], &padding].concat()).len(), 2, "{name}");
+        assert_eq!(read([&once[..], &padding, &once[..], &[0]].concat()).len(), 4, "{name}: joined");
+        for gap in [0, 512] {
+            let trace = [&once[..], &vec![0; gap], b"rubbish that is long"].concat();
+            let error = stream(trace, &Options::default()).and_then(|mut reader| summarize(&mut reader)).unwrap_err();
+            let said = error.to_string();
+            let place = format!("no compressed data at byte {}, ", once.len() + gap);
+            assert!(said.contains(&place) && said.contains("\"rubbish \""), "{name}: {said}");
+        }
+    }
+    // Members of several compressions, joined with `cat`.
+    let all: Vec<_> = compressed(LINES.as_bytes()).into_iter().skip(1).flat_map(|(_, bytes)| bytes).collect();
+    assert_eq!(read(all).len(), 8);
+}
+
 fn columns(map: &str, text: &str) -> Vec<Request> {
     let options = Options { columns: Some(map.parse().unwrap()), ..Options::default() };
     stream(text, &options).unwrap().requests().map(Result::unwrap).collect()
