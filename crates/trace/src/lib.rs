@@ -24,7 +24,7 @@ mod split;
 pub mod synth;
 
 pub use error::{ErrorKind, Place, Problem, TraceError};
-pub use format::{Format, Options, Position, open, open_stream, recognise};
+pub use format::{Format, Options, Position, is_stream, open, open_stream, recognise};
 pub use hottest::hottest;
 pub use info::{Operations, Summary, summarize};
 pub use merge::Merged;

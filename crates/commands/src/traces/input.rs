@@ -7,7 +7,7 @@ use nitro_console::progress::Progress;
 use nitro_trace::parquet::{ParquetReader, is_of_object};
 use nitro_trace::{
     BadRecords, Format, Merged, ObjectName, Origin, Others, Position, Reader, Request, Skipped, TraceError,
-    WithoutRepeats, open, open_stream, origins, recognise,
+    WithoutRepeats, is_stream, open, open_stream, origins, recognise,
 };
 use std::fs::File;
 use std::io::stdin;
@@ -39,6 +39,7 @@ impl Input {
         let (mut readers, mut formats, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         let warnings = Warnings::default();
         let mut total_bytes = Some(0);
+        check_read_once(paths)?;
         for path in paths {
             if path.as_os_str() == "-" {
                 let name = Path::new("stdin");
@@ -61,8 +62,8 @@ impl Input {
                 notes.retain(|(key, _)| paths.len() == 1 || !is_of_object(key));
             }
             formats.push(format);
-            let len = path.metadata().map_or(0, |found| found.len());
-            total_bytes = total_bytes.map(|bytes| bytes + len);
+            let len = path.metadata().ok().filter(|_| !is_stream(path)).map(|found| found.len());
+            total_bytes = total_bytes.zip(len).map(|(bytes, len)| bytes + len);
         }
         let (reader, apart) = merged(readers, &origins(paths), args);
         let progress = total_bytes.map(|bytes| (Progress::new(bytes, "read"), position));
@@ -104,6 +105,24 @@ impl Input {
             eprintln!("left out: {more} more bad records");
         }
     }
+}
+
+/// Whether a trace can be read only once: standard input, or a pipe or the like by its name.
+#[must_use]
+pub fn is_read_once(path: &Path) -> bool {
+    path.as_os_str() == "-" || is_stream(path)
+}
+
+/// Checks that no stream is named twice.
+fn check_read_once(paths: &[PathBuf]) -> Result<(), Error> {
+    let all: Vec<_> = paths.iter().zip(origins(paths)).filter(|(path, _)| is_read_once(path)).collect();
+    for (number, (path, origin)) in all.iter().enumerate() {
+        if all[..number].iter().any(|(_, before)| before.file == origin.file) {
+            return Err(Error::new(format_args!("trace {}", path.display()), "it is a stream, and named twice")
+                .or("a stream can be read only once; write it to a file first"));
+        }
+    }
+    Ok(())
 }
 
 /// Merges several readers into one. Returns it with the object that was first taken for several disks.

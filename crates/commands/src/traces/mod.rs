@@ -3,7 +3,7 @@
 mod file;
 mod input;
 
-pub use input::Input;
+pub use input::{Input, is_read_once};
 
 use clap::{Args, ValueEnum};
 use nitro_console::error::Error;

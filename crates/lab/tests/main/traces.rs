@@ -1,11 +1,13 @@
 //! `nitro-lab trace`: what it reads, writes, makes and refuses.
 
 use crate::support::Place;
+use nitro_testkit::programs::{PATIENCE, Watchdog, wait};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+use std::thread;
 
 fn info(place: &Place, arguments: &str) -> Value {
     serde_json::from_str(&place.stdout(&format!("trace info -o json {arguments}"))).unwrap()
@@ -89,6 +91,55 @@ fn a_file_without_requests_is_never_passed_over_in_silence() {
     place.write("words", "not a trace\n1,2\nnot at all\n");
     let said = place.failure("trace info --trace-format msr --bad-records skip words", 1);
     assert!(said.contains("words: none of its 2 records could be read") && said.contains("--columns"), "{said}");
+}
+
+/// Runs the program with a trace that is written to the pipe that `arguments` name.
+fn with_fifo(place: &Place, content: &'static [u8], arguments: &str) -> Output {
+    let fifo = place.path("fifo");
+    if !fifo.exists() {
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    }
+    let mut child = place.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // It may be refused without being opened.
+    let writer = thread::spawn(move || drop(fs::write(fifo, content)));
+    let _watchdog = Watchdog::of(&child, PATIENCE);
+    wait(&mut child);
+    let output = child.wait_with_output().unwrap();
+    if !writer.is_finished() {
+        drop(fs::File::open(place.path("fifo")));
+    }
+    writer.join().unwrap();
+    output
+}
+
+#[test]
+fn a_pipe_by_its_name_is_read_as_a_stream() {
+    const TRACE: &[u8] = b"1,R,0,512,1\n1,W,0,512,2\n";
+    let place = Place::new();
+    let output = with_fifo(&place, TRACE, "trace info -o json fifo");
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&told["requests"], &told["formats"][0]), (&2.into(), &"stream".into()));
+    let output = with_fifo(&place, b"no\n", "trace info fifo");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("fifo: no known format"));
+    // The pipe of a shell, by two names, compressed.
+    place.write("t.csv", TRACE);
+    for (shell, name) in [("cat t.csv |", "/dev/stdin"), ("gzip -c t.csv |", "/dev/fd/0"), ("", "<(cat t.csv)")] {
+        let mut bash = Command::new("bash");
+        let line =
+            format!("{shell} \"$0\" trace convert {name} out.parquet --force && \"$0\" trace info -o json out.parquet");
+        bash.args(["-c", &line]).arg(place.command("").get_program()).current_dir(place.folder.path());
+        let output = bash.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}: {said}");
+        let json = String::from_utf8(output.stdout).unwrap();
+        let told: Value = serde_json::from_str(&json[json.find('{').unwrap()..]).unwrap();
+        assert_eq!(told["requests"], 2, "{name}");
+    }
+    // Where it would be read twice.
+    let said = place.failure("sim fifo --cache-size 1G", 1);
+    assert!(said.contains("trace fifo: ") && said.contains("a stream only once"), "{said}");
+    let said = place.failure("trace info fifo ./fifo", 1);
+    assert!(said.contains("named twice"), "{said}");
 }
 
 #[test]

@@ -23,6 +23,7 @@ use crate::{BadRecords, ErrorKind, ObjectName, Others, Place, Reader, Request, S
 use binary::BinaryReader;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -60,9 +61,9 @@ pub enum Format {
     Blkparse,
     /// blktrace, binary.
     Blktrace,
-}
     /// fio's log of requests (`write_iolog`), versions 2 and 3.
     Fio,
+}
 
 impl Format {
     /// All formats.
@@ -81,8 +82,8 @@ impl Format {
         Self::Arc,
         Self::Blkparse,
         Self::Blktrace,
-    ];
         Self::Fio,
+    ];
 
     /// The name by which a user chooses it.
     #[must_use]
@@ -102,8 +103,8 @@ impl Format {
             Self::Arc => "arc",
             Self::Blkparse => "blkparse",
             Self::Blktrace => "blktrace",
-        }
             Self::Fio => "fio",
+        }
     }
 
     /// The parser of the format's lines, if it is a text format.
@@ -119,8 +120,8 @@ impl Format {
             Self::DiskSim => Box::new(disks::DiskSim),
             Self::Arc => Box::new(disks::Arc),
             Self::Blkparse => Box::new(blkparse::Blkparse::new(options.event)),
-            Self::Parquet | Self::Vscsi | Self::OracleGeneral | Self::Blktrace => return None,
             Self::Fio => Box::new(fio::Fio::default()),
+            Self::Parquet | Self::Vscsi | Self::OracleGeneral | Self::Blktrace => return None,
         })
     }
 }
@@ -185,7 +186,18 @@ impl<R: Read> Read for Noted<R> {
     }
 }
 
-/// Reads the trace in `path`, compressed with gzip, zstd, bzip2, xz or not at all.
+/// Whether `path` is a stream, whose content can be read only once: a FIFO, a pipe (also that of a process substitution), a
+/// terminal, or another thing that is neither a file nor a block device. What does not exist is none.
+#[must_use]
+pub fn is_stream(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| {
+        let kind = found.file_type();
+        !kind.is_file() && !kind.is_dir() && !kind.is_block_device()
+    })
+}
+
+/// Reads the trace in `path`, compressed with gzip, zstd, bzip2, xz or not at all. A [stream](is_stream) is read as by
+/// [`open_stream`].
 ///
 /// # Errors
 /// The file cannot be read, or has no known format. Errors of the reader also name `path`.
@@ -193,6 +205,10 @@ pub fn open(path: &Path, options: &Options) -> Result<Box<dyn Reader>, TraceErro
     let named = |error: TraceError| error.in_file(path);
     let io = |error| named(TraceError::io(error, Place::Whole));
     let mut file = File::open(path).map_err(io)?;
+    if is_stream(path) {
+        let reader = open_stream(file, options).map_err(named)?;
+        return Ok(Box::new(InFile { reader, path: path.to_owned() }));
+    }
     let mut beginning = Vec::new();
     file.by_ref().take(detect::PARQUET_MAGIC.len() as u64).read_to_end(&mut beginning).map_err(io)?;
     let parquet = match options {
@@ -256,12 +272,13 @@ fn of_beginning(beginning: &[u8], options: &Options) -> Result<Format, TraceErro
     }
 }
 
-/// The format in which [`open`] would read `path`; `None` for columns that the user describes.
+/// The format in which [`open`] would read `path`; `None` for columns that the user describes, and for a
+/// [stream](is_stream), which is not touched.
 ///
 /// # Errors
 /// The file cannot be read, or has no known format.
 pub fn recognise(path: &Path, options: &Options) -> Result<Option<Format>, TraceError> {
-    if options.columns.is_some() {
+    if options.columns.is_some() || is_stream(path) {
         return Ok(None);
     }
     let io = |error| TraceError::io(error, Place::Whole).in_file(path);
