@@ -99,6 +99,12 @@ impl Signals {
     }
 }
 
+/// The name of the signal with this number, such as `SIGINT`.
+#[must_use]
+pub fn name_of(signal: i32) -> Option<&'static str> {
+    signal_name(signal)
+}
+
 /// Makes writes beyond the limit of file sizes (`ulimit -f`) fail with an error, instead of ending the process by a signal.
 /// Programs that this one starts get the signal as before.
 ///

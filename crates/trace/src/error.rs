@@ -46,6 +46,8 @@ pub enum ErrorKind {
     Io,
     /// No format fits the beginning of the file, or there is no format with the requested name.
     UnknownFormat,
+    /// The version of the format is not one of those that are read.
+    Version,
     /// A record does not conform to its format.
     BadRecord,
     /// A Parquet file is damaged, or lacks required columns.

@@ -1,6 +1,6 @@
 //! The interface of readers: a trace as a stream of requests.
 
-use crate::{ObjectName, Request, TraceError};
+use crate::{ObjectName, Others, Request, TraceError};
 
 /// The treatment of records that cannot be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,6 +59,11 @@ pub trait Reader: Send {
         Skipped::default()
     }
 
+    /// The records so far that are valid, but not requests.
+    fn others(&self) -> Others {
+        Others::default()
+    }
+
     /// What the trace calls an object of a request that was returned.
     fn object_name(&self, _object: u32) -> ObjectName {
         ObjectName::Number
@@ -83,6 +88,10 @@ impl<R: Reader + ?Sized> Reader for Box<R> {
         (**self).skipped()
     }
 
+    fn others(&self) -> Others {
+        (**self).others()
+    }
+
     fn object_name(&self, object: u32) -> ObjectName {
         (**self).object_name(object)
     }
@@ -95,6 +104,10 @@ impl<R: Reader + ?Sized> Reader for &mut R {
 
     fn skipped(&self) -> Skipped {
         (**self).skipped()
+    }
+
+    fn others(&self) -> Others {
+        (**self).others()
     }
 
     fn object_name(&self, object: u32) -> ObjectName {

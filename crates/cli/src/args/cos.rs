@@ -4,6 +4,7 @@ use super::OutputArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use nitro_console::size::Size;
 use nitro_cos::Fpi;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -20,9 +21,12 @@ Examples:
   nitro cos import /srv/store vm1 vm1.img
   nitro cos import /srv/store disk /dev/vg/disk
   tar c /home | nitro cos import /srv/store home-monday -
+  nitro cos import /srv/store home-monday --from-command -- tar c /home
 
-Files and devices become volumes, which can be written to and served; standard input becomes a stream, divided into
-content-defined chunks. An interrupted import of a file or device, when started again, continues where it stopped; an import
+Files and devices become volumes, which can be written to and served; standard input and the output of a command become
+streams, divided into content-defined chunks. A pipe does not tell whether the command before it failed; with --from-command,
+there is an object only if the command ends with exit status 0. It is run without a shell, and is ended if the import ends
+before it. An interrupted import of a file or device, when started again, continues where it stopped; an import
 from standard input starts at the beginning, and does not store again what was stored already.";
 
 const EXPORT_EXAMPLES: &str = "\
@@ -295,9 +299,15 @@ pub(crate) struct CosImportArgs {
     /// The new object's name
     pub(crate) name: String,
     /// A file or block device; `-`: standard input
-    #[arg(value_name = "FILE")]
-    pub(crate) source: PathBuf,
-    /// Kind of the new object [default: a volume for a file or device, a stream for standard input]
+    #[arg(value_name = "FILE", required_unless_present = "from_command", conflicts_with = "command")]
+    pub(crate) source: Option<PathBuf>,
+    /// Store what a command writes to its standard output; the command stands behind `--`
+    #[arg(long, conflicts_with = "source", requires = "command")]
+    pub(crate) from_command: bool,
+    /// The command for --from-command: a program and its arguments
+    #[arg(value_name = "CMD", last = true, requires = "from_command")]
+    pub(crate) command: Vec<OsString>,
+    /// Kind of the new object [default: a volume for a file or device, a stream for everything else]
     #[arg(long, value_enum)]
     pub(crate) kind: Option<CosKind>,
     /// Chunk size of the volume [default: the store's]

@@ -6,7 +6,7 @@ use nitro_console::error::Error;
 use nitro_console::output::{Format, json_line, print};
 use nitro_console::size::Size;
 use nitro_cos::{Kind, Settings};
-use nitro_server::cos::transfer::{self, Export, Import};
+use nitro_server::cos::transfer::{self, Content, Export, Import};
 use nitro_server::cos::{failed, open};
 use serde::Serialize;
 use std::time::Instant;
@@ -33,7 +33,10 @@ pub(super) async fn import(args: &CosImportArgs) -> Result<(), Error> {
     let import = Import {
         store: &args.store.store,
         name: &args.name,
-        source: &args.source,
+        source: match &args.source {
+            Some(path) => Content::Path(path),
+            None => Content::Command(&args.command),
+        },
         kind: args.kind.map(|kind| match kind {
             CosKind::Volume => Kind::Volume,
             CosKind::Stream => Kind::Stream,

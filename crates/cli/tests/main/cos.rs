@@ -192,6 +192,102 @@ fn an_import_into_a_store_that_becomes_full_ends_though_its_source_goes_on() {
     assert!(place.stdout("cos fsck st").contains("0 objects"));
 }
 
+/// The processes with `word` in their command lines, also those that nobody has waited for.
+fn processes(word: &str) -> Vec<String> {
+    let folders = fs::read_dir("/proc").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
+    let lines = folders.filter_map(|path| fs::read(path.join("cmdline")).ok());
+    lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " ")).filter(|line| line.contains(word)).collect()
+}
+
+/// Runs `nitro cos import st NAME --from-command -- sh -c SCRIPT`.
+fn import_output(place: &Place, name: &str, script: &str) -> std::process::Command {
+    let mut command = place.command(&format!("cos import st {name} -o json --from-command -- sh -c"));
+    command.arg(script).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn the_output_of_a_command_becomes_an_object_if_the_command_succeeds() {
+    let place = Place::new();
+    place.stdout("cos init st --size 256M");
+    let content = noise(7, 9 << 20);
+    place.write("content", &content);
+    let output = import_output(&place, "good", "cat content; echo what it says >&2").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.contains("what it says"), "{said}");
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&told["name"], &told["bytes"]), (&"good".into(), &content.len().into()));
+    place.stdout("cos export st good out");
+    assert!(fs::read(place.path("out")).unwrap() == content);
+    // No shell interprets the arguments.
+    place.stdout("cos import st words --from-command -- printf %s $HOME;*");
+    place.stdout("cos export st words words.out");
+    assert_eq!(fs::read_to_string(place.path("words.out")).unwrap(), "$HOME;*");
+
+    for (script, status) in [
+        ("cat content; exit 3", "it ended with exit status 3"),
+        ("exit 1", "it ended with exit status 1"),
+        ("cat content; kill -9 $$", "it was ended by signal 9 (SIGKILL)"),
+        ("sleep 987651 > /dev/null 2>&1 & cat content; exit 4", "it ended with exit status 4"),
+    ] {
+        let said = failure(import_output(&place, "bad", script).spawn().unwrap());
+        assert!(said.contains(&format!("command sh -c {script}")) && said.contains(status), "{script}: {said}");
+    }
+    let said = place.failure("cos import st bad --from-command -- no-such-program x", 1);
+    assert!(said.contains("command no-such-program x: ") && said.contains("PATH"), "{said}");
+    // The older object is as it was, and the command is not even started.
+    let said = failure(import_output(&place, "good", "touch started").spawn().unwrap());
+    assert!(said.contains("good") && !place.path("started").exists(), "{said}");
+    let said = place.failure("cos import st bad --kind volume --from-command -- true", 1);
+    assert!(said.contains("--from-command: ") && said.contains("leave out --kind volume"), "{said}");
+    for (arguments, word) in [
+        ("cos import st bad content --from-command -- true", "--from-command"),
+        ("cos import st bad content -- true", "CMD"),
+        ("cos import st bad -- true", "FILE"),
+        ("cos import st bad --from-command", "CMD"),
+        ("cos import st bad", "FILE"),
+    ] {
+        let said = place.failure(arguments, 2);
+        assert!(said.contains(word), "{arguments}: {said}");
+    }
+    assert!(place.stdout("cos fsck st").contains("2 objects"));
+    place.stdout("cos export st good again");
+    assert!(fs::read(place.path("again")).unwrap() == content);
+    assert_eq!(processes("sleep 987651"), [] as [&str; 0]);
+}
+
+#[test]
+fn a_command_whose_output_is_imported_ends_with_the_import() {
+    let place = Place::new();
+    place.stdout("cos init st --size 64M");
+    for signal in ["INT", "TERM"] {
+        // The second one stays when it is asked to end, and has a child of its own.
+        for (script, word) in
+            [("echo x; exec sleep 987652", "sleep 987652"), ("trap '' TERM; echo x; sleep 987653; true", "987653")]
+        {
+            let child = import_output(&place, "never", script).spawn().unwrap();
+            for _ in 0..1000 {
+                if processes(word).len() > 1 {
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            let pid = child.id().to_string();
+            // Not before it handles signals.
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            assert!(std::process::Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+            let said = failure(child);
+            assert!(said.contains(&format!("SIG{signal} interrupted the import")), "{said}");
+            assert_eq!(processes(word), [] as [&str; 0], "{signal}");
+        }
+    }
+    // A store that becomes full.
+    let said = failure(import_output(&place, "never", "cat /dev/urandom; : 987654").spawn().unwrap());
+    assert!(said.contains("full"), "{said}");
+    assert_eq!(processes("987654"), [] as [&str; 0]);
+    assert!(place.stdout("cos fsck st").contains("0 objects"));
+}
+
 #[test]
 fn a_server_takes_snapshots_and_collects_while_it_serves() {
     let (place, image) = place();

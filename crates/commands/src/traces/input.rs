@@ -1,12 +1,13 @@
 //! One or several traces, read as one.
 
+use super::file::{OfFile, Warnings};
 use super::{ReadArgs, refused};
 use nitro_console::error::Error;
 use nitro_console::progress::Progress;
 use nitro_trace::parquet::{ParquetReader, is_of_object};
 use nitro_trace::{
-    BadRecords, Format, Merged, ObjectName, Origin, Position, Reader, Request, Skipped, TraceError, WithoutRepeats,
-    open, open_stream, origins, recognise,
+    BadRecords, Format, Merged, ObjectName, Origin, Others, Position, Reader, Request, Skipped, TraceError,
+    WithoutRepeats, is_stream, open, open_stream, origins, recognise,
 };
 use std::fs::File;
 use std::io::stdin;
@@ -27,6 +28,7 @@ pub struct Input {
     requests: u64,
     /// An object of several files that was not taken for the same disk.
     apart: Arc<OnceLock<String>>,
+    warnings: Warnings,
 }
 
 impl Input {
@@ -35,10 +37,14 @@ impl Input {
         let position = Position::default();
         let options = args.options(&position);
         let (mut readers, mut formats, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        let warnings = Warnings::default();
         let mut total_bytes = Some(0);
+        check_read_once(paths)?;
         for path in paths {
             if path.as_os_str() == "-" {
-                readers.push(open_stream(stdin(), &options).map_err(|e| refused(&e.in_file(Path::new("stdin"))))?);
+                let name = Path::new("stdin");
+                let reader = open_stream(stdin(), &options).map_err(|e| refused(&e.in_file(name)))?;
+                readers.push(Box::new(OfFile::new(reader, name, &warnings)) as Box<dyn Reader>);
                 formats.push(options.format);
                 total_bytes = None;
                 continue;
@@ -48,30 +54,38 @@ impl Input {
                 return Err(Error::new(what, "it is a directory").or("name the files in it"));
             }
             let format = recognise(path, &options).map_err(|e| refused(&e))?;
-            readers.push(open(path, &options).map_err(|e| refused(&e))?);
+            let reader = open(path, &options).map_err(|e| refused(&e))?;
+            readers.push(Box::new(OfFile::new(reader, path, &warnings)));
             if format == Some(Format::Parquet) && notes.is_empty() {
                 notes = notes_of(path);
                 // Its objects may have other numbers in the merged trace.
                 notes.retain(|(key, _)| paths.len() == 1 || !is_of_object(key));
             }
             formats.push(format);
-            let len = path.metadata().map_or(0, |found| found.len());
-            total_bytes = total_bytes.map(|bytes| bytes + len);
+            let len = path.metadata().ok().filter(|_| !is_stream(path)).map(|found| found.len());
+            total_bytes = total_bytes.zip(len).map(|(bytes, len)| bytes + len);
         }
         let (reader, apart) = merged(readers, &origins(paths), args);
         let progress = total_bytes.map(|bytes| (Progress::new(bytes, "read"), position));
-        Ok(Self { reader, formats, notes, progress, requests: 0, apart })
+        Ok(Self { reader, formats, notes, progress, requests: 0, apart, warnings })
     }
 
     /// As [`open`](Self::open), without any output.
     pub fn reader(paths: &[PathBuf], args: &ReadArgs) -> Result<Box<dyn Reader>, TraceError> {
         let options = args.options(&Position::default());
-        let readers = paths.iter().map(|path| open(path, &options)).collect::<Result<Vec<_>, _>>()?;
+        let (mut readers, warnings) = (Vec::new(), Warnings::default());
+        for path in paths {
+            readers.push(Box::new(OfFile::new(open(path, &options)?, path, &warnings)) as Box<dyn Reader>);
+        }
         Ok(merged(readers, &origins(paths), args).0)
     }
 
-    /// Prints on standard error which objects were taken for different disks, if that may be a surprise.
-    fn tell_apart(&self) {
+    /// Prints on standard error which files have no requests, and which objects were taken for different disks, if that
+    /// may be a surprise.
+    fn tell_end(&self) {
+        for warning in self.warnings.take() {
+            eprintln!("warning: {warning}");
+        }
         if let Some(object) = self.apart.get() {
             nitro_console::note!(
                 "{object} is in several files, and taken for another disk in each; --same-disks numbered takes what is numbered \
@@ -91,6 +105,24 @@ impl Input {
             nitro_console::note!("left out: {more} more bad records");
         }
     }
+}
+
+/// Whether a trace can be read only once: standard input, or a pipe or the like by its name.
+#[must_use]
+pub fn is_read_once(path: &Path) -> bool {
+    path.as_os_str() == "-" || is_stream(path)
+}
+
+/// Checks that no stream is named twice.
+fn check_read_once(paths: &[PathBuf]) -> Result<(), Error> {
+    let all: Vec<_> = paths.iter().zip(origins(paths)).filter(|(path, _)| is_read_once(path)).collect();
+    for (number, (path, origin)) in all.iter().enumerate() {
+        if all[..number].iter().any(|(_, before)| before.file == origin.file) {
+            return Err(Error::new(format_args!("trace {}", path.display()), "it is a stream, and named twice")
+                .or("a stream can be read only once; write it to a file first"));
+        }
+    }
+    Ok(())
 }
 
 /// Merges several readers into one. Returns it with the object that was first taken for several disks.
@@ -128,9 +160,6 @@ impl Reader for Input {
     fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
         let more = self.reader.next(request);
         self.requests += 1;
-        if !matches!(more, Ok(true)) {
-            self.tell_apart();
-        }
         if let Some((progress, position)) = &self.progress {
             if !matches!(more, Ok(true)) {
                 progress.end();
@@ -138,11 +167,18 @@ impl Reader for Input {
                 progress.show(position.get());
             }
         }
+        if !matches!(more, Ok(true)) {
+            self.tell_end();
+        }
         more
     }
 
     fn skipped(&self) -> Skipped {
         self.reader.skipped()
+    }
+
+    fn others(&self) -> Others {
+        self.reader.others()
     }
 
     fn object_name(&self, object: u32) -> ObjectName {

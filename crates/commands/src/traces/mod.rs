@@ -1,8 +1,9 @@
 //! Traces as arguments of commands.
 
+mod file;
 mod input;
 
-pub use input::Input;
+pub use input::{Input, is_read_once};
 
 use clap::{Args, ValueEnum};
 use nitro_console::error::Error;
@@ -33,7 +34,7 @@ pub struct ReadArgs {
     /// Which objects of several traces are the same disk
     ///
     /// named: those that the traces name the same. Host and disk (MSR), volume numbers (Alibaba, Tencent, SYSTOR) and the
-    /// identity of recorded volumes count in all files; device numbers (FIU, blkparse, blktrace) and
+    /// identity of recorded volumes count in all files; device numbers (FIU, blkparse, blktrace), paths (fio) and
     /// words (--columns) count in the parts of one trace, whose paths differ only in a number between dots (web.1.blkparse,
     /// web.2.blkparse.gz). numbered: names and numbers count in all files. file: each file has disks of its own.
     #[arg(long, value_enum, default_value_t = SameDisksName::Named, value_name = "WHICH")]
@@ -129,6 +130,7 @@ pub fn refused(error: &TraceError) -> Error {
         ErrorKind::UnknownFormat => {
             "name the format with --trace-format, or describe the table's columns with --columns"
         }
+        ErrorKind::Version => "write or convert it in a version that is read, or describe its columns with --columns",
         ErrorKind::BadRecord => "--bad-records skip leaves such records out; is it the right --trace-format?",
         ErrorKind::Parquet => {
             "check whether the file is complete, and was written by `nitro-lab trace` or `nitro serve --record`"

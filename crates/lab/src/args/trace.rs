@@ -15,6 +15,7 @@ Examples:
     nitro-lab trace info --columns time=0:ms,op=2,offset=3:sectors,len=4:sectors,object=1 mine.csv
   From a pipe:
     zcat trace.gz | nitro-lab trace info -
+    nitro-lab trace info <(ssh host cat disk.iolog)
 
 The format is recognised by the content of a file, not by its name. Files may be compressed (gzip, zstd, bzip2, xz).";
 

@@ -1,7 +1,7 @@
 //! The traces of a command, for simulations that read them several times from the beginning.
 
 use crate::args::SimArgs;
-use nitro_commands::traces::{Input, refused};
+use nitro_commands::traces::{Input, is_read_once, refused};
 use nitro_config::classes::ClassTable;
 use nitro_console::error::Error;
 use nitro_sim::workload::{Precedence, SaidContents, Source, TraceIdentity};
@@ -18,12 +18,14 @@ impl<'a> Traces<'a> {
     /// The traces of `args`, classified by the rules of `table`. Errors that can be detected without reading the traces
     /// are returned here.
     pub(super) fn new(args: &'a SimArgs, table: &ClassTable) -> Result<Self, Error> {
-        if args.traces.iter().any(|path| path.as_os_str() == "-") {
-            return Err(Error::new(
-                "trace -",
-                "simulations may read a trace several times, and standard input only once",
-            )
-            .or("write it to a file first, with `nitro-lab trace convert - trace.parquet`"));
+        if let Some(stream) = args.traces.iter().find(|path| is_read_once(path)) {
+            let (stream, what) = match stream.as_os_str() == "-" {
+                true => ("-".to_owned(), "standard input"),
+                false => (stream.display().to_string(), "a stream"),
+            };
+            let why = format_args!("simulations may read a trace several times, and {what} only once").to_string();
+            return Err(Error::new(format_args!("trace {stream}"), why)
+                .or(format_args!("write it to a file first, with `nitro-lab trace convert {stream} trace.parquet`")));
         }
         Input::open(&args.traces, &args.read)?;
         let precedence = if args.cache.reclassify { Precedence::Rules } else { Precedence::Trace };

@@ -7,12 +7,14 @@ use nitro_console::output::{self, Format, Table};
 use nitro_trace::{Summary, summarize};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// A trace and its statistics.
 #[derive(Serialize)]
 struct Report {
     files: Vec<String>,
-    /// The format of each file; `columns` if the user described the columns, `stdin` if the format is not known.
+    /// The format of each file; `columns` if the user described the columns, `stdin` or `stream` if what
+    /// can be read only once has a format that was not named.
     formats: Vec<String>,
     /// The metadata of a Parquet file, above all whether the trace is synthetic.
     notes: BTreeMap<String, String>,
@@ -31,14 +33,15 @@ pub(super) fn run(args: &InfoArgs) -> Result<(), Error> {
     let mut input = Input::open(&args.traces, &args.read)?;
     let summary = summarize(&mut input).map_err(|e| refused(&e))?;
     input.tell_skipped();
-    let told = |format: &Option<nitro_trace::Format>| match format {
+    let told = |(path, format): (&PathBuf, &Option<nitro_trace::Format>)| match format {
         Some(format) => format.as_str(),
         None if args.read.columns.is_some() => "columns",
-        None => "stdin",
+        None if path.as_os_str() == "-" => "stdin",
+        None => "stream",
     };
     let report = Report {
         files: args.traces.iter().map(|path| path.display().to_string()).collect(),
-        formats: input.formats.iter().map(|format| told(format).to_owned()).collect(),
+        formats: args.traces.iter().zip(&input.formats).map(|of| told(of).to_owned()).collect(),
         notes: std::mem::take(&mut input.notes).into_iter().collect(),
         duration_seconds: summary.span_ns() as f64 / 1e9,
         read_share: summary.read_share(),

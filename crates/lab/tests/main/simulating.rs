@@ -256,6 +256,7 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
         ("reads.parquet --cache-size 1G --mode write-around", &["write-through or write-back"]),
         ("reads.parquet --policy lfu --objects 10", &["--policy lfu", "slru, mru"]),
         ("- --cache-size 1G", &["standard input", "nitro-lab trace convert"]),
+        ("/dev/stdin --cache-size 1G", &["a stream", "nitro-lab trace convert /dev/stdin trace.parquet"]),
         ("absent.parquet --cache-size 1G", &["absent.parquet"]),
         ("reads.parquet --sweep size=16M,32M --results reads.parquet", &["reads.parquet", "--results"]),
     ] {

@@ -1,11 +1,13 @@
 //! `nitro-lab trace`: what it reads, writes, makes and refuses.
 
 use crate::support::Place;
+use nitro_testkit::programs::{PATIENCE, Watchdog, wait};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+use std::thread;
 
 fn info(place: &Place, arguments: &str) -> Value {
     serde_json::from_str(&place.stdout(&format!("trace info -o json {arguments}"))).unwrap()
@@ -51,6 +53,94 @@ fn every_sample_is_recognised_and_read_to_its_last_record() {
 /// Sectors 0 to 7 read and read again, 8 to 15 written behind the first, and one bad line.
 const TABLE: &str = "when;what;where;how many\n0.5;R;0;8\n1;W;8;8\n1.25;R;-;8\n1.5;R;0;8\n";
 const COLUMNS: &str = "--columns time=0,op=1,offset=2:sectors,len=3:sectors,sep=semicolon";
+
+/// A record of blktrace, as `blktrace` writes it on a little-endian machine.
+fn blktrace(action: u32, payload: &[u8]) -> Vec<u8> {
+    let mut record = Vec::new();
+    record.extend(0x6561_7407u32.to_le_bytes());
+    record.extend(1u32.to_le_bytes());
+    record.extend(77u64.to_le_bytes());
+    record.extend(8u64.to_le_bytes());
+    [4096, action, 42, 8 << 20, 0].into_iter().for_each(|value: u32| record.extend(value.to_le_bytes()));
+    record.extend([0, 0]);
+    record.extend((payload.len() as u16).to_le_bytes());
+    record.extend(payload);
+    record
+}
+
+#[test]
+fn a_file_without_requests_is_never_passed_over_in_silence() {
+    let place = Place::new();
+    place.write("cgroup.blktrace.0", blktrace(1 << 16 | 1 << 8 | 1, &[7; 8]));
+    assert_eq!(info(&place, "cgroup.blktrace.0")["reads"]["count"], 1, "the event of a control group");
+    place.write("driver.blktrace.0", [blktrace(1 << 16 | 1 << 8 | 7, &[7; 8]), blktrace(1 << 16 | 8, b"")].concat());
+    place.write("other.csv", "1,R,0,512,1\n");
+    // Also as one of several files.
+    for arguments in ["trace info driver.blktrace.0", "trace info other.csv driver.blktrace.0"] {
+        let output = place.run(arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        let phrase = "warning: driver.blktrace.0: no request: its records are 1 issued (D), 1 completed (C); --event issued or \
+                      --event completed takes such events as requests\n";
+        assert_eq!(said, phrase, "{arguments}");
+    }
+    assert_eq!(info(&place, "--event issued driver.blktrace.0")["requests"], 1);
+    place.write("empty", "");
+    let output = place.run("trace info --trace-format msr empty");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("warning: empty: no request: it has no records"));
+    place.write("words", "not a trace\n1,2\nnot at all\n");
+    let said = place.failure("trace info --trace-format msr --bad-records skip words", 1);
+    assert!(said.contains("words: none of its 2 records could be read") && said.contains("--columns"), "{said}");
+}
+
+/// Runs the program with a trace that is written to the pipe that `arguments` name.
+fn with_fifo(place: &Place, content: &'static [u8], arguments: &str) -> Output {
+    let fifo = place.path("fifo");
+    if !fifo.exists() {
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    }
+    let mut child = place.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // It may be refused without being opened.
+    let writer = thread::spawn(move || drop(fs::write(fifo, content)));
+    let _watchdog = Watchdog::of(&child, PATIENCE);
+    wait(&mut child);
+    let output = child.wait_with_output().unwrap();
+    if !writer.is_finished() {
+        drop(fs::File::open(place.path("fifo")));
+    }
+    writer.join().unwrap();
+    output
+}
+
+#[test]
+fn a_pipe_by_its_name_is_read_as_a_stream() {
+    const TRACE: &[u8] = b"1,R,0,512,1\n1,W,0,512,2\n";
+    let place = Place::new();
+    let output = with_fifo(&place, TRACE, "trace info -o json fifo");
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&told["requests"], &told["formats"][0]), (&2.into(), &"stream".into()));
+    let output = with_fifo(&place, b"no\n", "trace info fifo");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("fifo: no known format"));
+    // The pipe of a shell, by two names, compressed.
+    place.write("t.csv", TRACE);
+    for (shell, name) in [("cat t.csv |", "/dev/stdin"), ("gzip -c t.csv |", "/dev/fd/0"), ("", "<(cat t.csv)")] {
+        let mut bash = Command::new("bash");
+        let line =
+            format!("{shell} \"$0\" trace convert {name} out.parquet --force && \"$0\" trace info -o json out.parquet");
+        bash.args(["-c", &line]).arg(place.command("").get_program()).current_dir(place.folder.path());
+        let output = bash.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}: {said}");
+        let json = String::from_utf8(output.stdout).unwrap();
+        let told: Value = serde_json::from_str(&json[json.find('{').unwrap()..]).unwrap();
+        assert_eq!(told["requests"], 2, "{name}");
+    }
+    // Where it would be read twice.
+    let said = place.failure("sim fifo --cache-size 1G", 1);
+    assert!(said.contains("trace fifo: ") && said.contains("a stream only once"), "{said}");
+    let said = place.failure("trace info fifo ./fifo", 1);
+    assert!(said.contains("named twice"), "{said}");
+}
 
 #[test]
 fn a_table_is_read_by_a_map_of_its_columns() {

@@ -1,21 +1,22 @@
 //! Readers of traces of binary records.
 
+use super::text::Parsed;
 use crate::source::Window;
-use crate::{BadRecords, ErrorKind, ObjectName, Place, Problem, Reader, Request, Skipped, TraceError};
+use crate::{BadRecords, ErrorKind, ObjectName, Others, Place, Problem, Reader, Request, Skipped, TraceError};
 use std::io;
 
 /// A decoded record.
 pub struct Decoded {
-    /// Whether the record is a request. A record that is not is valid, but skipped.
-    pub is_request: bool,
+    /// Whether the record is a request.
+    pub parsed: Parsed,
     /// Bytes of the record after its fixed part.
     pub payload_bytes: usize,
 }
 
 impl Decoded {
     /// A record without payload.
-    pub const fn fixed(is_request: bool) -> Self {
-        Self { is_request, payload_bytes: 0 }
+    pub const fn fixed(parsed: Parsed) -> Self {
+        Self { parsed, payload_bytes: 0 }
     }
 }
 
@@ -48,6 +49,7 @@ pub struct BinaryReader<D> {
     decoder: D,
     policy: BadRecords,
     skipped: Skipped,
+    others: Others,
     record: u64,
     ended: bool,
 }
@@ -55,7 +57,8 @@ pub struct BinaryReader<D> {
 impl<D: Decoder> BinaryReader<D> {
     /// A reader of the records from the window's position on.
     pub fn new(window: Window, decoder: D, policy: BadRecords) -> Self {
-        Self { window, decoder, policy, skipped: Skipped::default(), record: 0, ended: false }
+        let (skipped, others) = (Skipped::default(), Others::default());
+        Self { window, decoder, policy, skipped, others, record: 0, ended: false }
     }
 
     fn bad(&mut self, problem: Problem) -> Result<(), TraceError> {
@@ -83,8 +86,9 @@ impl<D: Decoder> BinaryReader<D> {
             match self.decoder.decode(record, request).and_then(|decoded| request.check().map(|()| decoded)) {
                 Ok(decoded) => {
                     self.window.take(decoded.payload_bytes).map_err(|error| self.failed(error))?;
-                    if decoded.is_request {
-                        return Ok(true);
+                    match decoded.parsed {
+                        Parsed::Request => return Ok(true),
+                        Parsed::Other(kind) => self.others.note(kind),
                     }
                 }
                 Err(problem) => {
@@ -126,6 +130,10 @@ impl<D: Decoder> Reader for BinaryReader<D> {
 
     fn skipped(&self) -> Skipped {
         self.skipped.clone()
+    }
+
+    fn others(&self) -> Others {
+        self.others.clone()
     }
 
     fn object_name(&self, object: u32) -> ObjectName {

@@ -1,7 +1,7 @@
 //! The default text format of `blkparse`: `major,minor cpu sequence time_s pid event rwbs sector + sectors [process]`.
 
 use super::fields::{self, Fields, SECOND_NS};
-use super::text::LineParser;
+use super::text::{LineParser, Parsed};
 use crate::request::SECTOR_BYTES;
 use crate::{ObjectName, Op, Problem, Request};
 
@@ -18,12 +18,41 @@ pub enum BlockEvent {
 }
 
 impl BlockEvent {
-    const fn letter(self) -> u8 {
+    /// The letter of blkparse.
+    pub(super) const fn letter(self) -> u8 {
         match self {
             Self::Queued => b'Q',
             Self::Issued => b'D',
             Self::Completed => b'C',
         }
+    }
+
+    /// The kind under which [`Others`](crate::Others) counts such events when another one is taken as the request.
+    #[must_use]
+    pub const fn kind(self) -> &'static str {
+        kind(self.letter())
+    }
+}
+
+/// Events that are the chosen one, but neither read nor write, discard or flush.
+pub(super) const NO_OPERATION: &str = "events without an operation";
+
+/// The kind of an event, by its letter.
+pub(super) const fn kind(letter: u8) -> &'static str {
+    match letter {
+        b'Q' => "queued (Q)",
+        b'D' => "issued (D)",
+        b'C' => "completed (C)",
+        b'M' | b'F' => "merged (M, F)",
+        b'G' | b'S' => "allocations of requests (G, S)",
+        b'I' => "inserted (I)",
+        b'R' => "requeued (R)",
+        b'P' | b'U' | b'T' => "plugs and unplugs (P, U, T)",
+        b'X' => "split (X)",
+        b'B' => "bounced (B)",
+        b'A' => "remapped (A)",
+        b'm' => "messages (m)",
+        _ => "events of other kinds",
     }
 }
 
@@ -68,10 +97,10 @@ impl Blkparse {
 }
 
 impl LineParser for Blkparse {
-    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
+    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<Parsed, Problem> {
         self.summary = is_summary(line, self.summary);
         if self.summary {
-            return Ok(false);
+            return Ok(Parsed::Other("lines of summaries"));
         }
         let mut fields = Fields::blanks(line);
         let mut numbers = Fields::commas(fields.field("device")?);
@@ -81,16 +110,16 @@ impl LineParser for Blkparse {
         fields.number("sequence")?;
         request.time_ns = fields::time_ns(fields.field("time")?, SECOND_NS)?;
         fields.number("pid")?;
-        let [event] = fields.field("event")? else { return Ok(false) };
+        let [event] = fields.field("event")? else { return Ok(Parsed::Other(kind(b'?'))) };
         if *event != self.event.letter() {
-            return Ok(false);
+            return Ok(Parsed::Other(kind(*event)));
         }
         let letters = fields.field("rwbs")?;
         let (sector, sectors) = extent(&mut fields)?;
-        let Some(op) = op(letters, sectors) else { return Ok(false) };
+        let Some(op) = op(letters, sectors) else { return Ok(Parsed::Other(NO_OPERATION)) };
         request.op = op;
         request.place(sector, SECTOR_BYTES, sectors, SECTOR_BYTES)?;
-        Ok(true)
+        Ok(Parsed::Request)
     }
 
     fn object_name(&self, object: u32) -> ObjectName {

@@ -2,7 +2,7 @@
 
 use super::fields::{self, Fields, MD5_DIGITS, Separator};
 use super::names::Names;
-use super::text::LineParser;
+use super::text::{LineParser, Parsed};
 use super::volumes::{filetime_ns, scsi_op};
 use crate::{ObjectName, Op, Problem, Request, TraceError};
 use std::str::FromStr;
@@ -220,7 +220,7 @@ const fn unquoted(field: &[u8]) -> &[u8] {
 }
 
 impl LineParser for ColumnParser {
-    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
+    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<Parsed, Problem> {
         let mut at = Extent { offset: 0, offset_unit: 1, len: 512, len_unit: 1 };
         let mut fields = Fields::new(line, self.columns.separator);
         for column in 0..self.columns.roles.len() {
@@ -232,7 +232,7 @@ impl LineParser for ColumnParser {
             request.block_bytes = len.ok_or(Problem::new("len", "too large"))?.div_ceil(count);
         }
         request.place(at.offset, at.offset_unit, at.len, at.len_unit)?;
-        Ok(true)
+        Ok(Parsed::Request)
     }
 
     fn object_name(&self, object: u32) -> ObjectName {

@@ -2,9 +2,9 @@
 
 use super::binary::{Decoder, array};
 use super::records::{Blktrace, OracleGeneral, Vscsi};
-use super::text::is_blank;
-use super::{Format, Options};
-use crate::Request;
+use super::text::{is_blank, without_mark};
+use super::{Format, Options, fio};
+use crate::{Request, TraceError};
 
 /// The magic at the beginning and the end of a Parquet file.
 pub const PARQUET_MAGIC: &[u8] = b"PAR1";
@@ -13,20 +13,33 @@ pub const BEGINNING_BYTES: usize = 1 << 16;
 /// Most lines or records that are examined.
 const RECORDS_MAX: usize = 100;
 
-/// The format that fits `beginning`, the first [`BEGINNING_BYTES`] of a trace, or all of it.
-#[must_use]
-pub fn format(beginning: &[u8], options: &Options) -> Option<Format> {
-    if beginning.starts_with(PARQUET_MAGIC) {
+/// The format that fits `beginning`, the first [`BEGINNING_BYTES`] of a trace, or all of it; `None` if there is none.
+///
+/// # Errors
+/// It is a format of which this version is not read.
+pub fn format(beginning: &[u8], options: &Options) -> Result<Option<Format>, TraceError> {
+    Ok(if beginning.starts_with(PARQUET_MAGIC) {
         Some(Format::Parquet)
     } else if Blktrace::of(beginning, options.event).is_some() {
         Some(Format::Blktrace)
+    } else if is_fio(beginning)? {
+        Some(Format::Fio)
     } else if is_text(beginning) {
         text(beginning, options)
     } else if Vscsi::of(beginning).is_some_and(|mut version| fits(&mut version, beginning)) {
         Some(Format::Vscsi)
     } else {
         (fits(&mut OracleGeneral, beginning) && is_oracle(beginning)).then_some(Format::OracleGeneral)
-    }
+    })
+}
+
+/// Whether this is the beginning of a log of fio.
+///
+/// # Errors
+/// It is one of a version that is not read.
+pub fn is_fio(beginning: &[u8]) -> Result<bool, TraceError> {
+    let line = beginning.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    fio::is_header(without_mark(line))
 }
 
 fn is_text(beginning: &[u8]) -> bool {
@@ -36,8 +49,11 @@ fn is_text(beginning: &[u8]) -> bool {
 /// The text format that can parse the most lines, if these are more than half: a bad line does not prevent recognition.
 fn text(beginning: &[u8], options: &Options) -> Option<Format> {
     let whole = beginning.len() < BEGINNING_BYTES;
-    let mut lines: Vec<&[u8]> =
-        beginning.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii_end).take(RECORDS_MAX).collect();
+    let mut lines: Vec<&[u8]> = beginning
+        .split(|&byte| byte == b'\n')
+        .map(|line| without_mark(line.trim_ascii_end()))
+        .take(RECORDS_MAX)
+        .collect();
     if lines.len() < RECORDS_MAX && lines.len() > 1 && !whole {
         lines.pop();
     }

@@ -1,7 +1,7 @@
 //! Text formats with blanks between the fields.
 
 use super::fields::{self, Fields, MICROSECOND_NS, MILLISECOND_NS};
-use super::text::LineParser;
+use super::text::{LineParser, Parsed};
 use crate::request::SECTOR_BYTES;
 use crate::{Op, Problem, Request};
 
@@ -13,7 +13,7 @@ const READ: u64 = 1;
 pub struct DiskSim;
 
 impl LineParser for DiskSim {
-    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
+    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<Parsed, Problem> {
         let mut fields = Fields::blanks(line);
         let time = fields.field("time")?;
         let unit_ns = if time.contains(&b'.') { MILLISECOND_NS } else { MICROSECOND_NS };
@@ -25,7 +25,7 @@ impl LineParser for DiskSim {
         fields.end()?;
         request.op = if flags & READ == READ { Op::Read } else { Op::Write };
         request.place(sector, SECTOR_BYTES, sectors, SECTOR_BYTES)?;
-        Ok(true)
+        Ok(Parsed::Request)
     }
 }
 
@@ -34,7 +34,7 @@ impl LineParser for DiskSim {
 pub struct Arc;
 
 impl LineParser for Arc {
-    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
+    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<Parsed, Problem> {
         let mut fields = Fields::blanks(line);
         let sector = fields.number("offset")?;
         let sectors = fields.number("size")?;
@@ -43,6 +43,6 @@ impl LineParser for Arc {
         fields.end()?;
         request.op = Op::Read;
         request.place(sector, SECTOR_BYTES, sectors, SECTOR_BYTES)?;
-        Ok(true)
+        Ok(Parsed::Request)
     }
 }

@@ -3,7 +3,7 @@
 
 use super::blkparse::{device, device_name};
 use super::fields::{self, Fields, MD5_DIGITS, Separator};
-use super::text::LineParser;
+use super::text::{LineParser, Parsed};
 use crate::request::SECTOR_BYTES;
 use crate::{ObjectName, Op, Problem, Request};
 use memchr::{memchr, memrchr};
@@ -24,7 +24,7 @@ fn last<'a>(line: &mut &'a [u8], separator: u8, name: &'static str) -> Result<&'
 }
 
 impl LineParser for Fiu {
-    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
+    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<Parsed, Problem> {
         let tabs = memchr(b'\t', &line[..line.len().min(INDEX_BYTES_MAX)]).is_some();
         let separator = if tabs { b'\t' } else { b' ' };
         // Parsed from the right, since the name of a process may contain blanks.
@@ -58,7 +58,7 @@ impl LineParser for Fiu {
         } else {
             return Err(Problem::new("fingerprint", "neither one per sector nor one per 4 KiB"));
         };
-        Ok(true)
+        Ok(Parsed::Request)
     }
 
     fn object_name(&self, object: u32) -> ObjectName {

@@ -6,6 +6,7 @@ mod columns;
 mod detect;
 mod disks;
 mod fields;
+mod fio;
 mod fiu;
 mod names;
 mod records;
@@ -18,10 +19,11 @@ pub(crate) use detect::PARQUET_MAGIC;
 
 use crate::parquet::ParquetReader;
 use crate::source::{Compression, Window};
-use crate::{BadRecords, ErrorKind, ObjectName, Place, Reader, Request, Skipped, TraceError};
+use crate::{BadRecords, ErrorKind, ObjectName, Others, Place, Reader, Request, Skipped, TraceError};
 use binary::BinaryReader;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Seek};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -59,11 +61,13 @@ pub enum Format {
     Blkparse,
     /// blktrace, binary.
     Blktrace,
+    /// fio's log of requests (`write_iolog`), versions 2 and 3.
+    Fio,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Parquet,
         Self::Fiu,
         Self::Msr,
@@ -78,6 +82,7 @@ impl Format {
         Self::Arc,
         Self::Blkparse,
         Self::Blktrace,
+        Self::Fio,
     ];
 
     /// The name by which a user chooses it.
@@ -98,6 +103,7 @@ impl Format {
             Self::Arc => "arc",
             Self::Blkparse => "blkparse",
             Self::Blktrace => "blktrace",
+            Self::Fio => "fio",
         }
     }
 
@@ -114,6 +120,7 @@ impl Format {
             Self::DiskSim => Box::new(disks::DiskSim),
             Self::Arc => Box::new(disks::Arc),
             Self::Blkparse => Box::new(blkparse::Blkparse::new(options.event)),
+            Self::Fio => Box::new(fio::Fio::default()),
             Self::Parquet | Self::Vscsi | Self::OracleGeneral | Self::Blktrace => return None,
         })
     }
@@ -179,7 +186,18 @@ impl<R: Read> Read for Noted<R> {
     }
 }
 
-/// Reads the trace in `path`, compressed with gzip, zstd, bzip2, xz or not at all.
+/// Whether `path` is a stream, whose content can be read only once: a FIFO, a pipe (also that of a process substitution), a
+/// terminal, or another thing that is neither a file nor a block device. What does not exist is none.
+#[must_use]
+pub fn is_stream(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| {
+        let kind = found.file_type();
+        !kind.is_file() && !kind.is_dir() && !kind.is_block_device()
+    })
+}
+
+/// Reads the trace in `path`, compressed with gzip, zstd, bzip2, xz or not at all. A [stream](is_stream) is read as by
+/// [`open_stream`].
 ///
 /// # Errors
 /// The file cannot be read, or has no known format. Errors of the reader also name `path`.
@@ -187,6 +205,10 @@ pub fn open(path: &Path, options: &Options) -> Result<Box<dyn Reader>, TraceErro
     let named = |error: TraceError| error.in_file(path);
     let io = |error| named(TraceError::io(error, Place::Whole));
     let mut file = File::open(path).map_err(io)?;
+    if is_stream(path) {
+        let reader = open_stream(file, options).map_err(named)?;
+        return Ok(Box::new(InFile { reader, path: path.to_owned() }));
+    }
     let mut beginning = Vec::new();
     file.by_ref().take(detect::PARQUET_MAGIC.len() as u64).read_to_end(&mut beginning).map_err(io)?;
     let parquet = match options {
@@ -243,15 +265,20 @@ pub fn open_stream(input: impl Read + Send + 'static, options: &Options) -> Resu
 
 fn of_beginning(beginning: &[u8], options: &Options) -> Result<Format, TraceError> {
     let unknown = || TraceError::new(ErrorKind::UnknownFormat, Place::Whole, "no known format fits its beginning");
-    options.format.or_else(|| detect::format(beginning, options)).ok_or_else(unknown)
+    match options.format {
+        Some(Format::Fio) => detect::is_fio(beginning).map(|_| Format::Fio),
+        Some(format) => Ok(format),
+        None => detect::format(beginning, options)?.ok_or_else(unknown),
+    }
 }
 
-/// The format in which [`open`] would read `path`; `None` for columns that the user describes.
+/// The format in which [`open`] would read `path`; `None` for columns that the user describes, and for a
+/// [stream](is_stream), which is not touched.
 ///
 /// # Errors
 /// The file cannot be read, or has no known format.
 pub fn recognise(path: &Path, options: &Options) -> Result<Option<Format>, TraceError> {
-    if options.columns.is_some() {
+    if options.columns.is_some() || is_stream(path) {
         return Ok(None);
     }
     let io = |error| TraceError::io(error, Place::Whole).in_file(path);
@@ -275,6 +302,10 @@ impl Reader for InFile {
         let mut skipped = self.reader.skipped();
         skipped.first = skipped.first.into_iter().map(|error| error.in_file(&self.path)).collect();
         skipped
+    }
+
+    fn others(&self) -> Others {
+        self.reader.others()
     }
 
     fn object_name(&self, object: u32) -> ObjectName {

@@ -1,9 +1,10 @@
 //! The decoders of binary formats.
 
 use super::binary::{Decoded, Decoder, array};
-use super::blkparse::{BlockEvent, device_name};
+use super::blkparse::{self, BlockEvent, device_name};
 use super::fields::{MICROSECOND_NS, SECOND_NS};
-use super::volumes::scsi_op;
+use super::text::Parsed;
+use super::volumes::{OTHER_COMMANDS, scsi_op};
 use crate::request::SECTOR_BYTES;
 use crate::{ObjectName, Op, Problem, Request};
 
@@ -50,12 +51,12 @@ impl Decoder for Vscsi {
         let sector = u64::from_le_bytes(array(record, sector_at));
         let time_us = u64::from_le_bytes(array(record, sector_at + 8));
         let Some(op) = scsi_op(u16::from_le_bytes(array(record, command_at)).into()) else {
-            return Ok(Decoded::fixed(false));
+            return Ok(Decoded::fixed(Parsed::Other(OTHER_COMMANDS)));
         };
         request.op = op;
         request.time_ns = time_us.checked_mul(MICROSECOND_NS).ok_or(Problem::new("time", "too large"))?;
         request.place(sector, SECTOR_BYTES, len.into(), 1)?;
-        Ok(Decoded::fixed(true))
+        Ok(Decoded::fixed(Parsed::Request))
     }
 }
 
@@ -80,7 +81,7 @@ impl Decoder for OracleGeneral {
         let sector = object & ((1 << SECTOR_BITS) - 1);
         let len = u32::from_le_bytes(array(record, 12));
         request.place(sector, SECTOR_BYTES, len.into(), 1)?;
-        Ok(Decoded::fixed(true))
+        Ok(Decoded::fixed(Parsed::Request))
     }
 }
 
@@ -99,6 +100,17 @@ const TC_WRITE: u32 = 1 << 17;
 const TC_FLUSH: u32 = 1 << 18;
 const TC_NOTIFY: u32 = 1 << 26;
 const TC_DISCARD: u32 = 1 << 29;
+/// A bit of an action or a note (`__BLK_TA_CGROUP`, `__BLK_TN_CGROUP`): its payload begins with 8 bytes, the identity of a
+/// control group. The payload's length includes them.
+const TA_CGROUP: u32 = 1 << 8;
+/// The letters of blkparse for the actions from 1 on (`__BLK_TA_QUEUE` and those that follow it).
+const LETTERS: &[u8] = b"QMFGSRDCPUTIXBA";
+
+/// The letter of an action, whatever its categories and its control group; `?` for one without a letter.
+fn letter(action: u32) -> u8 {
+    let number = action & 0xFFFF & !TA_CGROUP;
+    number.checked_sub(1).and_then(|index| LETTERS.get(index as usize)).copied().unwrap_or(b'?')
+}
 
 impl Blktrace {
     /// A decoder for a trace with this beginning, if it is blktrace; `event` is taken as the request.
@@ -146,11 +158,6 @@ impl Decoder for Blktrace {
         let payload = if self.big_endian { u16::from_be_bytes(payload) } else { u16::from_le_bytes(payload) };
         let action = self.u32(record, 28);
         let len = self.u32(record, 24);
-        let event = match self.event {
-            BlockEvent::Queued => 1,
-            BlockEvent::Issued => 7,
-            BlockEvent::Completed => 8,
-        };
         let op = if action & TC_DISCARD != 0 {
             Some(Op::Trim)
         } else if action & TC_WRITE != 0 && len > 0 {
@@ -162,14 +169,20 @@ impl Decoder for Blktrace {
         } else {
             None
         };
-        let is_request = action & TC_NOTIFY == 0 && action & 0xFFFF == event && op.is_some();
-        if is_request {
+        let letter = letter(action);
+        let parsed = match op {
+            _ if action & TC_NOTIFY != 0 => Parsed::Other("notes on processes and the recording"),
+            _ if letter != self.event.letter() => Parsed::Other(blkparse::kind(letter)),
+            None => Parsed::Other(blkparse::NO_OPERATION),
+            Some(_) => Parsed::Request,
+        };
+        if parsed == Parsed::Request {
             request.op = op.unwrap_or_default();
             request.time_ns = self.u64(record, 8);
             request.object = self.u32(record, 36);
             let sector = if len == 0 { 0 } else { self.u64(record, 16) };
             request.place(sector, SECTOR_BYTES, len.into(), 1)?;
         }
-        Ok(Decoded { is_request, payload_bytes: payload.into() })
+        Ok(Decoded { parsed, payload_bytes: payload.into() })
     }
 }

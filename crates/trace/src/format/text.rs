@@ -1,16 +1,25 @@
 //! Readers of traces with one request per line.
 
 use crate::source::{Line, Window};
-use crate::{BadRecords, ErrorKind, ObjectName, Place, Problem, Reader, Request, Skipped, TraceError};
+use crate::{BadRecords, ErrorKind, ObjectName, Others, Place, Problem, Reader, Request, Skipped, TraceError};
 use std::collections::HashSet;
+
+/// What a record that conforms to its format is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parsed {
+    /// A request.
+    Request,
+    /// Something else, which is counted: its kind, a phrase in the plural.
+    Other(&'static str),
+}
 
 /// The parser of a format's lines.
 pub trait LineParser: Send {
-    /// Fills a cleared `request` from a line that is not blank; `false`: the line is valid, but not a request.
+    /// Fills a cleared `request` from a line that is not blank.
     ///
     /// # Errors
     /// The line does not conform to the format.
-    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem>;
+    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<Parsed, Problem>;
 
     /// What the format calls an object of a request that was parsed.
     fn object_name(&self, _object: u32) -> ObjectName {
@@ -29,7 +38,7 @@ pub trait LineParser: Send {
 }
 
 impl<P: LineParser + ?Sized> LineParser for Box<P> {
-    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
+    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<Parsed, Problem> {
         (**self).parse(line, request)
     }
 
@@ -56,6 +65,7 @@ pub struct TextReader<P> {
     parser: P,
     policy: BadRecords,
     skipped: Skipped,
+    others: Others,
     line: u64,
     /// The lines of the header. Where files were joined, they are repeated.
     header: HashSet<Box<[u8]>>,
@@ -65,7 +75,16 @@ pub struct TextReader<P> {
 impl<P: LineParser> TextReader<P> {
     /// A reader of the lines from the window's position on.
     pub fn new(window: Window, parser: P, policy: BadRecords) -> Self {
-        Self { window, parser, policy, skipped: Skipped::default(), line: 0, header: HashSet::new(), ended: false }
+        Self {
+            window,
+            parser,
+            policy,
+            skipped: Skipped::default(),
+            others: Others::default(),
+            line: 0,
+            header: HashSet::new(),
+            ended: false,
+        }
     }
 
     /// Whether the current line belongs to the file's header; it is remembered.
@@ -87,7 +106,10 @@ impl<P: LineParser> TextReader<P> {
             let line = self.window.line().map_err(|error| TraceError::io(error, Place::Line(self.line + 1)))?;
             self.line += 1;
             let range = match line {
-                Line::At(range) => range,
+                Line::At(range) => {
+                    let bytes = self.window.bytes(&range);
+                    range.end - without_mark(bytes).len()..range.end
+                }
                 Line::TooLong => {
                     self.bad(Problem::new("record", "line of over 1 MiB"))?;
                     continue;
@@ -102,14 +124,20 @@ impl<P: LineParser> TextReader<P> {
                 continue;
             }
             request.clear();
-            match self.parser.parse(line, request).and_then(|is_request| request.check().map(|()| is_request)) {
-                Ok(true) => return Ok(true),
-                Ok(false) => {}
+            match self.parser.parse(line, request).and_then(|parsed| request.check().map(|()| parsed)) {
+                Ok(Parsed::Request) => return Ok(true),
+                Ok(Parsed::Other(kind)) => self.others.note(kind),
                 Err(_) if self.header.contains(line) => {}
                 Err(problem) => self.bad(problem)?,
             }
         }
     }
+}
+
+/// A line without the byte order mark of UTF-8, with which some programs begin a file. Where files were joined, it is also
+/// at the beginning of a line inside.
+pub fn without_mark(line: &[u8]) -> &[u8] {
+    line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line)
 }
 
 /// Whether a line is blank or a comment (`#`), in any format.
@@ -129,6 +157,10 @@ impl<P: LineParser> Reader for TextReader<P> {
 
     fn skipped(&self) -> Skipped {
         self.skipped.clone()
+    }
+
+    fn others(&self) -> Others {
+        self.others.clone()
     }
 
     fn object_name(&self, object: u32) -> ObjectName {

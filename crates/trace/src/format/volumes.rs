@@ -2,7 +2,7 @@
 
 use super::fields::{self, Fields, MICROSECOND_NS, SECOND_NS};
 use super::names::Names;
-use super::text::LineParser;
+use super::text::{LineParser, Parsed};
 use crate::request::SECTOR_BYTES;
 use crate::{ObjectName, Op, Problem, Request};
 
@@ -34,7 +34,7 @@ pub struct Msr {
 }
 
 impl LineParser for Msr {
-    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
+    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<Parsed, Problem> {
         let mut fields = Fields::commas(line);
         request.time_ns = filetime_ns(fields.number("time")?)?;
         let host = fields.field("host")?;
@@ -52,7 +52,7 @@ impl LineParser for Msr {
         fields.end()?;
         request.object = self.disks.number(&self.name)?;
         request.place(offset, 1, len, 1)?;
-        Ok(true)
+        Ok(Parsed::Request)
     }
 
     fn object_name(&self, object: u32) -> ObjectName {
@@ -64,7 +64,7 @@ impl LineParser for Msr {
 pub struct Systor;
 
 impl LineParser for Systor {
-    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
+    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<Parsed, Problem> {
         let mut fields = Fields::commas(line);
         request.time_ns = fields::time_ns(fields.field("time")?, SECOND_NS)?;
         let response = fields.field("response")?;
@@ -80,7 +80,7 @@ impl LineParser for Systor {
         let len = fields.number("size")?;
         fields.end()?;
         request.place(offset, 1, len, 1)?;
-        Ok(true)
+        Ok(Parsed::Request)
     }
 
     fn object_name(&self, object: u32) -> ObjectName {
@@ -92,7 +92,7 @@ impl LineParser for Systor {
 pub struct Tencent;
 
 impl LineParser for Tencent {
-    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
+    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<Parsed, Problem> {
         let mut fields = Fields::commas(line);
         request.time_ns = fields.number("time")?.checked_mul(SECOND_NS).ok_or(Problem::new("time", "too large"))?;
         let sector = fields.number("offset")?;
@@ -105,7 +105,7 @@ impl LineParser for Tencent {
         request.object = fields.number_u32("volume")?;
         fields.end()?;
         request.place(sector, SECTOR_BYTES, sectors, SECTOR_BYTES)?;
-        Ok(true)
+        Ok(Parsed::Request)
     }
 
     fn object_name(&self, object: u32) -> ObjectName {
@@ -117,7 +117,7 @@ impl LineParser for Tencent {
 pub struct Alibaba;
 
 impl LineParser for Alibaba {
-    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
+    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<Parsed, Problem> {
         let mut fields = Fields::commas(line);
         request.object = fields.number_u32("device")?;
         request.op = read_or_write(fields.field("operation")?)?;
@@ -126,7 +126,7 @@ impl LineParser for Alibaba {
         request.time_ns = fields::time_ns(fields.field("time")?, MICROSECOND_NS)?;
         fields.end()?;
         request.place(offset, 1, len, 1)?;
-        Ok(true)
+        Ok(Parsed::Request)
     }
 
     fn object_name(&self, object: u32) -> ObjectName {
@@ -138,7 +138,7 @@ impl LineParser for Alibaba {
 pub struct Spc;
 
 impl LineParser for Spc {
-    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
+    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<Parsed, Problem> {
         let mut fields = Fields::commas(line);
         request.object = fields.number_u32("ASU")?;
         let sector = fields.number("offset")?;
@@ -146,7 +146,7 @@ impl LineParser for Spc {
         request.op = read_or_write(fields.field("operation")?)?;
         request.time_ns = fields::time_ns(fields.field("time")?, SECOND_NS)?;
         request.place(sector, SECTOR_BYTES, len, 1)?;
-        Ok(true)
+        Ok(Parsed::Request)
     }
 }
 
@@ -154,7 +154,7 @@ impl LineParser for Spc {
 pub struct CloudPhysicsCsv;
 
 impl LineParser for CloudPhysicsCsv {
-    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
+    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<Parsed, Problem> {
         let mut fields = Fields::commas(line);
         if !matches!(fields.number("version")?, 1 | 2) {
             return Err(Problem::new("version", "neither 1 nor 2"));
@@ -167,9 +167,12 @@ impl LineParser for CloudPhysicsCsv {
         fields.end()?;
         request.op = op.unwrap_or(Op::Other);
         request.place(sector, SECTOR_BYTES, len, 1)?;
-        Ok(op.is_some())
+        Ok(if op.is_some() { Parsed::Request } else { Parsed::Other(OTHER_COMMANDS) })
     }
 }
+
+/// The kind of SCSI commands without an operation.
+pub const OTHER_COMMANDS: &str = "SCSI commands other than reads, writes, unmaps and flushes";
 
 /// The operation of a SCSI operation code (SBC-4), if it reads, writes, unmaps or flushes blocks.
 pub const fn scsi_op(code: u64) -> Option<Op> {

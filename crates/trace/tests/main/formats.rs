@@ -1,7 +1,7 @@
 //! Formats by small examples: those without samples, bad records, compression, and columns that the user describes.
 
 use nitro_trace::format::{BlockEvent, Columns};
-use nitro_trace::{BadRecords, ErrorKind, Format, Merged, Op, Options, Place, Reader, Request, TraceError};
+use nitro_trace::{BadRecords, ErrorKind, Format, Merged, ObjectName, Op, Options, Place, Reader, Request, TraceError};
 use nitro_trace::{Origin, SameDisks, open, open_stream, summarize};
 use nitro_units::Fingerprint;
 use proptest::prelude::*;
@@ -71,6 +71,84 @@ fn blkparse() {
     assert_eq!(requests, [bare(9_507_758, Op::Read, 8 << 20 | 16, 223_490 * 512, 4096)]);
 }
 
+const FIO_3: &str = "\
+fio version 3 iolog
+25 /dev/sdb add
+157 /dev/sdb open
+162 /dev/sdb read 0 4096
+200421 /dev/my disk write 45056 8192
+200435 /dev/sdb trim 4096 65536
+200500 /dev/sdb datasync 45056 8192
+1605865 /dev/sdb close
+";
+
+#[test]
+fn fio_of_version_3_has_times_in_microseconds() {
+    let expected = [
+        bare(162_000, Op::Read, 0, 0, 4096),
+        bare(200_421_000, Op::Write, 1, 45_056, 8192),
+        bare(200_435_000, Op::Trim, 0, 4096, 65_536),
+        bare(200_500_000, Op::Flush, 0, 0, 0),
+    ];
+    assert_eq!(read(FIO_3), expected);
+    let mut reader = stream(FIO_3, &Options::default()).unwrap();
+    while reader.next(&mut Request::default()).unwrap() {}
+    assert_eq!(reader.object_name(1), ObjectName::Local("file:/dev/my disk".into()));
+    assert_eq!(reader.others().to_string(), "1 headers, 3 files added, opened, closed and unlinked");
+}
+
+#[test]
+fn fio_of_version_2_has_no_times() {
+    let text = "fio version 2 iolog\n/dev/sdb add\n/dev/sdb open\n/dev/sdb wait 1000 0\n/dev/sdb write 512 4096\n/dev/sdb sync 0 0\n";
+    let expected = [bare(0, Op::Write, 0, 512, 4096), bare(0, Op::Flush, 0, 0, 0)];
+    assert_eq!(read(text), expected);
+    // Joined with `cat`.
+    let both = read([text, FIO_3].concat());
+    assert_eq!((both.len(), both[3].time_ns, both[3].object), (6, 200_421_000, 1));
+}
+
+#[test]
+fn fio_of_another_version_is_refused_by_its_name() {
+    for format in [None, Some(Format::Fio)] {
+        let options = Options { format, ..Options::default() };
+        let error = stream("fio version 4 iolog\n1 /dev/sdb read 0 4096\n", &options).err().unwrap();
+        assert_eq!(error.to_string(), "line 1: a log of fio of version 4; versions 2 and 3 are read");
+        assert_eq!(error.kind, ErrorKind::Version);
+    }
+    let options = Options { format: Some(Format::Fio), ..Options::default() };
+    let error = summarize(&mut stream("1 /dev/sdb read 0 4096\n", &options).unwrap()).unwrap_err();
+    assert!(error.to_string().contains("header: missing"), "{error}");
+    let bad = "fio version 3 iolog\n1 /dev/sdb erase 0 4096\n";
+    let error = summarize(&mut stream(bad, &Options::default()).unwrap()).unwrap_err();
+    assert_eq!(error.to_string(), "line 2: action: unknown");
+}
+
+/// The byte order mark of UTF-8.
+const MARK: &str = "\u{FEFF}";
+
+#[test]
+fn the_byte_order_mark_is_no_part_of_the_first_field() {
+    let md5 = "2c4787c7671c2f638777c4ab72859ce1";
+    let fiu = format!("89 4257 p 8 8 R 6 1 {md5}\n");
+    let systor = "Timestamp,Response,IOType,LUN,Offset,Size\n1.5,0.1,R,3,0,512\n";
+    for text in [
+        "3,R,126703644672,4096,1577808000000626\n",
+        "0,303567,3584,w,0.026214\n",
+        "15 0 8 16 1\n",
+        "128166372003061629,hm,0,Read,0,512,1\n",
+        &fiu,
+        systor,
+        BLKPARSE,
+        FIO_3,
+    ] {
+        let marked = [MARK, text].concat();
+        assert_eq!(read(marked.clone()), read(text), "{text}");
+        assert_eq!(read([&*marked, &*marked].concat()).len(), 2 * read(text).len(), "joined: {text}");
+    }
+    assert_eq!(columns("offset=0", &[MARK, "1\n2\n"].concat()).len(), 2);
+    assert_eq!(columns("offset=0,skip=1", &[MARK, "9\n1\n2\n"].concat()).len(), 2);
+}
+
 /// A record of blktrace in either byte order, followed by a payload.
 fn blktrace(big_endian: bool, action: u32, sector: u64, len: u32, payload: u16) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -106,6 +184,41 @@ fn blktrace_of_either_byte_order() {
         let expected = [bare(77, Op::Read, 8 << 20 | 1, 5120, 4096), bare(77, Op::Write, 8 << 20 | 1, 10_240, 512)];
         assert_eq!(read(trace.concat()), expected, "big endian: {big_endian}");
     }
+}
+
+#[test]
+fn blktrace_with_control_groups_has_the_same_requests() {
+    const CGROUP: u32 = 1 << 8;
+    for big_endian in [false, true] {
+        let trace = [
+            blktrace(big_endian, NOTIFY | CGROUP, 0, 0, 20),
+            blktrace(big_endian, READ | QUEUED | CGROUP, 10, 4096, 8),
+            blktrace(big_endian, READ | 7 | CGROUP, 10, 4096, 8),
+            blktrace(big_endian, WRITE | QUEUED | CGROUP, 20, 512, 24),
+            blktrace(big_endian, READ | 8, 10, 4096, 0),
+        ];
+        let expected = [bare(77, Op::Read, 8 << 20 | 1, 5120, 4096), bare(77, Op::Write, 8 << 20 | 1, 10_240, 512)];
+        assert_eq!(read(trace.concat()), expected, "big endian: {big_endian}");
+    }
+}
+
+#[test]
+fn records_that_are_no_requests_are_counted_by_kind() {
+    let others = |bytes: Vec<u8>| {
+        let mut reader = stream(bytes, &Options::default()).unwrap();
+        while reader.next(&mut Request::default()).unwrap() {}
+        reader.others()
+    };
+    let kinds = [NOTIFY, READ | 7, READ | 7 | 1 << 8, READ | 8, 99, QUEUED];
+    let binary = others(kinds.map(|action| blktrace(false, action, 10, 4096, 8)).concat());
+    let expected = "1 notes on processes and the recording, 2 issued (D), 1 completed (C), 1 events of other kinds, \
+                    1 events without an operation";
+    assert_eq!((binary.to_string().as_str(), binary.count()), (expected, 6));
+    assert!(binary.contains(BlockEvent::Issued.kind()) && !binary.contains(BlockEvent::Queued.kind()));
+    let text = others(BLKPARSE.into());
+    let expected = "1 allocations of requests (G, S), 1 messages (m), 1 completed (C), 1 plugs and unplugs (P, U, T), \
+                    2 lines of summaries";
+    assert_eq!(text.to_string(), expected);
 }
 
 #[test]
@@ -206,7 +319,16 @@ fn ends_past_the_last_address_are_refused() {
 
 #[test]
 fn what_is_no_trace_is_told() {
-    for bytes in [&b""[..], b"hello, world\n", &[0; 100], &[0xFF; 4096], b"\x1F\x8B", b"PAR1", b"# only a comment\n"] {
+    for bytes in [
+        &b""[..],
+        b"\xEF\xBB\xBF",
+        b"hello, world\n",
+        &[0; 100],
+        &[0xFF; 4096],
+        b"\x1F\x8B",
+        b"PAR1",
+        b"# only a comment\n",
+    ] {
         assert!(stream(bytes, &Options::default()).and_then(|mut reader| summarize(&mut reader)).is_err(), "{bytes:?}");
     }
     let error = "msrr".parse::<Format>().unwrap_err();
@@ -237,6 +359,51 @@ fn compressed_traces_are_read_to_the_end_of_their_last_piece() {
             assert!(matches!(error.kind, ErrorKind::Io | ErrorKind::UnknownFormat), "{name}: {error}");
         }
     }
+}
+
+/// Bytes in a zstd frame without compression, whose header says that it needs a window of 2^`log` bytes.
+fn zstd_frame(log: u8, content: &[u8]) -> Vec<u8> {
+    let block = (content.len() as u32) << 3 | 1;
+    [&[0x28, 0xB5, 0x2F, 0xFD, 0, (log - 10) << 3], &block.to_le_bytes()[..3], content].concat()
+}
+
+const LINES: &str = "1,R,0,512,1\n1,R,0,512,2\n";
+
+#[test]
+fn zstd_with_long_windows_is_read() {
+    for log in [27, 28, 31] {
+        assert_eq!(read(zstd_frame(log, LINES.as_bytes())).len(), 2, "--long={log}");
+    }
+    // Also where the first frame has a small window, and after a skippable one.
+    let skippable = [&[0x5A, 0x2A, 0x4D, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
+    let frames = [skippable, zstd::bulk::compress(LINES.as_bytes(), 3).unwrap(), zstd_frame(31, LINES.as_bytes())];
+    assert_eq!(read(frames.concat()).len(), 4);
+    let small = zstd_frame(20, LINES.as_bytes());
+    for trace in [zstd_frame(32, LINES.as_bytes()), [small, zstd_frame(32, LINES.as_bytes())].concat()] {
+        let error = stream(trace, &Options::default()).and_then(|mut reader| summarize(&mut reader)).unwrap_err();
+        let (said, needed) =
+            (error.to_string(), "needs a window of 4294967296 bytes, and at most 2147483648 bytes (--long=31)");
+        assert!(said.contains(needed), "{said}");
+    }
+}
+
+#[test]
+fn zeroes_behind_compressed_data_are_padding_and_anything_else_is_an_error() {
+    for (name, once) in compressed(LINES.as_bytes()).into_iter().skip(1) {
+        let padding = vec![0; 300_001];
+        assert_eq!(read([&once[..], &padding].concat()).len(), 2, "{name}");
+        assert_eq!(read([&once[..], &padding, &once[..], &[0]].concat()).len(), 4, "{name}: joined");
+        for gap in [0, 512] {
+            let trace = [&once[..], &vec![0; gap], b"rubbish that is long"].concat();
+            let error = stream(trace, &Options::default()).and_then(|mut reader| summarize(&mut reader)).unwrap_err();
+            let said = error.to_string();
+            let place = format!("no compressed data at byte {}, ", once.len() + gap);
+            assert!(said.contains(&place) && said.contains("\"rubbish \""), "{name}: {said}");
+        }
+    }
+    // Members of several compressions, joined with `cat`.
+    let all: Vec<_> = compressed(LINES.as_bytes()).into_iter().skip(1).flat_map(|(_, bytes)| bytes).collect();
+    assert_eq!(read(all).len(), 8);
 }
 
 fn columns(map: &str, text: &str) -> Vec<Request> {

@@ -4,7 +4,7 @@ use super::{CACHE_SHARES, WEU_BYTES};
 use crate::nitro::Work;
 use nitro_console::error::{Error, why};
 use nitro_sim::workload::Source;
-use nitro_trace::{Options, Summary, TraceError, open, summarize};
+use nitro_trace::{Options, Summary, TraceError, is_stream, open, summarize};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -95,6 +95,9 @@ fn stem(path: &Path) -> PathBuf {
 
 /// Reads a trace; an error is the reason why it cannot judge.
 fn measured(path: &Path, name: &str) -> Result<Trace, String> {
+    if is_stream(path) {
+        return Err("it is a stream, which can be read only once".into());
+    }
     // The file is named beside the reason.
     let file = format!("{}: ", path.display());
     let failed = |error: TraceError| why(&error).replace(&file, "");

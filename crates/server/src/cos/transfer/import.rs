@@ -1,5 +1,6 @@
 //! Imports of files, block devices and streams.
 
+use super::producer::Producer;
 use super::source::Source;
 use super::threads::{Failed, Shared, Workers, at_once, count, pause};
 use crate::cos::{CosStore, failed, now};
@@ -17,6 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Advice, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, stdin};
 use std::os::fd::AsFd;
@@ -30,6 +32,15 @@ const SEGMENT_BYTES: u64 = 1 << 20;
 /// Interval in bytes at which an import records its progress, so that it can continue from there after an interruption.
 const NOTED_EVERY_BYTES: u64 = 128 << 20;
 
+/// Where the content of an import is from.
+#[derive(Debug, Clone, Copy)]
+pub enum Content<'a> {
+    /// A file or block device; `-`: standard input.
+    Path(&'a Path),
+    /// The standard output of a command: a program and its arguments.
+    Command(&'a [OsString]),
+}
+
 /// The arguments of an import.
 #[derive(Debug, Clone, Copy)]
 pub struct Import<'a> {
@@ -37,9 +48,9 @@ pub struct Import<'a> {
     pub store: &'a Path,
     /// The object's name.
     pub name: &'a str,
-    /// A file or block device; `-`: standard input.
-    pub source: &'a Path,
-    /// The kind of the object; `None`: a stream for standard input, a volume for everything else.
+    /// The content.
+    pub source: Content<'a>,
+    /// The kind of the object; `None`: a volume for a file or device, a stream for everything else.
     pub kind: Option<Kind>,
     /// Bytes of a volume's chunks; `None`: the store's default.
     pub chunk_bytes: Option<u32>,
@@ -60,26 +71,39 @@ pub struct Imported {
 /// continued, as long as the source is the same file with the same content.
 ///
 /// # Errors
-/// The source cannot be read or was changed meanwhile, the store is full or fails, or a signal has arrived.
+/// The source cannot be read or was changed meanwhile, the command fails, the store is full or fails, or a signal has
+/// arrived.
 pub async fn import(args: Import<'_>, store: &Arc<CosStore>) -> Result<Imported, Error> {
-    let from_stdin = args.source == Path::new("-");
-    let kind = args.kind.unwrap_or(if from_stdin { Kind::Stream } else { Kind::Volume });
-    if kind == Kind::Stream {
-        let input = match from_stdin {
-            true => stdin().as_fd().try_clone_to_owned().map(File::from),
-            false => File::open(args.source),
-        };
-        let input = input.map_err(|e| Error::new(args.source.display(), e))?;
-        return import_stream(args, store, input).await.map(|bytes| Imported { bytes, resumed_at: 0 });
-    }
-    if from_stdin {
-        return Err(Error::new(
-            "standard input",
-            "a volume is imported from a file or a device, since its size must be known",
-        )
-        .or("leave out --kind volume"));
-    }
-    import_volume(args, store).await
+    let no_size = |what: &str| {
+        let why = "a volume is imported from a file or a device, since its size must be known";
+        Error::new(what, why).or("leave out --kind volume")
+    };
+    let bytes = match (args.source, args.kind) {
+        (Content::Command(_), Some(Kind::Volume)) => return Err(no_size("--from-command")),
+        (Content::Command(command), _) => import_output(args, store, command).await?,
+        (Content::Path(path), Some(Kind::Volume)) if path == Path::new("-") => return Err(no_size("standard input")),
+        (Content::Path(path), _) if path == Path::new("-") => {
+            let input = stdin().as_fd().try_clone_to_owned().map(File::from);
+            import_stream(args, store, input.map_err(|e| Error::new("-", e))?, path, None).await?
+        }
+        (Content::Path(path), Some(Kind::Stream)) => {
+            let input = File::open(path).map_err(|e| Error::new(path.display(), e))?;
+            import_stream(args, store, input, path, None).await?
+        }
+        (Content::Path(path), _) => return import_volume(args, store, path).await,
+    };
+    Ok(Imported { bytes, resumed_at: 0 })
+}
+
+/// Imports the standard output of a command, which is not started if there is an object of the name already.
+async fn import_output(args: Import<'_>, store: &Arc<CosStore>, command: &[OsString]) -> Result<u64, Error> {
+    // Signals are handled before there is a command that one could leave behind.
+    Signals::handle()?;
+    let fail = |e: nitro_cos::Error| failed(args.store, &e);
+    drop(store.import_stream(args.name, now()).await.map_err(fail)?);
+    let (producer, output) = Producer::start(command)?;
+    let name = producer.name();
+    import_stream(args, store, output, Path::new(&name), Some(producer)).await
 }
 
 /// What the threads of an import share.
@@ -129,9 +153,8 @@ impl Segments {
     }
 }
 
-async fn import_volume(args: Import<'_>, store: &Arc<CosStore>) -> Result<Imported, Error> {
+async fn import_volume(args: Import<'_>, store: &Arc<CosStore>, path: &Path) -> Result<Imported, Error> {
     let signals = Signals::handle()?;
-    let path = args.source;
     let source = File::open(path).map_err(|e| Error::new(path.display(), e))?;
     let source = Source::new(source, path)?;
     let size = source.size().map_err(|e| Error::new(path.display(), e))?;
@@ -354,10 +377,18 @@ impl Shared for StreamShared {
 /// Parts that may wait for one before them.
 const PARTS_AHEAD: u64 = 64;
 
-async fn import_stream(args: Import<'_>, store: &Arc<CosStore>, input: File) -> Result<u64, Error> {
+/// Imports what `input`, which errors call `path`, contains until its end. If it is from a command, the object is created
+/// only if that succeeds.
+async fn import_stream(
+    args: Import<'_>,
+    store: &Arc<CosStore>,
+    input: File,
+    path: &Path,
+    mut producer: Option<Producer>,
+) -> Result<u64, Error> {
     let signals = Signals::handle()?;
     let fail = |e: nitro_cos::Error| failed(args.store, &e);
-    let source = Source::new(input.try_clone().map_err(|e| Error::new(args.source.display(), e))?, args.source)?;
+    let source = Source::new(input.try_clone().map_err(|e| Error::new(path.display(), e))?, path)?;
     let mut import = store.import_stream(args.name, now()).await.map_err(fail)?;
     let cutter = Mutex::new(Some(Cutter { input, rest: Vec::new(), number: 0, is_at_end: false }));
     let shared = Arc::new(StreamShared {
@@ -394,8 +425,11 @@ async fn import_stream(args: Import<'_>, store: &Arc<CosStore>, input: File) -> 
         }
         Ok(())
     };
-    workers.finish((args.store, args.source.display()), push).await?;
-    source.check(args.source)?;
+    workers.finish((args.store, path.display()), push).await?;
+    source.check(path)?;
+    if let Some(producer) = &mut producer {
+        producer.succeed(signals).await?;
+    }
     import.finish().await.map_err(fail)?;
     Ok(bytes)
 }

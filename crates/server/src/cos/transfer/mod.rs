@@ -2,8 +2,9 @@
 
 mod export;
 mod import;
+mod producer;
 mod source;
 mod threads;
 
 pub use export::{Export, export};
-pub use import::{Import, Imported, import};
+pub use import::{Content, Import, Imported, import};
