@@ -47,9 +47,9 @@ impl Config {
         all.extend(caches.chain(volumes));
         all.extend([self.check_identities(), self.check_accounts(), self.check_clients()]);
         // A volume without a cache is told of above.
-        all.extend(
-            [self.check_shares()].into_iter().filter(|_| self.volumes.keys().all(|name| self.cache_of(name).is_ok())),
-        );
+        if self.volumes.keys().all(|name| self.cache_of(name).is_ok()) {
+            all.push(self.check_shares());
+        }
         all.into_iter().filter_map(Result::err).collect()
     }
 

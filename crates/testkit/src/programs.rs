@@ -174,3 +174,27 @@ pub fn wait(child: &mut Child) -> ExitStatus {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
+
+/// Declares the type `Place`: a [`Place`] for the program of that name, which the package of the tests builds.
+#[macro_export]
+macro_rules! place_of {
+    ($program:literal) => {
+        /// A folder with sockets and files of its own, for the program.
+        pub struct Place($crate::programs::Place);
+
+        impl std::ops::Deref for Place {
+            type Target = $crate::programs::Place;
+
+            fn deref(&self) -> &Self::Target {
+                &self.0
+            }
+        }
+
+        impl Place {
+            pub fn new() -> Self {
+                let program = env!(concat!("CARGO_BIN_EXE_", $program));
+                Self($crate::programs::Place::new(program, env!("CARGO_TARGET_TMPDIR")))
+            }
+        }
+    };
+}

@@ -98,9 +98,9 @@ fn wrong_usage(error: &clap::Error) -> ! {
 /// The command that `nitro-lab` has, if it is missing here.
 fn moved(error: &clap::Error) -> Option<&str> {
     let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else { return None };
-    let is_of_a_command = std::env::args()
-        .take_while(|word| word != name)
-        .any(|word| command().get_subcommands().any(|known| known.get_name() == word));
+    let whole = command();
+    let is_of_a_command =
+        std::env::args().take_while(|word| word != name).any(|word| whole.find_subcommand(word).is_some());
     (LABORATORY.contains(&name.as_str()) && !is_of_a_command).then_some(name)
 }
 

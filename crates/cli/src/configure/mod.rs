@@ -38,7 +38,7 @@ pub(crate) fn refer(command: &ReferenceCommand) -> Result<(), Error> {
 }
 
 /// The result of `nitro check`.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Serialize)]
 struct Checked {
     file: String,
     caches: Vec<String>,
@@ -70,8 +70,8 @@ fn print_checked(args: &CheckArgs, checked: Checked) -> Result<u8, Error> {
     let text = match args.output.format {
         Format::Json => output::json_pretty(&checked)?,
         Format::Csv => {
-            let Checked { file, caches, volumes, errors, notes } = checked.clone();
-            let row = vec![file, caches.join(" "), volumes.join(" "), errors.join("; "), notes.join("; ")];
+            let Checked { file, caches, volumes, errors, notes } = &checked;
+            let row = vec![file.clone(), caches.join(" "), volumes.join(" "), errors.join("; "), notes.join("; ")];
             Table::of_one(["file", "caches", "volumes", "errors", "notes"], row).csv(true)
         }
         Format::Table if code == 0 => {
@@ -168,7 +168,7 @@ pub(crate) fn keep_size(
         done.message += &format!("; kept in {}", file.display());
     } else if let Some(said) = file::size_of_cache(&file, cache).filter(|said| *said != size) {
         done.message += &format!(
-            "; {} says size = {said}, and a start would be refused: change it, or give --persist",
+            "; {} says size = {said}, and the next start gives it that size again: change it, or give --persist",
             file.display()
         );
     }

@@ -1,32 +1,18 @@
 //! Running the program in a folder of its own.
 
 pub use nitro_testkit::noise;
-use nitro_testkit::programs::{self, Watchdog};
+use nitro_testkit::programs::Watchdog;
 pub use nitro_testkit::programs::{PATIENCE, wait};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::ops::Deref;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// A folder with sockets and files of its own, for `nitro` and its server.
-pub struct Place(programs::Place);
-
-impl Deref for Place {
-    type Target = programs::Place;
-
-    fn deref(&self) -> &programs::Place {
-        &self.0
-    }
-}
+nitro_testkit::place_of!("nitro");
 
 impl Place {
-    pub fn new() -> Self {
-        Self(programs::Place::new(env!("CARGO_BIN_EXE_nitro"), env!("CARGO_TARGET_TMPDIR")))
-    }
-
     /// The running server's state.
     pub fn status(&self) -> Value {
         serde_json::from_str(&self.stdout("status -o json")).unwrap()

@@ -84,7 +84,7 @@ impl Input {
     /// may be a surprise.
     fn tell_end(&self) {
         for warning in self.warnings.take() {
-            eprintln!("warning: {warning}");
+            nitro_console::note!("warning: {warning}");
         }
         if let Some(object) = self.apart.get() {
             nitro_console::note!(

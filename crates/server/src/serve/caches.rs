@@ -138,10 +138,7 @@ pub(super) async fn open(
     let paths = config.path.paths();
     let Some(path) = paths.first() else { return no_cache(name, config) };
     let what = format!("cache {}", config.path.shown());
-    if let Some(size) = config.size.filter(|_| paths.iter().all(|path| !path.exists())) {
-        // Before a file of that size is made.
-        plan::settings(&what, config, size.0 / paths.len() as u64)?;
-    }
+    check_new_size(&what, config)?;
     log::check(config)?;
     log::check_unused(config)?;
     let classes = ServedClasses::open(config)?;
@@ -161,6 +158,15 @@ pub(super) async fn open(
     entry.path = Some(path.clone());
     entry.log_path.clone_from(&config.write_log);
     Ok(entry)
+}
+
+/// Checks the size of a cache whose files do not exist, before files of that size are made.
+fn check_new_size(what: &str, config: &CacheConfig) -> Result<(), Error> {
+    let paths = config.path.paths();
+    match config.size.filter(|_| paths.iter().all(|path| !path.exists())) {
+        Some(size) => plan::settings(what, config, size.0 / paths.len() as u64).map(drop),
+        None => Ok(()),
+    }
 }
 
 /// A cache to be opened or created on a device.
@@ -465,7 +471,7 @@ fn check_nothing_dirty(
 }
 
 /// What a start would find of a cache.
-pub(super) struct Looked {
+pub(super) struct Examined {
     /// The cache for judging its volumes: itself with all writes kept in RAM, or one without contents; `None`: a server uses it.
     pub(super) entry: Option<Arc<CacheEntry>>,
     /// What an operator should know of it.
@@ -473,7 +479,7 @@ pub(super) struct Looked {
 }
 
 /// Checks what [`open`] checks, and opens an existing cache with its writes kept in RAM. Nothing is created or changed.
-pub(super) async fn rehearse(name: &str, config: &CacheConfig, discard_dirty: bool) -> Result<Looked, Error> {
+pub(super) async fn rehearse(name: &str, config: &CacheConfig, discard_dirty: bool) -> Result<Examined, Error> {
     let paths = config.path.paths();
     let what = format!("cache {}", config.path.shown());
     log::check(config)?;
@@ -484,13 +490,11 @@ pub(super) async fn rehearse(name: &str, config: &CacheConfig, discard_dirty: bo
     };
     let mut notes = Vec::new();
     if paths.is_empty() {
-        return Ok(Looked { entry: empty(without_cache(config))?, notes });
+        return Ok(Examined { entry: empty(without_cache(config))?, notes });
     }
-    if let Some(size) = config.size.filter(|_| paths.iter().all(|path| !path.exists())) {
-        plan::settings(&what, config, size.0 / paths.len() as u64)?;
-    }
+    check_new_size(&what, config)?;
     let missing = match devices::look(paths, config)? {
-        devices::Looked::Created { size_bytes, absent } => {
+        devices::Found::Created { size_bytes, absent } => {
             let mut settings = plan::settings(&what, config, size_bytes)?;
             check_to_serve(&what, &mut settings, &classes)?;
             let of = Size(size_bytes);
@@ -501,14 +505,14 @@ pub(super) async fn rehearse(name: &str, config: &CacheConfig, discard_dirty: bo
             settings.manager.cache_bytes = u64::from(settings.manager.weu_bytes) * WEU_COUNT_MIN;
             settings.index_bytes = 0;
             settings.manager.classes = Default::default();
-            return Ok(Looked { entry: empty(settings)?, notes });
+            return Ok(Examined { entry: empty(settings)?, notes });
         }
-        devices::Looked::There { missing } => missing,
+        devices::Found::There { missing } => missing,
     };
     notes.extend(missing.iter().map(|path| format!("{} is missing: the other devices are used", path.display())));
     let Some(stores) = devices::open_unused(paths)? else {
         notes.push("a server uses it: its contents are not examined".to_owned());
-        return Ok(Looked { entry: None, notes });
+        return Ok(Examined { entry: None, notes });
     };
     let (flash, device_paths) = stores.assemble(&what, true).await?;
     let logged = Logged { log: log::look(config), missing: missing_log(discard_dirty) };
@@ -518,19 +522,19 @@ pub(super) async fn rehearse(name: &str, config: &CacheConfig, discard_dirty: bo
     let Reopened { cache, recovered, uuid, other_size } = match opened {
         // It would be formatted, whatever it is.
         Err(Refusal::Other(_)) if config.format => {
-            return Ok(Looked { entry: empty(without_cache(config))?, notes });
+            return Ok(Examined { entry: empty(without_cache(config))?, notes });
         }
         opened => opened_or_dirty(config, opened).await?,
     };
     if config.format {
         check_nothing_dirty(&what, &cache, &recovered, discard_dirty)?;
         notes.push("it is formatted: its contents are lost".to_owned());
-        return Ok(Looked { entry: empty(without_cache(config))?, notes });
+        return Ok(Examined { entry: empty(without_cache(config))?, notes });
     }
     notes.extend(other_size.map(|bytes| format!("it gets the size of {} once it is served", Size(bytes))));
     let path = paths.first().cloned();
     let entry = CacheEntry { path, device_paths, recovered: Some(recovered), ..CacheEntry::new(name, cache, uuid) };
-    Ok(Looked { entry: Some(Arc::new(entry)), notes })
+    Ok(Examined { entry: Some(Arc::new(entry)), notes })
 }
 
 /// No cache: no RAM cache, no read-ahead, and the smallest extents, so that little more is read than requested.

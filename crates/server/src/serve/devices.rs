@@ -44,7 +44,7 @@ pub(super) fn open(paths: &[PathBuf], config: &CacheConfig) -> Result<Stores, Er
 }
 
 /// What a start would do with the devices of a cache.
-pub(super) enum Looked {
+pub(super) enum Found {
     /// It would make a cache of so many bytes of each; these do not exist yet.
     Created { size_bytes: u64, absent: Vec<PathBuf> },
     /// They hold a cache; these are missing.
@@ -52,24 +52,24 @@ pub(super) enum Looked {
 }
 
 /// Checks what [`open`] checks. Nothing is created, locked or opened for writing.
-pub(super) fn look(paths: &[PathBuf], config: &CacheConfig) -> Result<Looked, Error> {
+pub(super) fn look(paths: &[PathBuf], config: &CacheConfig) -> Result<Found, Error> {
     check_different(paths)?;
     if is_striped_cache(paths, config) {
         let missing = paths.iter().filter(|path| !path.exists()).cloned().collect();
         for path in paths.iter().filter(|path| path.exists()) {
             store::check_access(&name_of(path), path)?;
         }
-        return Ok(Looked::There { missing });
+        return Ok(Found::There { missing });
     }
     let config = of_each(paths, config);
     let (mut least, mut absent, mut is_cache) = (u64::MAX, Vec::new(), false);
     for path in paths {
         let size_bytes = match store::look(&name_of(path), path, &config)? {
-            store::Looked::Created(size_bytes) => {
+            store::Found::Created(size_bytes) => {
                 absent.push(path.clone());
                 size_bytes
             }
-            store::Looked::There { size_bytes, holds_cache } => {
+            store::Found::There { size_bytes, holds_cache } => {
                 is_cache |= holds_cache;
                 size_bytes
             }
@@ -77,8 +77,8 @@ pub(super) fn look(paths: &[PathBuf], config: &CacheConfig) -> Result<Looked, Er
         least = least.min(size_bytes);
     }
     Ok(match is_cache {
-        true => Looked::There { missing: Vec::new() },
-        false => Looked::Created { size_bytes: least, absent },
+        true => Found::There { missing: Vec::new() },
+        false => Found::Created { size_bytes: least, absent },
     })
 }
 

@@ -137,7 +137,7 @@ fn check_existing(
 }
 
 /// What [`open`] would find at a path. Nothing is created, locked or opened for writing.
-pub(super) enum Looked {
+pub(super) enum Found {
     /// It would be created with so many bytes.
     Created(u64),
     /// It exists: how many bytes are used, and whether they hold a cache.
@@ -145,14 +145,14 @@ pub(super) enum Looked {
 }
 
 /// Checks what [`open`] checks.
-pub(super) fn look(what: &str, path: &Path, config: &CacheConfig) -> Result<Looked, Error> {
+pub(super) fn look(what: &str, path: &Path, config: &CacheConfig) -> Result<Found, Error> {
     let wanted = config.size.map(|size| size.0);
     match fs::metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let size_bytes = size_to_create(what, wanted)?;
             check_room(what, folder_of(path), size_bytes)?;
             check_access(what, folder_of(path))?;
-            Ok(Looked::Created(size_bytes))
+            Ok(Found::Created(size_bytes))
         }
         Err(e) => Err(Error::new(what, e).or("check the path and its folders' permissions")),
         Ok(found) if found.is_dir() => Err(is_folder(what)),
@@ -160,7 +160,7 @@ pub(super) fn look(what: &str, path: &Path, config: &CacheConfig) -> Result<Look
             let size_bytes = size_to_create(what, wanted)?;
             check_room(what, path, size_bytes)?;
             check_access(what, path)?;
-            Ok(Looked::Created(size_bytes))
+            Ok(Found::Created(size_bytes))
         }
         Ok(found) => {
             check_access(what, path)?;
@@ -168,7 +168,7 @@ pub(super) fn look(what: &str, path: &Path, config: &CacheConfig) -> Result<Look
             let size_bytes = end.map_err(|e| Error::new(what, e).or("check the device"))?;
             let medium = if found.file_type().is_block_device() { Medium::Block } else { Medium::File };
             let (size_bytes, holds_cache) = check_existing(what, path, config, &found, Extent { size_bytes, medium })?;
-            Ok(Looked::There { size_bytes, holds_cache })
+            Ok(Found::There { size_bytes, holds_cache })
         }
     }
 }
