@@ -465,6 +465,8 @@ fn all_volumes_are_flushed_and_all_caches_listed() {
         place.stdout(&format!("volume set {name} --mode write-back"));
         assert_eq!(client(&place, name).write(0, &noise(5, 1 << 20)), 0);
     }
+    // A write is acknowledged from RAM, and counted once it has its place.
+    place.until("dirty", |status| status["caches"][0]["dirty_bytes"] == 2 << 20);
     let listed = json(&place, "cache list");
     assert_eq!(
         (&listed[0]["name"], &listed[0]["volumes"]),
