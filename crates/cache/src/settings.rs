@@ -263,6 +263,17 @@ impl Settings {
         Ok(())
     }
 
+    /// The percentage of the units that no dirty data can pin, of which there may be `dirty_percent`, rounded up.
+    /// [`Allocation::WhileClean`] can refuse something if it is at most [`CLEAN_PERCENT_MIN`](crate::class::CLEAN_PERCENT_MIN).
+    #[must_use]
+    pub fn clean_percent_least(&self, dirty_percent: u8) -> u64 {
+        let weus = u64::from(self.weu_count());
+        let for_dirty = (weus + 1).saturating_sub(self.open_max(self.weu_count()).into());
+        // One of them stays free for other volumes.
+        let pinned_max = (for_dirty * u64::from(dirty_percent) / 100).saturating_sub(1);
+        ((weus - pinned_max.min(weus)) * 100).div_ceil(weus.max(1))
+    }
+
     /// Extents that the cache holds without compression.
     #[must_use]
     pub fn extents_raw(&self) -> u64 {

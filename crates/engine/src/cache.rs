@@ -77,6 +77,8 @@ pub struct Cache<F, C> {
     pub(crate) has_bands: AtomicBool,
     /// Classes have different priorities.
     pub(crate) has_priorities: AtomicBool,
+    /// Some classes may keep written content out of the cache.
+    pub(crate) restricts_writes: AtomicBool,
     pub(crate) ahead: Mutex<Ahead<Kept>>,
     pub(crate) device_health: DeviceHealth,
     /// How often the cache has been started, including this start.
@@ -243,6 +245,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         manager.set_classes(classes);
         self.has_bands.store(manager.has_bands(), Ordering::Relaxed);
         self.has_priorities.store(manager.has_priorities(), Ordering::Relaxed);
+        self.restricts_writes.store(classes.restrict_writes(), Ordering::Relaxed);
     }
 
     /// Ends the insertion workers after they have processed their queues, and refuses further work.

@@ -1,6 +1,7 @@
 //! The engine's metrics: names, units and meanings are defined only here.
 
 use hdrhistogram::Histogram;
+use nitro_cache::class::Barred;
 use nitro_units::ClassId;
 use nitro_units::counters;
 pub use nitro_units::{Counted, Counter};
@@ -151,17 +152,39 @@ counters! {
     /// Counters of the requests of one class to a volume.
     pub struct ClassMetrics / ClassCounters {
         /// Read requests.
-        reads,
+        {requests operation read} reads,
         /// Bytes of read requests.
-        read_bytes,
+        {request operation read} read_bytes,
         /// Extents of read requests.
         read_extents,
         /// Of those, extents that were looked for and found in RAM or SSD.
         read_hit_extents,
         /// Write requests.
-        writes,
+        {requests operation write} writes,
         /// Bytes of write requests.
-        write_bytes,
+        {request operation write} write_bytes,
+        /// Written extents that went around the cache in write-back: the class is never cached.
+        {around_extents rule never} around_never,
+        /// Written extents that went around the cache in write-back: the class is not cached when it is written.
+        {around_extents rule write_allocate} around_write_allocate,
+        /// Written extents that went around the cache in write-back: too much of the cache is dirty for the class.
+        {around_extents rule while_clean} around_while_clean,
+        /// Written extents that went around the cache in write-back: the first access of the class to them.
+        {around_extents rule second_access} around_second_access,
+        /// Written extents that went around the cache in write-back: the class has its maximum.
+        {around_extents rule max_percent} around_max_percent,
+    }
+}
+
+impl ClassCounters {
+    /// Written extents that went around the cache in write-back.
+    #[must_use]
+    pub const fn around_extents(&self) -> u64 {
+        self.around_never
+            + self.around_write_allocate
+            + self.around_while_clean
+            + self.around_second_access
+            + self.around_max_percent
     }
 }
 
@@ -184,6 +207,19 @@ impl ClassesMetrics {
         let metrics = &self.0[class.index()];
         metrics.writes.add(1);
         metrics.write_bytes.add(bytes);
+    }
+
+    /// Counts an extent that goes around the cache by a rule of its class.
+    pub(crate) fn around(&self, class: ClassId, rule: Barred) {
+        let metrics = &self.0[class.index()];
+        let counter = match rule {
+            Barred::Never => &metrics.around_never,
+            Barred::Source => &metrics.around_write_allocate,
+            Barred::NotClean => &metrics.around_while_clean,
+            Barred::FirstAccess => &metrics.around_second_access,
+            Barred::Maximum => &metrics.around_max_percent,
+        };
+        counter.add(1);
     }
 
     /// Those of the classes that anything was asked of.

@@ -27,6 +27,7 @@ pub(crate) struct Counts {
     pub(crate) fetched_extents: u64,
     pub(crate) bypassed_extents: u64,
     pub(crate) destaged_extents: u64,
+    pub(crate) around_extents: u64,
     pub(crate) destage_writes: u64,
     pub(crate) read_bytes: u64,
     pub(crate) written_bytes: u64,
@@ -120,6 +121,8 @@ pub struct Measures {
     /// The number of dirty extents written to the origin, in write-back.
     #[serde(default)]
     pub destaged_extents: u64,
+    /// In write-back, written extents whose class kept them out of the cache.
+    pub around_extents: u64,
     /// The number of writes to the origin for these extents.
     #[serde(default)]
     pub destage_writes: u64,
@@ -244,6 +247,7 @@ impl Measures {
             missed: c.missed.since(&b.missed),
             bypassed_extents: c.bypassed_extents - b.bypassed_extents,
             destaged_extents: c.destaged_extents - b.destaged_extents,
+            around_extents: c.around_extents - b.around_extents,
             destage_writes: c.destage_writes - b.destage_writes,
             read_bytes: c.read_bytes - b.read_bytes,
             written_bytes: c.written_bytes - b.written_bytes,

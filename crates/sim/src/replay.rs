@@ -94,6 +94,9 @@ pub(crate) trait Watch {
     /// An extent was read from the origin to complete a write.
     fn fetched(&mut self, _piece: &Piece) {}
 
+    /// A written extent goes around the cache.
+    fn around(&mut self, _piece: &Piece) {}
+
     /// An extent is read ahead from the origin.
     fn read_ahead(&mut self, _piece: &Piece) {}
 

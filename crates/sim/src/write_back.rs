@@ -6,6 +6,7 @@ use crate::model::Model;
 use crate::settings::Settings;
 use crate::workload::Piece;
 use hashbrown::HashMap;
+use nitro_cache::admission::Provenance;
 use nitro_cache::destage::{Backlog, DirtyUse, ROUND_EXTENTS, Watermarks, run_extents_max};
 use nitro_units::{ExtentKey, ObjectId};
 use std::collections::VecDeque;
@@ -45,6 +46,8 @@ pub(crate) struct WriteBack {
     /// The object that was destaged last; objects take turns.
     last: ObjectId,
     extent_bytes: u32,
+    /// Some classes may not enter the cache.
+    restricts_writes: bool,
     /// The number of writes after which a client flushes; 0: see [`Settings::flush_every`].
     flush_every: u32,
     /// Each write is durable at once.
@@ -62,6 +65,7 @@ impl WriteBack {
             newest: HashMap::new(),
             last: ObjectId(0),
             extent_bytes: settings.extent_bytes,
+            restricts_writes: settings.classes.restrict_writes(),
             flush_every: settings.flush_every,
             is_durable_at_once: settings.flush_every == 0 && !has_flushes,
             writes: 0,
@@ -87,6 +91,21 @@ impl WriteBack {
     pub(crate) fn knows(&mut self, model: &mut dyn Model, piece: &Piece) -> Result<bool, Error> {
         let known = if model.dirty_units().is_some() { model.has(piece.key) } else { model.forget(piece)? };
         Ok(known || self.waits(piece.key))
+    }
+
+    /// Whether an extent that is written goes around the cache, as in the server: its class may not enter, and nothing of
+    /// it is dirty.
+    pub(crate) fn goes_around(&self, model: &mut dyn Model, piece: &Piece) -> bool {
+        if !self.restricts_writes || self.waits(piece.key) {
+            return false;
+        }
+        let Some(units) = model.dirty_units() else { return false };
+        let manager = units.manager();
+        if manager.is_dirty(piece.key) {
+            return false;
+        }
+        let from = manager.by_pattern(piece.key, Provenance::written(piece.class()));
+        manager.goes_around(piece.key, from).is_some()
     }
 
     /// Adds a written extent to those that wait for insertion.

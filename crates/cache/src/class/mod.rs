@@ -34,7 +34,7 @@ pub enum Allocation {
     #[default]
     Always,
     /// The same, while more than [`CLEAN_PERCENT_MIN`] percent of the units are not pinned by dirty data. In
-    /// write-through, none is.
+    /// write-through, none is pinned.
     WhileClean,
     /// At its second miss.
     SecondAccess,
@@ -58,6 +58,21 @@ impl Allocation {
     }
 }
 
+/// The rule of a class that keeps content out of the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Barred {
+    /// [`Allocation::Never`].
+    Never,
+    /// [`ClassPolicy::on_read`] or [`ClassPolicy::on_write`] is not set.
+    Source,
+    /// [`Allocation::WhileClean`], and too much of the cache is dirty.
+    NotClean,
+    /// [`Allocation::SecondAccess`], and this is the first one.
+    FirstAccess,
+    /// The class has its [maximum](ClassPolicy::max_percent).
+    Maximum,
+}
+
 /// The policy of one class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassPolicy {
@@ -67,7 +82,7 @@ pub struct ClassPolicy {
     pub allocation: Allocation,
     /// Whether content of read misses is admitted.
     pub on_read: bool,
-    /// Whether written content is admitted. Dirty content always is.
+    /// Whether written content is admitted.
     pub on_write: bool,
     /// Percentage of the cache, counted before compression, up to which it is evicted last.
     pub min_percent: u8,
@@ -155,6 +170,15 @@ impl Classes {
     #[must_use]
     pub fn uses(&self, allocation: Allocation) -> bool {
         self.0.iter().any(|policy| policy.allocation == allocation)
+    }
+
+    /// Whether any class may keep written content out of the cache.
+    #[must_use]
+    pub fn restrict_writes(&self) -> bool {
+        let restricts = |policy: &ClassPolicy| {
+            !policy.on_write || policy.allocation != Allocation::Always || policy.max_percent < 100
+        };
+        self.0.iter().any(restricts)
     }
 
     /// Number of bands in a cache of `weus` units.

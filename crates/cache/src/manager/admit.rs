@@ -26,9 +26,8 @@ impl CacheManager {
         let admitted = match self.pins.has(key) {
             true => Some(Admitted::MAIN),
             false => self
-                .is_allocated(key, from)
-                .then(|| self.admission.admit(key, from))
-                .flatten()
+                .barred(key, from)
+                .map_or_else(|| self.admission.admit(key, from), |_| None)
                 .filter(|admitted| !self.is_spared(key, from, *admitted)),
         };
         if admitted.is_none() {

@@ -3,7 +3,8 @@
 use super::CacheManager;
 use crate::admission::{Admission, Provenance, SecondMiss, Source};
 use crate::builtin;
-use crate::class::{Allocation, CLEAN_PERCENT_MIN, ClassPolicy, ClassRules, Classes};
+use crate::class::{Allocation, Barred, CLEAN_PERCENT_MIN, ClassPolicy, ClassRules, Classes};
+use crate::gone::Gone;
 use crate::shelf::Band;
 use crate::weu::Location;
 use nitro_units::{ClassId, ExtentKey};
@@ -91,24 +92,40 @@ impl CacheManager {
         self.settings.classes = classes;
     }
 
-    /// Whether an extent's class may enter the cache.
-    pub(crate) fn is_allocated(&mut self, key: ExtentKey, from: Provenance) -> bool {
+    /// Why a write that finds nothing dirty in write-back goes around the cache: its class may not enter. `None`: it
+    /// becomes dirty in the cache. To be called once for each written extent, since it may be remembered as seen.
+    pub fn goes_around(&mut self, key: ExtentKey, from: Provenance) -> Option<Barred> {
+        if self.pins.has(key) {
+            return None;
+        }
+        let barred = self.barred(key, from);
+        if barred.is_some() {
+            self.note_gone(key, Gone::Refused);
+        }
+        barred
+    }
+
+    /// Which rule of its class keeps an extent out of the cache.
+    pub(crate) fn barred(&mut self, key: ExtentKey, from: Provenance) -> Option<Barred> {
         let policy = *self.settings.classes.of(from.class);
         let is_wanted = match from.source {
             Source::Read => policy.on_read,
             Source::Write => policy.on_write,
         };
-        if !is_wanted || self.is_far_above_maximum(from.class) {
-            return false;
-        }
         match policy.allocation {
-            Allocation::Always => true,
+            Allocation::Never => Some(Barred::Never),
+            _ if !is_wanted => Some(Barred::Source),
+            _ if self.is_far_above_maximum(from.class) => Some(Barred::Maximum),
             Allocation::WhileClean => {
                 let (pinned, units) = (u64::from(self.weus.pinned_count()), u64::from(self.weus.len()));
-                (units - pinned.min(units)) * 100 > units * u64::from(CLEAN_PERCENT_MIN)
+                let is_clean = (units - pinned.min(units)) * 100 > units * u64::from(CLEAN_PERCENT_MIN);
+                (!is_clean).then_some(Barred::NotClean)
             }
-            Allocation::SecondAccess => self.rules.seen.as_mut().is_none_or(|seen| seen.admit(key, from).is_some()),
-            Allocation::Never => false,
+            Allocation::SecondAccess => {
+                let is_second = self.rules.seen.as_mut().is_none_or(|seen| seen.admit(key, from).is_some());
+                (!is_second).then_some(Barred::FirstAccess)
+            }
+            Allocation::Always => None,
         }
     }
 

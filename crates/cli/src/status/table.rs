@@ -9,8 +9,8 @@ use nitro_console::text::escaped;
 use nitro_engine::metrics::Counted;
 use nitro_server::control::faults::{self, SILENCE_SECONDS, faults};
 use nitro_server::control::protocol::{
-    Cache, ClassOfContents, Detection, Endurance, KnownVolume, Latency, Ram, Recording, Recovered, Scan, Server, Spans,
-    Status, Store, Volume,
+    Cache, ClassOfContents, ClassOfRequests, Detection, Endurance, KnownVolume, Latency, Ram, Recording, Recovered,
+    Scan, Server, Spans, Status, Store, Volume,
 };
 
 /// Parts of the RAM that are smaller than this are shown as one sum; `-o json` has all parts.
@@ -501,16 +501,17 @@ fn scanned(scan: Scan) -> String {
 
 /// The requests by class.
 fn classes(volume: &Volume) -> Table {
-    let mut table = Table::new(["class", "reads", "read", "hits", "writes", "written"]);
-    for asked in &volume.classes {
+    let mut table = Table::new(["class", "reads", "read", "hits", "writes", "written", "around the cache"]);
+    for ClassOfRequests { name, counters: asked, .. } in &volume.classes {
         let (read, written) = (Size(asked.read_bytes), Size(asked.write_bytes));
         table.row(vec![
-            asked.name.clone(),
+            name.clone(),
             asked.reads.to_string(),
             read.to_string(),
             percent(asked.read_hit_extents, asked.read_extents),
             asked.writes.to_string(),
             written.to_string(),
+            format!("{} extents", asked.around_extents()),
         ]);
     }
     table

@@ -6,7 +6,7 @@ use nitro_cache::class::{Allocation, Band, ClassPolicy};
 use nitro_units::ClassId;
 
 /// Their names.
-pub const PRESETS: [&str; 4] = ["none", "file-server", "database", "hypervisor"];
+pub const PRESETS: [&str; 5] = ["none", "file-server", "database", "hypervisor", "dss"];
 
 /// The table of that name.
 pub(super) fn named(name: &str) -> Option<ClassTable> {
@@ -50,6 +50,23 @@ pub(super) fn named(name: &str) -> Option<ClassTable> {
                 set(builtin::JOURNAL, "low", Allocation::SecondAccess);
                 for (step, class) in sizes.enumerate() {
                     set(class, if step <= 4 { "high" } else { "normal" }, Allocation::Always);
+                }
+            }
+            // Differentiated Storage Services, SOSP 2011, §4.2: reads allocate nothing; while little is clean, only metadata
+            // and files up to 1 MiB enter; the largest files are evicted first. Needs `dirty_max` of 86 or more.
+            "dss" => {
+                for class in ClassId::all() {
+                    set(class, "low", Allocation::WhileClean);
+                }
+                for class in [builtin::METADATA, builtin::JOURNAL, builtin::DIRECTORY] {
+                    set(class, "highest", Allocation::Always);
+                }
+                for (step, class) in sizes.enumerate().take_while(|(step, _)| *step <= 4) {
+                    set(class, if step <= 2 { "high" } else { "normal" }, Allocation::Always);
+                }
+                for class in ClassId::all() {
+                    let policy = ClassPolicy { on_read: false, ..*table.classes.of(class) };
+                    table.classes.set(class, policy);
                 }
             }
             _ => {}

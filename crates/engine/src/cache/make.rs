@@ -196,6 +196,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             loss_witness: Mutex::default(),
             has_bands: AtomicBool::new(manager.has_bands()),
             has_priorities: AtomicBool::new(manager.has_priorities()),
+            restricts_writes: AtomicBool::new(manager.classes().restrict_writes()),
             manager: Mutex::new(manager),
             resident: Resident::default(),
             queue: InsertQueue::new(settings.insert_queue_bytes, settings.staging_bytes),

@@ -3,6 +3,7 @@
 //! `read` finds extents in RAM, on the SSD or in the origin; `write` changes the origin and its cached extents;
 //! `flights` orders reads and writes; `readahead` reads ahead of sequential readers.
 
+mod around;
 mod contents;
 mod context;
 mod destage;

@@ -246,13 +246,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         Ok(OriginWrite { writing: Some(writing), intent, under_way: false })
     }
 
-    async fn write_inner(
-        &self,
-        offset: u64,
-        data: Bytes,
-        mut fua: bool,
-        context: &RequestContext,
-    ) -> Result<(), Error> {
+    async fn write_inner(&self, offset: u64, data: Bytes, fua: bool, context: &RequestContext) -> Result<(), Error> {
         let len = data.len() as u64;
         self.check_write(offset, len)?;
         if len == 0 {
@@ -262,22 +256,44 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             if let Some(reason) = self.cache.ledger.failed() {
                 return Err(Error::Poisoned { reason });
             }
-            // A change of the mode waits for the writes that it finds under way.
-            let is_write_back = || self.mode() == WriteMode::WriteBack && self.is_cached();
-            if let Some(buffered) = self.buffering.begin(is_write_back) {
-                if self.write_back(offset, data.clone(), fua, context).await? {
-                    return Ok(());
-                }
-                drop(buffered);
+            if self.cache.restricts_writes.load(Ordering::Relaxed) {
+                return Box::pin(self.write_by_class(offset, data, fua, context)).await;
             }
-            // Where others leave no room, or the volume is detached, the origin gets it at once: it is well. With a log, a
-            // write is durable when it is acknowledged, there too.
-            fua |= self.cache.is_logged();
+            return self.write_dirty(offset, data, fua, context).await;
         }
-        self.write_through(offset, data, fua, context).await
+        self.write_through(offset, data, fua, Keep::Content, context).await
     }
 
-    async fn write_through(&self, offset: u64, data: Bytes, fua: bool, context: &RequestContext) -> Result<(), Error> {
+    /// A write whose extents become dirty in the cache. Where others leave no room, or the volume is detached, the origin
+    /// gets it at once: it is well.
+    pub(super) async fn write_dirty(
+        &self,
+        offset: u64,
+        data: Bytes,
+        fua: bool,
+        context: &RequestContext,
+    ) -> Result<(), Error> {
+        // A change of the mode waits for the writes that it finds under way.
+        let is_write_back = || self.mode() == WriteMode::WriteBack && self.is_cached();
+        if let Some(buffered) = self.buffering.begin(is_write_back) {
+            if self.write_back(offset, data.clone(), fua, context).await? {
+                return Ok(());
+            }
+            drop(buffered);
+        }
+        // With a log, a write is durable when it is acknowledged, there too.
+        let durable = fua || self.cache.promises_durable_writes();
+        self.write_through(offset, data, durable, Keep::Content, context).await
+    }
+
+    pub(super) async fn write_through(
+        &self,
+        offset: u64,
+        data: Bytes,
+        fua: bool,
+        keep: Keep,
+        context: &RequestContext,
+    ) -> Result<(), Error> {
         let extents = self.extents(offset, data.len() as u64);
         let mut before = Before::default();
         let is_edge = |index: ExtentIndex| index == extents.start || index.next() == extents.end;
@@ -322,7 +338,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             self.flush_origin().await?;
         }
         let written = Written { offset, data };
-        let mut contents: Vec<_> = if self.is_cached() {
+        let mut contents: Vec<_> = if keep == Keep::Content && self.is_cached() {
             let content = |(i, index)| {
                 if !policy.takes(cached.binary_search(&index).is_ok()) {
                     return None;
@@ -469,6 +485,15 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
         Ok(())
     }
+}
+
+/// What the cache gets of a write of the origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// Its content, if the policies admit it.
+    Content,
+    /// Nothing.
+    Nothing,
 }
 
 /// How a range is made to read as zeroes.

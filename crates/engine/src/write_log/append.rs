@@ -35,6 +35,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.log.as_ref().is_some_and(WriteLog::is_active)
     }
 
+    /// Whether what goes to the origin in write-back must be durable when it is acknowledged, as what goes to the log is.
+    pub(crate) fn promises_durable_writes(&self) -> bool {
+        self.log.as_ref().is_some_and(WriteLog::is_promised)
+    }
+
     /// The state of the write log, if there is one.
     pub fn log_status(&self) -> Option<LogStatus> {
         self.log.as_ref().map(WriteLog::status)

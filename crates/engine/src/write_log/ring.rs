@@ -55,6 +55,12 @@ enum Phase {
     Over(Option<Arc<str>>),
 }
 
+impl Phase {
+    const fn is_promised(&self) -> bool {
+        matches!(self, Self::New | Self::Announced | Self::Active)
+    }
+}
+
 struct State {
     phase: Phase,
     /// A batch is being written.
@@ -199,6 +205,11 @@ impl<D: Device> WriteLog<D> {
         self.state.lock().phase == Phase::Active
     }
 
+    /// Whether writes in write-back are to be durable when they are acknowledged: also before the first entry.
+    pub(crate) fn is_promised(&self) -> bool {
+        self.state.lock().phase.is_promised()
+    }
+
     /// Adds entries to the queue; returns the number to wait for. `None`: the log is not in use any more.
     pub(super) fn queue(&self, entries: impl Iterator<Item = Logged>) -> Option<u64> {
         let mut state = self.state.lock();
@@ -316,7 +327,7 @@ impl<D: Device> WriteLog<D> {
     /// log is not in use.
     pub(super) fn fail(&self, reason: &dyn fmt::Display) {
         let mut state = self.state.lock();
-        if matches!(state.phase, Phase::New | Phase::Announced | Phase::Active) {
+        if state.phase.is_promised() {
             state.phase = Phase::Failing(Arc::from(reason.to_string()));
         }
         drop(state);
@@ -395,7 +406,7 @@ impl<D: Device> WriteLog<D> {
     pub(crate) fn status(&self) -> LogStatus {
         let state = self.state.lock();
         LogStatus {
-            active: matches!(state.phase, Phase::New | Phase::Announced | Phase::Active),
+            active: state.phase.is_promised(),
             failed: match &state.phase {
                 Phase::Failing(reason) | Phase::Ending(Some(reason)) | Phase::Over(Some(reason)) => {
                     Some(reason.to_string())

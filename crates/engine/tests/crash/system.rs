@@ -107,7 +107,9 @@ fn with_policies(manager: Settings, seed: u64) -> Settings {
     for class in ClassId::all().take(CLASSES) {
         let policy = ClassPolicy {
             priority: Band::ALL[one_of(Band::COUNT)],
-            allocation: Allocation::ALL[one_of(Allocation::ALL.len())],
+            // In write-back, what may not be allocated goes around the cache: most stays in it.
+            allocation: Allocation::ALL[one_of(2 * Allocation::ALL.len()) % 5 % Allocation::ALL.len()],
+            on_write: one_of(8) != 0,
             min_percent: [0, 0, 5][one_of(3)],
             max_percent: [100, 100, 40][one_of(3)],
             ..ClassPolicy::default()

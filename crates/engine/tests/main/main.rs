@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod any;
+mod around;
 mod collisions;
 mod commits;
 mod destage;

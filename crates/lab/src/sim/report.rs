@@ -150,6 +150,9 @@ fn people(outcome: &Outcome, known: Known<'_>) -> String {
     contents(outcome, known).into_iter().for_each(|(name, text)| line(name, text));
     line("SSD written", format!("{}, write amplification {:.3}", Size(m.ssd_bytes_written), m.write_amplification));
     line("erasures", m.erasures.to_string());
+    if m.around_extents > 0 {
+        line("around", format!("{} written extents, by the rules of their classes", m.around_extents));
+    }
     if m.destaged_extents > 0 {
         line("destaged", format!("{} extents with {} writes of the origin", m.destaged_extents, m.destage_writes));
     }

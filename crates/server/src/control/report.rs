@@ -76,10 +76,7 @@ fn served_cache(served: &Served, entry: &CacheEntry) -> Cache {
     for export in served.all().iter().filter(|export| export.entry.name == entry.name) {
         for (of, asked) in export.volume.class_counters() {
             let Some(class) = cache.classes.iter_mut().find(|class| class.id == of.number()) else { continue };
-            class.read_hit_extents += asked.read_hit_extents;
-            class.read_miss_extents += asked.read_extents.saturating_sub(asked.read_hit_extents);
-            class.read_bytes += asked.read_bytes;
-            class.write_bytes += asked.write_bytes;
+            class.requests = class.requests.plus(&asked);
         }
     }
     cache
@@ -253,12 +250,7 @@ fn classes_of_requests(export: &VolumeExport) -> Vec<ClassOfRequests> {
     let asked = |(class, counters): (ClassId, metrics::ClassCounters)| ClassOfRequests {
         id: class.number(),
         name: table.name(class),
-        reads: counters.reads,
-        read_bytes: counters.read_bytes,
-        read_extents: counters.read_extents,
-        read_hit_extents: counters.read_hit_extents,
-        writes: counters.writes,
-        write_bytes: counters.write_bytes,
+        counters,
     };
     let all: Vec<_> = export.volume.class_counters().into_iter().map(asked).collect();
     if all.iter().any(|asked| asked.id > 0) { all } else { Vec::new() }

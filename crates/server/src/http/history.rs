@@ -266,7 +266,7 @@ impl Counts {
     fn of(status: &Status) -> Self {
         let mut classes: BTreeMap<String, u64> = BTreeMap::new();
         for class in status.volumes.iter().flat_map(|v| &v.classes) {
-            *classes.entry(class.name.clone()).or_default() += class.reads + class.writes;
+            *classes.entry(class.name.clone()).or_default() += class.counters.reads + class.counters.writes;
         }
         Self {
             uptime_seconds: status.server.uptime_seconds,

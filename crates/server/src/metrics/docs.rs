@@ -46,7 +46,7 @@ This page is generated from `crates/server/src/metrics/table.rs` and the declara
             rules.split("- alert:").skip(1).filter_map(|alert| alert.split("annotations:").next()).collect();
         let metric = |scope, counted| METRICS.iter().find(|metric| metric.has(scope, counted)).unwrap().full_name();
         let losses = |scope: Scope| scope.counters().filter(|counted| counted.is_loss).map(move |c| metric(scope, c));
-        let counters = losses(Scope::Cache).chain(losses(Scope::Volume)).chain(losses(Scope::Store));
+        let counters = Scope::ALL.into_iter().flat_map(losses);
         // An alert shows for how long destage has failed, rather than how often.
         let by_time = |name: String| name.replace("destage_failures_total", "destage_failing_seconds");
         let others = [

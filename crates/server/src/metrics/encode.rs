@@ -155,19 +155,18 @@ fn samples<'a>(metric: &Metric, status: &'a Status) -> Vec<(Labels<'a>, f64)> {
         Samples::SomeVolumes(value) => {
             volumes().filter_map(|v| Some((vec![("volume", &*v.name)], value(v)?))).collect()
         }
-        Samples::VolumeClass(value) => volumes()
-            .flat_map(|v| {
-                v.classes.iter().map(move |class| (vec![("volume", &*v.name), ("class", &*class.name)], value(class)))
-            })
-            .collect(),
         Samples::Counted(Scope::Cache, values) => {
-            caches().flat_map(|c| counted(&c.name, Scope::Cache, values, c.counted())).collect()
+            caches().flat_map(|c| counted(&[&c.name], Scope::Cache, values, c.counted())).collect()
         }
         Samples::Counted(Scope::Volume, values) => {
-            volumes().flat_map(|v| counted(&v.name, Scope::Volume, values, v.counters.each())).collect()
+            volumes().flat_map(|v| counted(&[&v.name], Scope::Volume, values, v.counters.each())).collect()
         }
+        Samples::Counted(Scope::VolumeClass, values) => volumes()
+            .flat_map(|v| v.classes.iter().map(move |class| (v, class)))
+            .flat_map(|(v, class)| counted(&[&v.name, &class.name], Scope::VolumeClass, values, class.counters.each()))
+            .collect(),
         Samples::Counted(Scope::Store, values) => {
-            stores().flat_map(|s| counted(&s.path, Scope::Store, values, s.counters.each())).collect()
+            stores().flat_map(|s| counted(&[&s.path], Scope::Store, values, s.counters.each())).collect()
         }
         Samples::Store(value) => stores().map(|s| (vec![("store", &*s.path)], value(s))).collect(),
         Samples::StoreParts(label, values) => stores()
@@ -179,9 +178,9 @@ fn samples<'a>(metric: &Metric, status: &'a Status) -> Vec<(Labels<'a>, f64)> {
     }
 }
 
-/// The samples of counters of a thing, of which `all` are known.
+/// The samples of counters of a thing with the names of its labels, of which `all` are known.
 fn counted<'a>(
-    name: &'a str,
+    names: &[&'a str],
     scope: Scope,
     values: &[&'static Counted],
     all: impl Iterator<Item = (&'static Counted, u64)>,
@@ -190,7 +189,7 @@ fn counted<'a>(
     let sample = |wanted: &&'static Counted| {
         let (_, value) = all.iter().find(|(counted, _)| counted == wanted)?;
         let part = wanted.part.map(|part| (part.label, part.value));
-        let labels = [(scope.label(), name)].into_iter().chain(part).collect();
+        let labels = scope.labels().iter().copied().zip(names.iter().copied()).chain(part).collect();
         Some((labels, *value as f64))
     };
     values.iter().filter_map(sample).collect()
@@ -214,7 +213,7 @@ mod tests {
     use super::*;
     use crate::control::protocol::{Cache, ClassOfRequests, Volume};
     use nitro_cache::Stats;
-    use nitro_engine::metrics::VolumeCounters;
+    use nitro_engine::metrics::{ClassCounters, VolumeCounters};
 
     fn status() -> Arc<Status> {
         let mut read_hit_latency = Latency { count: 3, mean_us: 2_000.0, ..Latency::default() };
@@ -232,8 +231,7 @@ mod tests {
                 read_hit_latency,
                 classes: vec![ClassOfRequests {
                     name: "meta".into(),
-                    reads: 2,
-                    writes: 1,
+                    counters: ClassCounters { reads: 2, writes: 1, ..ClassCounters::default() },
                     ..ClassOfRequests::default()
                 }],
                 ..Volume::default()
@@ -261,7 +259,7 @@ mod tests {
         for line in [
             "nitro_cache_lookups_total{cache=\"fast\",result=\"hit\"} 7.0",
             "nitro_volume_requests_total{volume=\"v\\\"m\",operation=\"read\"} 5.0",
-            "nitro_volume_class_requests_total{volume=\"v\\\"m\",class=\"meta\"} 3.0",
+            "nitro_volume_class_requests_total{volume=\"v\\\"m\",class=\"meta\",operation=\"read\"} 2.0",
             "nitro_volume_request_duration_seconds_bucket{le=\"0.001\",volume=\"v\\\"m\",kind=\"read_hit\"} 2",
             "nitro_volume_request_duration_seconds_bucket{le=\"0.0007\",volume=\"v\\\"m\",kind=\"read_hit\"} 0",
             "nitro_volume_request_duration_seconds_bucket{le=\"+Inf\",volume=\"v\\\"m\",kind=\"read_hit\"} 3",

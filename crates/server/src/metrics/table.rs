@@ -1,10 +1,10 @@
 //! All metrics. Those of counters follow from the rows that declare the counters; each other one has a row here.
 
 use crate::control::protocol::{
-    Cache, CacheDevice, ClassOfContents, ClassOfRequests, Endurance, Latency, Log, Status, Store, StoreSsd, Volume,
+    Cache, CacheDevice, ClassOfContents, Endurance, Latency, Log, Status, Store, StoreSsd, Volume,
 };
 use nitro_cache::Stats;
-use nitro_engine::metrics::{CacheCounters, VolumeCounters};
+use nitro_engine::metrics::{CacheCounters, ClassCounters, VolumeCounters};
 use nitro_units::{Counted, Growth};
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -69,8 +69,6 @@ pub(super) enum Samples {
     Volume(fn(&Volume) -> f64),
     /// One for each volume to which it applies.
     SomeVolumes(fn(&Volume) -> Option<f64>),
-    /// One for each class of a volume's requests.
-    VolumeClass(fn(&ClassOfRequests) -> f64),
     /// One for each store.
     Store(fn(&Store) -> f64),
     /// Several for each store to which they apply, by another label.
@@ -86,16 +84,32 @@ pub(super) enum Samples {
 pub(super) enum Scope {
     Cache,
     Volume,
+    /// The requests of a class to a volume, if anything was classified.
+    VolumeClass,
     Store,
 }
 
 impl Scope {
-    /// The label that names it.
-    pub(super) const fn label(self) -> &'static str {
+    /// All of them.
+    pub(super) const ALL: [Self; 4] = [Self::Cache, Self::Volume, Self::VolumeClass, Self::Store];
+
+    /// Its name in metrics.
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Cache => "cache",
             Self::Volume => "volume",
+            Self::VolumeClass => "volume_class",
             Self::Store => "store",
+        }
+    }
+
+    /// The labels that name one.
+    pub(super) const fn labels(self) -> &'static [&'static str] {
+        match self {
+            Self::Cache => &["cache"],
+            Self::Volume => &["volume"],
+            Self::VolumeClass => &["volume", "class"],
+            Self::Store => &["store"],
         }
     }
 
@@ -104,6 +118,7 @@ impl Scope {
         let [one, other]: [&[Counted]; 2] = match self {
             Self::Cache => [CacheCounters::ALL, Stats::ALL],
             Self::Volume => [VolumeCounters::ALL, &[]],
+            Self::VolumeClass => [ClassCounters::ALL, &[]],
             Self::Store => [nitro_cos::Counters::ALL, &[]],
         };
         one.iter().chain(other)
@@ -117,7 +132,7 @@ impl Scope {
                 Some(stem) => (stem, Unit::Bytes),
                 None => (counted.name, Unit::None),
             };
-            let name = format!("nitro_{}_{}", self.label(), counted.part.map_or(stem, |part| part.family));
+            let name = format!("nitro_{}_{}", self.name(), counted.part.map_or(stem, |part| part.family));
             let known = metrics.iter_mut().find(|metric| metric.name == name && metric.unit == unit);
             if let Some(Metric { samples: Samples::Counted(_, values), .. }) = known {
                 values.push(counted);
@@ -149,13 +164,16 @@ const FAMILIES: &[(&str, &str)] = &[
     ("nitro_volume_request", "Bytes of requests, by operation: read, write"),
     ("nitro_volume_read_extents", "Extents of reads, by result: hit, miss, joined (another request was reading them already)"),
     ("nitro_volume_missed_extents", "Missed extents of reads, by cause: cold (not cached recently), evicted, overwritten, refused (not admitted), dropped (the insertion queue was full), invalidated, stream"),
+    ("nitro_volume_class_requests", "Requests by class, if anything was classified, by operation: read, write"),
+    ("nitro_volume_class_request", "Bytes of requests by class, by operation: read, write"),
+    ("nitro_volume_class_around_extents", "Written extents that went around the cache in write-back, by class and its rule: never, write_allocate, while_clean, second_access, max_percent"),
     ("nitro_volume_origin_requests", "Requests to the origin, by operation: read, write"),
     ("nitro_volume_origin", "Bytes of requests to the origin, by operation: read, write"),
 ];
 
 /// All metrics.
 pub static METRICS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
-    let counted = [Scope::Cache, Scope::Volume, Scope::Store].into_iter().flat_map(Scope::metrics);
+    let counted = Scope::ALL.into_iter().flat_map(Scope::metrics);
     others().into_iter().chain(counted).collect()
 });
 
@@ -198,10 +216,9 @@ impl Metric {
             Samples::CacheClass(_) => vec!["cache", "class"],
             Samples::Volume(_) | Samples::SomeVolumes(_) => vec!["volume"],
             Samples::Latencies(label, _) => vec!["volume", *label],
-            Samples::VolumeClass(_) => vec!["volume", "class"],
             Samples::Counted(scope, values) => {
                 let label = values.first().and_then(|counted| counted.part).map(|part| part.label);
-                [scope.label()].into_iter().chain(label).collect()
+                scope.labels().iter().copied().chain(label).collect()
             }
             Samples::Store(_) => vec!["store"],
             Samples::StoreParts(label, _) => vec!["store", *label],
@@ -315,10 +332,6 @@ fn others() -> Vec<Metric> { vec![
     metric("nitro_volume_request_duration", Histogram, Seconds, "Durations of requests, by kind: read_hit (of reads answered at once from the RAM cache, one in 64 is timed and counted for all), read_miss, write, flush; counts are exact to 1 % of a bound", S::Latencies("kind", |v| vec![
         ("read_hit", v.read_hit_latency), ("read_miss", v.read_miss_latency), ("write", v.write_latency), ("flush", v.flush_latency),
     ])),
-    metric("nitro_volume_class_requests", Counter, Count, "Reads and writes by class, if anything was classified", S::VolumeClass(|c| (c.reads + c.writes) as f64)),
-    metric("nitro_volume_class_request", Counter, Bytes, "Bytes of reads and writes by class", S::VolumeClass(|c| (c.read_bytes + c.write_bytes) as f64)),
-    metric("nitro_volume_class_read_extents", Counter, Count, "Extents of reads by class", S::VolumeClass(|c| c.read_extents as f64)),
-    metric("nitro_volume_class_read_hit_extents", Counter, Count, "Extents of reads by class that were found in RAM or on the SSD", S::VolumeClass(|c| c.read_hit_extents as f64)),
     metric("nitro_volume_origin_owes", Gauge, Seconds, "Time for which the origin has not answered; 0: nothing is outstanding or it answers", S::Volume(|v| v.origin_owes_seconds)),
     metric("nitro_volume_dirty", Gauge, Bytes, "Dirty data: bytes that are not in the origin yet", S::Volume(|v| v.dirty_bytes as f64)),
     metric("nitro_volume_dirty_age", Gauge, Seconds, "Age of the oldest write that is not in the origin yet; 0: the origin is up to date", S::SomeVolumes(|v| v.dirty_age_seconds)),
@@ -350,10 +363,10 @@ mod tests {
 
     #[test]
     fn every_counter_is_in_one_metric_and_each_family_has_its_meaning() {
-        for scope in [Scope::Cache, Scope::Volume, Scope::Store] {
+        for scope in Scope::ALL {
             for counted in scope.counters() {
                 assert_eq!(METRICS.iter().filter(|metric| metric.has(scope, counted)).count(), 1, "{}", counted.name);
-                let family = counted.part.map(|part| format!("nitro_{}_{}", scope.label(), part.family));
+                let family = counted.part.map(|part| format!("nitro_{}_{}", scope.name(), part.family));
                 assert!(family.is_none_or(|family| FAMILIES.iter().any(|(name, _)| *name == family)), "{counted:?}");
             }
         }

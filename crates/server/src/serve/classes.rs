@@ -3,7 +3,7 @@
 use super::caches::CacheEntry;
 use super::served::Served;
 use crate::control::protocol::Outcome;
-use nitro_cache::class::{Asked, Found};
+use nitro_cache::class::{Allocation, Asked, CLEAN_PERCENT_MIN, Found};
 use nitro_config::CacheConfig;
 use nitro_config::classes::{Change, ClassTable};
 use nitro_console::error::Error;
@@ -13,6 +13,9 @@ use nitro_units::ClassId;
 use parking_lot::RwLock;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Names of classes in a note.
+const CLASSES_NAMED: usize = 4;
 
 /// The classes of a cache.
 #[derive(Debug, Default)]
@@ -39,6 +42,27 @@ impl ServedClasses {
         settings.manager.classes = self.table.read().classes;
         let checked = settings.manager.check_classes(&settings.manager.classes, settings.dirty_max_percent, 0);
         checked.map_err(|error| Error::new(what, error))
+    }
+
+    /// The classes of which a rule never applies with these settings, as a sentence.
+    pub(super) fn without_effect(&self, settings: &EngineSettings) -> Option<String> {
+        let (table, dirty_max) = (self.table.read(), settings.dirty_max_percent);
+        let clean = settings.manager.clean_percent_least(dirty_max);
+        if clean <= u64::from(CLEAN_PERCENT_MIN) {
+            return None;
+        }
+        let is_bound = |class: &ClassId| table.classes.of(*class).allocation == Allocation::WhileClean;
+        let names: Vec<_> = ClassId::all().filter(is_bound).map(|class| table.name(class)).collect();
+        let (first, more) = names.split_at(names.len().min(CLASSES_NAMED));
+        let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+        (!names.is_empty()).then(|| {
+            format!(
+                "while-clean refuses nothing, as dirty_max = {dirty_max} keeps at least {clean} % of the cache clean, and \
+                 it refuses at {CLEAN_PERCENT_MIN} %: raise dirty_max, make the cache larger, or give these classes another \
+                 allocation: {}{more}",
+                first.join(", ")
+            )
+        })
     }
 
     /// The class of a request by the rules.

@@ -80,12 +80,22 @@ impl Run<'_> {
         }
     }
 
-    /// Writes to a write-back cache; the rest of a partly written extent is read from the origin.
+    /// Writes to a write-back cache; the rest of a partly written extent is read from the origin. Extents whose class may
+    /// not enter the cache go around it.
     pub(super) fn write_dirty(&mut self, request: &[Piece], watch: &mut impl Watch) -> Result<(), Error> {
         let Some(write_back) = &mut self.write_back else { return Ok(()) };
         let model = &mut *self.model;
+        let mut dirty = Vec::with_capacity(request.len());
         for piece in request {
             self.counts.written_bytes += u64::from(piece.len);
+            if write_back.goes_around(model, piece) {
+                model.drop_staged(piece.key);
+                model.forget(piece)?;
+                self.counts.around_extents += 1;
+                watch.around(piece);
+                continue;
+            }
+            dirty.push(piece);
             let in_ram = self.front.as_ref().is_some_and(|front| front.has(piece.key));
             let known = write_back.knows(model, piece)? || in_ram;
             if piece.len < self.settings.extent_bytes {
@@ -96,7 +106,7 @@ impl Run<'_> {
                 }
             }
         }
-        request.iter().for_each(|piece| write_back.enqueue(model, piece));
+        dirty.into_iter().for_each(|piece| write_back.enqueue(model, piece));
         let is_flushed = write_back.is_flushed();
         match self.lag < 2 {
             true => self.insert_written(watch)?,

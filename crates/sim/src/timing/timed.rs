@@ -66,6 +66,7 @@ pub(crate) struct Told {
     misses: Vec<Piece>,
     written: Vec<(Piece, bool)>,
     fetched: Vec<Piece>,
+    around: Vec<Piece>,
     ahead: Vec<Piece>,
     drained: Vec<Vec<Leaving>>,
 }
@@ -75,6 +76,7 @@ impl Told {
         self.hits.clear();
         self.by_content.clear();
         self.misses.clear();
+        self.around.clear();
         self.written.clear();
         self.fetched.clear();
         self.ahead.clear();
@@ -101,6 +103,10 @@ impl Watch for Told {
 
     fn fetched(&mut self, piece: &Piece) {
         self.fetched.push(*piece);
+    }
+
+    fn around(&mut self, piece: &Piece) {
+        self.around.push(*piece);
     }
 
     fn read_ahead(&mut self, piece: &Piece) {
@@ -318,8 +324,14 @@ impl Timed<'_> {
         for run in runs(&told.fetched) {
             self.read_origin(None, run);
         }
+        for run in runs(&told.around) {
+            let operation = self.origin.write(self.now, run, 0, false);
+            self.wait(id, operation, Awaited::default());
+        }
         // The origin writes the extents that the cache did not take.
-        if self.run.write_back.is_none() || told.written.len() < pieces.len() {
+        if told.around.len() == pieces.len() {
+            // It has them all.
+        } else if self.run.write_back.is_none() || told.written.len() + told.around.len() < pieces.len() {
             let bytes: u64 = pieces.iter().map(|piece| u64::from(piece.len)).sum();
             let buffered = self.nvram_bytes + bytes <= self.timing.nvram_bytes;
             let known = told.written.iter().filter(|(_, known)| *known).count();

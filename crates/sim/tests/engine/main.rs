@@ -36,6 +36,7 @@ pub struct Counted {
     cached_extents: u64,
     destaged_extents: u64,
     destage_writes: u64,
+    around_extents: u64,
     ram_hits: u64,
     readahead_hits: u64,
     readahead_extents: u64,
@@ -64,6 +65,7 @@ impl Counted {
             cached_extents: self.cached_extents,
             destaged_extents: self.destaged_extents - before.destaged_extents,
             destage_writes: self.destage_writes - before.destage_writes,
+            around_extents: self.around_extents - before.around_extents,
             ram_hits: self.ram_hits - before.ram_hits,
             readahead_hits: self.readahead_hits - before.readahead_hits,
             readahead_extents: self.readahead_extents - before.readahead_extents,
@@ -137,6 +139,7 @@ fn simulated(requests: &Arc<Vec<Request>>, settings: &Settings) -> Vec<Counted> 
         cached_extents: m.cached_extents,
         destaged_extents: m.destaged_extents,
         destage_writes: m.destage_writes,
+        around_extents: m.around_extents,
         ram_hits: m.ram_hits,
         readahead_hits: m.readahead_hits,
         readahead_extents: m.readahead_extents,
@@ -346,6 +349,23 @@ fn in_write_back() {
     let real = agreed(FiuLike::web_vm(0.004, 3).reader().unwrap(), &settings, 20_000);
     let (extents, writes) = (sum(&real, |c| c.destaged_extents), sum(&real, |c| c.destage_writes));
     assert!(extents > 1000 && writes < extents, "{extents} extents destaged with {writes} writes");
+}
+
+/// Written extents of a class that is never cached, and the first of those of another, go around the cache.
+#[test]
+fn in_write_back_with_policies_of_classes() {
+    let settings = writing_back(Settings { extent_bytes: 8192, ..with_classes() });
+    let all = requests(FiuLike::web_vm(0.01, 3).reader().unwrap(), &settings, 20_000);
+    let volume_bytes = all.iter().map(|request| request.offset + request.len).max().unwrap();
+    let classed = by_place(all, volume_bytes);
+    let real = compared(both_of(classed.clone(), &settings));
+    let around = |number: u8| {
+        let of_class = real.iter().zip(&classed).filter(|(_, request)| request.class.number() == number);
+        of_class.map(|(counted, _)| counted.around_extents).sum::<u64>()
+    };
+    assert!(around(21) > 100 && around(22) > 100, "{} and {}", around(21), around(22));
+    assert_eq!(around(20), 0);
+    assert!(sum(&real, |c| c.destaged_extents) > 100);
 }
 
 #[test]

@@ -77,6 +77,7 @@ fn totals(volume: &TestVolume) -> Counted {
         cached_extents: stats.cached_extents,
         destaged_extents: counters.destaged_extents,
         destage_writes: counters.destage_writes,
+        around_extents: volume.class_counters().iter().map(|(_, counters)| counters.around_extents()).sum(),
         ram_hits: status.engine.ram_hits,
         readahead_hits: status.engine.readahead_hits,
         readahead_extents: counters.readahead_extents,

@@ -3,7 +3,7 @@
 use nitro_cache::Stats;
 use nitro_cache::weu::Space;
 use nitro_console::size::Size;
-use nitro_engine::metrics::CacheCounters;
+use nitro_engine::metrics::{CacheCounters, ClassCounters};
 use nitro_units::Counted;
 use serde::{Deserialize, Serialize};
 
@@ -278,12 +278,7 @@ pub struct ClassOfContents {
     pub max_percent: u8,
     /// Bytes of volumes that the cache holds.
     pub cached_bytes: u64,
-    /// Extents that clients read and that were found.
-    pub read_hit_extents: u64,
-    /// Extents that clients read and that were not found.
-    pub read_miss_extents: u64,
-    /// Bytes that were read.
-    pub read_bytes: u64,
-    /// Bytes that were written.
-    pub write_bytes: u64,
+    /// What was asked of it, of all served volumes.
+    #[serde(flatten)]
+    pub requests: ClassCounters,
 }

@@ -3,7 +3,7 @@
 use super::Latency;
 use nitro_cache::Missed;
 use nitro_cache::admission::WritePolicy;
-use nitro_engine::metrics::VolumeCounters;
+use nitro_engine::metrics::{ClassCounters, VolumeCounters};
 use serde::{Deserialize, Serialize};
 
 /// The state of detection for a volume.
@@ -44,18 +44,9 @@ pub struct ClassOfRequests {
     pub id: u8,
     /// Its name.
     pub name: String,
-    /// Reads.
-    pub reads: u64,
-    /// Bytes of reads.
-    pub read_bytes: u64,
-    /// Extents of reads.
-    pub read_extents: u64,
-    /// Of those, extents that were found in RAM or SSD.
-    pub read_hit_extents: u64,
-    /// Writes.
-    pub writes: u64,
-    /// Bytes of writes.
-    pub write_bytes: u64,
+    /// What was asked of it.
+    #[serde(flatten)]
+    pub counters: ClassCounters,
 }
 
 /// A volume.
