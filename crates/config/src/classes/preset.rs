@@ -55,16 +55,15 @@ pub(super) fn named(name: &str) -> Option<ClassTable> {
             // Differentiated Storage Services, SOSP 2011, §4.2: reads allocate nothing; while little is clean, only metadata
             // and files up to 1 MiB enter; the largest files are evicted first. Needs `dirty_max` of 86 or more.
             "dss" => {
-                for class in ClassId::all() {
-                    set(class, "low", Allocation::WhileClean);
-                }
+                let all = || ClassId::all().filter(|class| builtin::name(*class).is_some());
+                all().for_each(|class| set(class, "low", Allocation::WhileClean));
                 for class in [builtin::METADATA, builtin::JOURNAL, builtin::DIRECTORY] {
                     set(class, "highest", Allocation::Always);
                 }
                 for (step, class) in sizes.enumerate().take_while(|(step, _)| *step <= 4) {
                     set(class, if step <= 2 { "high" } else { "normal" }, Allocation::Always);
                 }
-                for class in ClassId::all() {
+                for class in all() {
                     let policy = ClassPolicy { on_read: false, ..*table.classes.of(class) };
                     table.classes.set(class, policy);
                 }

@@ -32,7 +32,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 let durable = fua || self.cache.promises_durable_writes();
                 self.write_through(from, part, durable, Keep::Nothing, context).await?;
             } else {
-                self.write_dirty(from, part, fua, context).await?;
+                self.write_alike(from, part, fua, context).await?;
             }
         }
         Ok(())

@@ -13,6 +13,7 @@ use crate::insert::Content;
 use crate::kept::{Kept, OVERHEAD_BYTES, Room, settle};
 use bytes::Bytes;
 use futures_util::FutureExt;
+use futures_util::future::{Either, ready};
 use nitro_cache::admission::{Provenance, WritePolicy};
 use nitro_cache::{Gone, Location};
 use nitro_port::buf::BufMut;
@@ -246,44 +247,51 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         Ok(OriginWrite { writing: Some(writing), intent, under_way: false })
     }
 
-    async fn write_inner(&self, offset: u64, data: Bytes, fua: bool, context: &RequestContext) -> Result<(), Error> {
-        let len = data.len() as u64;
-        self.check_write(offset, len)?;
-        if len == 0 {
-            return Ok(());
-        }
-        if self.mode() == WriteMode::WriteBack {
-            if let Some(reason) = self.cache.ledger.failed() {
-                return Err(Error::Poisoned { reason });
-            }
-            if self.cache.restricts_writes.load(Ordering::Relaxed) {
-                return Box::pin(self.write_by_class(offset, data, fua, context)).await;
-            }
-            return self.write_dirty(offset, data, fua, context).await;
-        }
-        self.write_through(offset, data, fua, Keep::Content, context).await
-    }
-
-    /// A write whose extents become dirty in the cache. Where others leave no room, or the volume is detached, the origin
-    /// gets it at once: it is well.
-    pub(super) async fn write_dirty(
+    /// Not async: that future would contain the arguments twice.
+    fn write_inner(
         &self,
         offset: u64,
         data: Bytes,
         fua: bool,
         context: &RequestContext,
-    ) -> Result<(), Error> {
-        // A change of the mode waits for the writes that it finds under way.
-        let is_write_back = || self.mode() == WriteMode::WriteBack && self.is_cached();
-        if let Some(buffered) = self.buffering.begin(is_write_back) {
-            if self.write_back(offset, data.clone(), fua, context).await? {
-                return Ok(());
-            }
-            drop(buffered);
+    ) -> impl Future<Output = Result<(), Error>> {
+        let len = data.len() as u64;
+        let mut checked = self.check_write(offset, len);
+        if checked.is_ok() && len > 0 && self.mode() == WriteMode::WriteBack {
+            checked = self.cache.ledger.failed().map_or(Ok(()), |reason| Err(Error::Poisoned { reason }));
         }
-        // With a log, a write is durable when it is acknowledged, there too.
-        let durable = fua || self.cache.promises_durable_writes();
-        self.write_through(offset, data, durable, Keep::Content, context).await
+        if checked.is_err() || len == 0 {
+            return Either::Left(ready(checked));
+        }
+        let restricts = || self.cache.restricts_writes.load(Ordering::Relaxed);
+        Either::Right(match self.mode() == WriteMode::WriteBack && restricts() {
+            true => Either::Left(Box::pin(self.write_by_class(offset, data, fua, context))),
+            false => Either::Right(self.write_alike(offset, data, fua, context)),
+        })
+    }
+
+    /// A write whose extents become dirty in the cache in write-back. Where others leave no room, or the volume is detached,
+    /// the origin gets it at once: it is well.
+    pub(super) async fn write_alike(
+        &self,
+        offset: u64,
+        data: Bytes,
+        mut fua: bool,
+        context: &RequestContext,
+    ) -> Result<(), Error> {
+        if self.mode() == WriteMode::WriteBack {
+            // A change of the mode waits for the writes that it finds under way.
+            let is_write_back = || self.mode() == WriteMode::WriteBack && self.is_cached();
+            if let Some(buffered) = self.buffering.begin(is_write_back) {
+                if self.write_back(offset, data.clone(), fua, context).await? {
+                    return Ok(());
+                }
+                drop(buffered);
+            }
+            // With a log, a write is durable when it is acknowledged, there too.
+            fua |= self.cache.promises_durable_writes();
+        }
+        self.write_through(offset, data, fua, Keep::Content, context).await
     }
 
     pub(super) async fn write_through(
