@@ -32,7 +32,7 @@ pub use index_plan::IndexPlan;
 pub use iscsi::IscsiConfig;
 pub use otlp::{OtlpUrl, OtlpUrlError};
 pub use server::{Address, AddressError, HttpAddress, Protocol, ServerConfig, TlsMode, VhostAddress};
-pub use settings::{Effect, Kind, SETTINGS, Scope, Setting};
+pub use settings::{Effect, FIRST, Kind, Scope, Setting, help};
 pub use span::{Span, SpanError};
 pub use text::ConfigError;
 pub use volume::{Certified, Emulation, VolumeConfig};

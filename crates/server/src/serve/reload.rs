@@ -11,7 +11,7 @@ use nitro_config::classes::ClassTable;
 use nitro_config::{CacheConfig, CacheStore, Config, Effect, KeyPath, Scope, accounts};
 use nitro_console::error::Error;
 use nitro_console::logging::EACH;
-use nitro_engine::WriteMode;
+use nitro_engine::{LiveSettings, WriteMode};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -346,25 +346,18 @@ impl From<Error> for Refused {
 impl CacheEntry {
     /// Changes one of the settings of the cache that can change at run time.
     fn set_live(&self, key: &str, wanted: &CacheConfig) -> Result<(), Error> {
+        let mut config = self.config.lock();
+        let mut next = config.clone();
+        next.take(key, wanted);
         let settings = self.cache.settings();
-        let other = wanted.engine_settings(settings.manager.cache_bytes);
-        let mut live = self.cache.live();
-        match key {
-            "compression" => live.compression = other.compression,
-            "dirty_start" => live.dirty_start_percent = other.dirty_start_percent,
-            "dirty_max" => live.dirty_max_percent = other.dirty_max_percent,
-            "dirty_age" => live.dirty_age = other.dirty_age,
-            "dirty_wait" => live.dirty_wait = other.dirty_wait,
-            "origin_timeout" => live.origin_timeout = other.origin_timeout,
-            "endurance" | "drive_size" => live.endurance = other.endurance,
-            _ => return Err(Error::new(key, "it cannot be changed while the server runs").or("restart the server")),
-        }
+        let live = LiveSettings::of(&next.engine_settings(settings.manager.cache_bytes));
         let classes = self.classes.table().classes;
         let checked = settings.manager.check_classes(&classes, live.dirty_max_percent, 0);
         checked.map_err(|error| Error::new(format_args!("cache {}", self.name), error))?;
         if wanted.path != CacheStore::None {
             self.cache.set_live(&live);
         }
+        *config = next;
         Ok(())
     }
 }
