@@ -25,7 +25,7 @@ pub(crate) fn run(command: &VolumeCommand) -> Result<(), Error> {
                 dirty_share_min: share.dirty_share_min,
                 dirty_share_max: share.dirty_share_max,
                 write_policy: *write_policy,
-                pause_fill: pause_fill.map(|switch| switch.is_on()),
+                pause_fill: *pause_fill,
             };
             wait(server, volume, command)
         }

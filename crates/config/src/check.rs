@@ -171,7 +171,6 @@ impl CacheConfig {
             return Err(Error::new("mode", "write-back requires a cache").or("name a cache"));
         }
         self.check_paths()?;
-        self.check_dirty()?;
         self.check_fingerprint()?;
         if self.path == CacheStore::None && self.write_log.is_some() {
             return Err(Error::new("write_log", "a write log requires a cache").or("leave it out, or name a path"));
@@ -200,7 +199,8 @@ impl CacheConfig {
         ] {
             value.map_or(Ok(0), |value| setting.check(value)).map_err(refuse)?;
         }
-        self.check_bounds()
+        self.check_bounds()?;
+        self.check_dirty()
     }
 }
 

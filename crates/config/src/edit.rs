@@ -112,7 +112,7 @@ mod tests {
         assert!(set("cache.fast.size", "4G").contains("size = \"4G\"\n"));
         assert!(set("server.socket_mode", "0660").contains("socket_mode = \"0660\"\n"));
         assert!(
-            set("cache.fast.dirty_age", "1979-05-27").contains("dirty_age = \"1979-05-27\"\n"),
+            set("server.tcp_keepalive", "1979-05-27").contains("tcp_keepalive = \"1979-05-27\"\n"),
             "a text, for the check to refuse"
         );
     }

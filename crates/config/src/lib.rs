@@ -32,10 +32,15 @@ pub use index_plan::IndexPlan;
 pub use iscsi::IscsiConfig;
 pub use otlp::{OtlpUrl, OtlpUrlError};
 pub use server::{Address, AddressError, HttpAddress, Protocol, ServerConfig, TlsMode, VhostAddress};
-pub use settings::{Effect, FIRST, Kind, Scope, Setting, help};
+pub use settings::{Effect, FIRST, Kind, Scope, Setting, help, on_off};
 pub use span::{Span, SpanError};
 pub use text::ConfigError;
 pub use volume::{Certified, Emulation, VolumeConfig};
+
+/// The examples of docs/adding-a-setting.md, which are compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/adding-a-setting.md")]
+struct AddingASetting;
 
 use serde::Deserialize;
 use std::collections::BTreeMap;

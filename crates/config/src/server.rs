@@ -52,8 +52,8 @@ settings! {
         /// Group of the unix socket for HTTP, by name or number [default: the server's]
         #[arg(long, value_name = "GROUP")]
         http_group: Option<String> = Text, Restart;
-        /// File with the token that allows actions over HTTP: flush a volume, switch its mode, pause filling. One line of at
-        /// least 16 characters; only its owner may have access to the file [default: HTTP cannot change anything]
+        /// File with the token that allows actions over HTTP: flush a volume, switch its mode, pause filling. One line
+        /// of at least 16 characters; only its owner may have access to the file [default: HTTP cannot change anything]
         #[arg(long, value_name = "FILE")]
         http_token_file: Option<PathBuf> = Path, Restart;
         /// Send spans of clients' requests to an OpenTelemetry collector by OTLP over HTTP: http://HOST:PORT, such as
@@ -70,7 +70,8 @@ settings! {
         /// Threads that serve clients [default: the machine's cores, at most 4]
         #[arg(long, value_name = "N")]
         threads: Option<usize> = Number, Restart, "1".."256";
-        /// Bring the origins up to date before the server ends; otherwise dirty data stay in the cache, where they are safe [default: true]
+        /// Bring the origins up to date before the server ends; otherwise dirty data stay in the cache, where they are
+        /// safe [default: true]
         #[arg(long = "no-destage-on-exit", num_args = 0, default_missing_value = "false",
               help = "End without destage: dirty data stay in the cache, where they are safe, and the server ends sooner")]
         destage_on_exit: Option<bool> = Switch, Live;
@@ -108,7 +109,8 @@ settings! {
         /// Serve only clients with a certificate of these authorities (PEM)
         #[arg(long, value_name = "FILE")]
         tls_client_ca: Option<PathBuf> = Path, Restart;
-        /// Section [server.iscsi] with initiators, addresses, chap, mutual_chap, state, groups and markup; docs/guide/iscsi.md describes them [default: any initiator]
+        /// Section [server.iscsi] with initiators, addresses, chap, mutual_chap, state, groups and markup;
+        /// docs/guide/iscsi.md describes them [default: any initiator]
         #[arg(skip)]
         #[serde(default)]
         iscsi: IscsiConfig = Section, Restart;

@@ -49,7 +49,8 @@ impl Scope {
     }
 
     /// The options of the command line that set them.
-    pub(crate) fn options(self) -> clap::Command {
+    #[must_use]
+    pub fn options(self) -> clap::Command {
         let command = clap::Command::new(self.as_str());
         match self {
             Self::Server => ServerConfig::augment_args(command),
@@ -307,7 +308,8 @@ pub fn help(scope: Scope, key: &str) -> &'static str {
 }
 
 /// Parses `on` or `off`, for options that are `true` or `false` in a file.
-pub(crate) fn on_off() -> impl TypedValueParser<Value = bool> {
+#[must_use]
+pub fn on_off() -> impl TypedValueParser<Value = bool> {
     PossibleValuesParser::new(["on", "off"]).map(|text| text == "on")
 }
 

@@ -27,7 +27,8 @@ settings! {
         /// Name of the volume's cache; required if there are several caches [default: the only one]
         #[arg(skip)]
         cache: Option<String> = Text, Restart;
-        /// When a write is acknowledged: when it is in the origin (write-through) or in the cache (write-back) [default: as the cache says]
+        /// When a write is acknowledged: when it is in the origin (write-through) or in the cache (write-back)
+        /// [default: as the cache says]
         #[arg(skip)]
         mode: Option<Mode> = Text, Live;
         /// Refuse writes
@@ -63,20 +64,22 @@ settings! {
         /// files are used; at most RATE bytes a second, during at most half of the time [default: off; without RATE 64M]
         #[arg(long, value_name = "RATE", num_args = 0..=1, require_equals = true, default_missing_value = "64M", requires = "origin")]
         detect_scan: Option<Size> = Size, Restart, "64K".."";
-        /// SSD of the volume's store, for an origin cos:STORE#OBJECT: a file or a block device, which may be lost at any time [default: none]
+        /// SSD of the volume's store, for an origin cos:STORE#OBJECT: a file or a block device, which may be lost at
+        /// any time [default: none]
         #[arg(skip)]
         ssd: Option<PathBuf> = Path, Restart;
         /// Bytes of the store's SSD that are used; required if it is a new file [default: all]
         #[arg(skip)]
         ssd_size: Option<Size> = Size, Restart;
-        /// Keep chunks that are read at random on the store's SSD, too, although the volume's cache keeps them already [default: false]
+        /// Keep chunks that are read at random on the store's SSD, too, although the volume's cache keeps them already
+        /// [default: false]
         #[arg(skip)]
         #[serde(default)]
         ssd_data: bool = Switch, Restart;
-        /// Switches of the volume's store: no-patterns (small requests count as random, others as sequential), no-nsio-dedup
-        /// (small random writes look for duplicates in RAM only), nsio-metadata (a duplicate that is found for one loads its
-        /// container's fingerprints), no-readahead, compare (duplicates are compared), no-auto-gc (only `nitro cos gc` frees
-        /// space) [default: none]
+        /// Switches of the volume's store: no-patterns (small requests count as random, others as sequential),
+        /// no-nsio-dedup (small random writes look for duplicates in RAM only), nsio-metadata (a duplicate that is
+        /// found for one loads its container's fingerprints), no-readahead, compare (duplicates are compared),
+        /// no-auto-gc (only `nitro cos gc` frees space) [default: none]
         #[arg(skip)]
         #[serde(default)]
         store_options: Vec<StoreOption> = List, Restart;
@@ -98,15 +101,15 @@ settings! {
         /// Name of the volume's iSCSI target [default: iqn.2026-11.nitro:NAME.SERIAL, in lower case]
         #[arg(skip)]
         iscsi_name: Option<String> = Text, Restart;
-        /// Serial number of the volume for iSCSI initiators and virtual machines: 1 to 36 letters, digits, '-', '.' and '_'.
-        /// Units with the same one are the same disk for initiators [default: for initiators by the volume's UUID, or, if
-        /// an earlier program served it, by the machine and its name; for virtual machines the name, or a hash of it if it is
-        /// longer than 20 bytes]
+        /// Serial number of the volume for iSCSI initiators and virtual machines: 1 to 36 letters, digits, '-', '.' and
+        /// '_'. Units with the same one are the same disk for initiators [default: for initiators by the volume's UUID,
+        /// or, if an earlier program served it, by the machine and its name; for virtual machines the name, or a hash
+        /// of it if it is longer than 20 bytes]
         #[arg(skip)]
         serial: Option<String> = Text, Restart;
-        /// Certificates with which NBD clients may use the volume: common names, DNS names (in lower case) or URIs of the
-        /// certificate's subject, or sha256: and the certificate's fingerprint; requires tls_client_ca. A change applies to new clients
-        /// [default: all clients]
+        /// Certificates with which NBD clients may use the volume: common names, DNS names (in lower case) or URIs of
+        /// the certificate's subject, or sha256: and the certificate's fingerprint; requires tls_client_ca. A change
+        /// applies to new clients [default: all clients]
         #[arg(skip)]
         #[serde(default)]
         nbd_clients: Vec<Certified> = List, Live;

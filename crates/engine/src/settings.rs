@@ -66,8 +66,8 @@ live_settings! {
     dirty_max_percent: u8,
     dirty_age: Duration,
     dirty_wait: Duration,
-    origin_timeout: Option<Duration>,
-    endurance: Option<Endurance>,
+    origin_timeout: Option<Duration>;
+    endurance: Option<Endurance>
 }
 
 /// WEUs of dirty extents that may have no header on the SSD yet.
@@ -98,6 +98,11 @@ impl EngineSettings {
             origin_timeout: None,
             crash_memory: None,
         }
+    }
+
+    /// Whether requests that the origin does not answer are given up, and continue in the background.
+    pub(crate) const fn gives_up(&self) -> bool {
+        self.origin_timeout.is_some()
     }
 
     /// The hash function of fingerprints, if there are any.

@@ -1,7 +1,7 @@
 //! `nitro serve`
 
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
+use clap::{ArgMatches, Args, FromArgMatches};
 use nitro_config::{
     CacheConfig, Config, ConfigError, FIRST, KeyPath, Kind, Scope, ServerConfig, Setting, VolumeConfig, help,
 };
@@ -91,19 +91,6 @@ pub(crate) struct ServeArgs {
     /// The arguments of the process.
     #[arg(skip)]
     pub(super) matches: ArgMatches,
-}
-
-/// On or off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Switch {
-    On,
-    Off,
-}
-
-impl Switch {
-    pub(crate) fn is_on(self) -> bool {
-        self == Self::On
-    }
 }
 
 /// The value of an option in the form of a configuration file.

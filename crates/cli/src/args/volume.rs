@@ -1,10 +1,9 @@
 //! `nitro volume` and `nitro flush`
 
 use super::ServerArgs;
-use super::serve::Switch;
 use clap::{Args, Subcommand};
 use nitro_cache::admission::WritePolicy;
-use nitro_config::{Mode, VolumeConfig};
+use nitro_config::{Mode, VolumeConfig, on_off};
 use nitro_console::size::Size;
 use std::path::PathBuf;
 
@@ -85,8 +84,8 @@ pub(crate) enum VolumeCommand {
         write_policy: Option<WritePolicy>,
         /// Do not cache data of read misses, for example during a backup; hits and writes are not affected [default:
         /// off]
-        #[arg(long, value_name = "on|off")]
-        pause_fill: Option<Switch>,
+        #[arg(long, value_parser = on_off(), value_name = "on|off")]
+        pause_fill: Option<bool>,
         #[command(flatten)]
         share: ShareArgs,
         #[command(flatten)]

@@ -7,14 +7,13 @@ use nitro_port::{Clock, Device};
 impl<F: Device, C: Clock> Cache<F, C> {
     /// The settings that may change, as they are now.
     pub fn live(&self) -> LiveSettings {
-        self.live.get()
+        self.live.load(self.endurance().endurance)
     }
 
     /// Changes them. Requests in progress may still use the old values.
     pub fn set_live(&self, to: &LiveSettings) {
-        let before = self.live.endurance();
         self.live.set(to);
-        if before != to.endurance {
+        if self.endurance().endurance != to.endurance {
             self.spending.set(to.endurance);
             self.manager.lock().set_thrift(nitro_cache::Thrift::NONE);
         }

@@ -11,10 +11,9 @@ use crate::format::superblock::{DEVICES_MAX, DevicePlace, SUPERBLOCK_BYTES, Supe
 use crate::health::DeviceHealth;
 use crate::insert::InsertQueue;
 use crate::journal::{Area, Halves, Identity, Journal};
-use crate::live::Live;
 use crate::metrics::CacheMetrics;
 use crate::resident::Resident;
-use crate::settings::{EngineSettings, LiveSettings};
+use crate::settings::{EngineSettings, Live, LiveSettings};
 use crate::volume::{Regions, Registry};
 use crate::write_log::{LogDevice, MissingLog};
 use crate::writeback::{Commits, Ledger, Shares};

@@ -93,12 +93,18 @@ impl InForce {
             Some(_) => self.table.lock().clone(),
             None => served(),
         };
-        for (key, value) in self.run_time.lock().iter() {
+        // Options override a file when it is parsed.
+        let given = self.given.iter().filter(|_| self.source.is_none()).map(|(key, value)| (key, value, false));
+        let run_time = self.run_time.lock();
+        for (key, value, is_newer) in given.chain(run_time.iter().map(|(key, value)| (key, value, true))) {
             let (Ok(path), Ok(value)) = (key.parse::<KeyPath>(), Value::try_from(value)) else { continue };
-            if let Some(section) = section_mut(&mut table, path.scope, &path.name) {
+            if let Some(section) = section_mut(&mut table, path.scope, &path.name)
+                && (is_newer || !section.contains_key(path.setting.key))
+            {
                 section.insert(path.setting.key.to_owned(), value);
             }
         }
+        drop(run_time);
         let text = toml::to_string(&table).map_err(|e| Error::new("configuration", e))?;
         let text = edited(&text, path, value)?;
         let config = match &self.source {

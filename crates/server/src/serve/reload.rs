@@ -171,16 +171,7 @@ impl Served {
     fn as_table(&self) -> Table {
         let text = |path: &PathBuf| Value::from(path.display().to_string());
         let caches = self.caches.iter().map(|(name, entry)| {
-            let live = entry.cache.live();
-            let mut table = Table::from_iter([
-                ("path".to_owned(), entry.path.as_ref().map_or(Value::from("none"), text)),
-                ("dirty_start".to_owned(), Value::from(i64::from(live.dirty_start_percent))),
-                ("dirty_max".to_owned(), Value::from(i64::from(live.dirty_max_percent))),
-            ]);
-            if let Some(endurance) = live.endurance {
-                let rated = format!("{}TBW", endurance.rated_bytes as f64 / 1e12);
-                table.insert("endurance".to_owned(), Value::from(rated));
-            }
+            let table = Table::from_iter([("path".to_owned(), entry.path.as_ref().map_or(Value::from("none"), text))]);
             (name.clone(), Value::Table(table))
         });
         let volumes = self.all().into_iter().map(|export| {
@@ -190,18 +181,6 @@ impl Served {
                 ("cache".to_owned(), Value::from(export.entry.name.clone())),
                 ("dirty_share_max".to_owned(), Value::from(i64::from(share.max_percent))),
             ]);
-            let allowed = export.iscsi_allowed.read();
-            let texts = |list: &mut dyn Iterator<Item = String>| list.collect::<Vec<_>>();
-            let lists = [
-                ("iscsi_initiators", texts(&mut allowed.initiators.iter().map(ToString::to_string))),
-                ("iscsi_addresses", texts(&mut allowed.networks.iter().map(ToString::to_string))),
-                ("iscsi_accounts", allowed.accounts.clone()),
-            ];
-            for (key, list) in lists {
-                if !list.is_empty() {
-                    table.insert(key.to_owned(), Value::from(list));
-                }
-            }
             if let Some(min) = share.min_percent {
                 table.insert("dirty_share_min".to_owned(), Value::from(i64::from(min)));
             }
