@@ -36,8 +36,8 @@ settings! {
         /// How much of the write log's file or device to use; required to create a file [default: all]
         #[arg(long, value_name = "SIZE", requires = "write_log")]
         write_log_size: Option<Size> = Size, Made;
-        /// When a write is acknowledged: when it is in the origin (write-through) or in the cache (write-back) [default:
-        /// write-through]
+        /// When a write is acknowledged: when it is in the origin (write-through) or in the cache (write-back); for
+        /// volumes that set no mode [default: write-through]
         #[arg(help_heading = FIRST, long, value_enum, requires = "path", hide_possible_values = true, value_name = "write-through|write-back")]
         mode: Option<Mode> = Text, Live;
         /// Size of the RAM cache in front of the SSD, which holds whole extents [default: 64M]

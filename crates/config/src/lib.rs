@@ -37,13 +37,13 @@ pub use span::{Span, SpanError};
 pub use text::ConfigError;
 pub use volume::{Certified, Emulation, VolumeConfig};
 
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
 /// The examples of docs/adding-a-setting.md, which are compiled.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/adding-a-setting.md")]
 struct AddingASetting;
-
-use serde::Deserialize;
-use std::collections::BTreeMap;
 
 /// A whole configuration: one server, any number of caches, and volumes behind them. Each volume is an NBD export.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

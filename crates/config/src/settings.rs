@@ -152,8 +152,9 @@ pub struct Setting {
     pub help: &'static str,
 }
 
-/// Declares the settings of a section. A row is the help text with the default in brackets at the end, `#[arg(…)]` as clap has it (`skip`:
-/// the setting is no option of the command line), the name, the type, the [`Kind`], the [`Effect`], and the bounds, if there are any.
+/// Declares the settings of a section. A row is the help text with the default in brackets at the end, `#[arg(…)]` as
+/// clap has it (`skip`: the setting is no option of the command line), the name, the type, the [`Kind`], the
+/// [`Effect`], and the bounds, if there are any.
 macro_rules! settings {
     (
         $(#[$meta:meta])*

@@ -114,6 +114,9 @@ impl Args for SharedSettings {
     fn augment_args(command: Command) -> Command {
         // Without what the server's options require.
         let options = Self::options().map(|(knob, option)| {
+            let help = option.get_help().cloned().unwrap_or_default();
+            // A simulated cache is in no file.
+            let help = if knob == Knob::Size { "Size of the cache on the SSD".into() } else { help };
             let values = option.get_possible_values();
             let parser =
                 if values.is_empty() { ValueParser::string() } else { PossibleValuesParser::new(values).into() };
@@ -122,7 +125,7 @@ impl Args for SharedSettings {
                 .value_names(option.get_value_names().unwrap_or_default().iter().cloned())
                 .value_parser(parser)
                 .hide_possible_values(option.is_hide_possible_values_set())
-                .help(option.get_help().cloned().unwrap_or_default())
+                .help(help)
                 .help_heading("Cache")
         });
         command.args(options)
