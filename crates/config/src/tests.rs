@@ -64,3 +64,10 @@ fn faults_are_told_with_their_line_and_the_nearest_key() {
     assert!(Config::parse("").unwrap_err().to_string().contains("nothing to serve"));
     assert!(Config::parse("\u{0}\u{1}garbage").is_err());
 }
+
+#[test]
+fn the_row_that_the_page_shows_is_the_one_declared() {
+    let page = include_str!("../../../docs/adding-a-setting.md");
+    let row = page.split("```rust,ignore\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    assert!(include_str!("cache.rs").contains(row), "{row}");
+}
