@@ -15,7 +15,7 @@ extent_size = "16K"
 dedup = false
 compression = "zstd"
 mode = "write-back"
-dirty_age = "5m"
+dirty_wait = "5m"
 
 [volume.vm]
 origin = "vm.img"
