@@ -1,6 +1,7 @@
 //! `nitro volume` and `nitro flush`: commands to the running server.
 
 use crate::args::{AddArgs, FlushArgs, OutputArgs, ServerArgs, VolumeCommand};
+use nitro_config::VolumeConfig;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::progress::Progress;
@@ -24,7 +25,7 @@ pub(crate) fn run(command: &VolumeCommand) -> Result<(), Error> {
                 dirty_share_min: share.dirty_share_min,
                 dirty_share_max: share.dirty_share_max,
                 write_policy: *write_policy,
-                pause_fill: pause_fill.map(|switch| switch.is_on()),
+                pause_fill: *pause_fill,
             };
             wait(server, volume, command)
         }
@@ -88,22 +89,17 @@ fn add(args: &AddArgs) -> Result<(), Error> {
     let origin = origin_of(&args.origin)?.absolute().map_err(|e| Error::new(args.origin.display(), e))?;
     let wanted = AddVolume {
         volume: args.volume.clone(),
-        cache: args.cache.clone(),
-        origin,
-        mode: args.mode.map(Into::into),
-        read_only: args.read_only,
-        description: args.description.clone(),
-        dedup_domain: args.dedup_domain.clone(),
-        class: args.class,
-        emulate_disk: args.emulate_disk,
-        write_policy: args.write_policy,
-        detect_scan: args.detect_scan,
-        dirty_share_min: args.share.dirty_share_min,
-        dirty_share_max: args.share.dirty_share_max,
+        config: VolumeConfig {
+            origin,
+            cache: args.cache.clone(),
+            mode: args.mode,
+            description: args.description.clone(),
+            ..args.config.clone()
+        },
         force_discard_dirty: args.force_discard_dirty,
         accept_origin: args.accept_origin,
     };
-    execute(&args.server, Command::VolumeAdd(wanted))
+    execute(&args.server, Command::VolumeAdd(Box::new(wanted)))
 }
 
 /// Executes a command that writes dirty data of a volume back, shows its progress, and prints its outcome.

@@ -2,6 +2,7 @@
 
 use super::endurance::DriveEndurance;
 use super::index_plan::IndexPlan;
+use super::settings::{FIRST, on_off, settings};
 use super::span::Span;
 use nitro_cache::Settings;
 use nitro_cache::admission::AdmissionKind;
@@ -12,92 +13,130 @@ use nitro_engine::{EngineSettings, WriteMode};
 use nitro_index::Kind;
 use nitro_port::codec::{Compression, FingerprintHash};
 use serde::de::{SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
 /// The default of `fingerprint_index_ratio` with an index on flash.
 pub const FLASH_INDEX_RATIO: u8 = 10;
 
-/// A cache: its location on the SSD and its settings.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CacheConfig {
-    /// A file or block device, a list of them, or `none` to serve the origin without a cache.
-    pub path: CacheStore,
-    /// Size in bytes; default: that of the file or device.
-    pub size: Option<Size>,
-    /// A write log: a file or block device with fast flushes, which makes writes in write-back durable when they are
-    /// acknowledged.
-    pub write_log: Option<PathBuf>,
-    /// Bytes of the write log's device to use; required to create a file; default: all.
-    pub write_log_size: Option<Size>,
-    /// How writes are acknowledged.
-    #[serde(default)]
-    pub mode: Mode,
-    /// RAM for whole extents in front of the SSD.
-    pub ram: Option<Size>,
-    /// See [`nitro_cache::settings::EXTENT_BYTES`].
-    pub extent_size: Option<Size>,
-    /// See [`nitro_cache::settings::WEU_BYTES`].
-    pub weu_size: Option<Size>,
-    /// Find duplicates; default: on.
-    pub dedup: Option<bool>,
-    /// How extents are compressed.
-    #[serde(default)]
-    pub compression: CompressionName,
-    /// The hash function of fingerprints; default: that of the existing cache, otherwise BLAKE3.
-    pub fingerprint: Option<FingerprintName>,
-    /// Treat an extent as a duplicate only after its bytes were compared with the cached ones.
-    #[serde(default)]
-    pub verify_duplicates: bool,
-    /// See [`nitro_cache::settings::FINGERPRINT_INDEX_RATIO`].
-    pub fingerprint_index_ratio: Option<u8>,
-    /// The index for fingerprints that are not in RAM; default: that of the existing cache, otherwise none.
-    pub fingerprint_index: Option<FingerprintIndexName>,
-    /// RAM of the index on flash; default: four bytes for each entry.
-    pub fingerprint_index_ram: Option<Size>,
-    /// RAM in which clean content waits before it goes to the SSD; default: 6 % of the cache, at most 64 MiB; 0:
-    /// content does not wait.
-    pub staging: Option<Size>,
-    /// The limit of bytes written to the SSD, in the vendor's units; default: no limit.
-    pub endurance: Option<DriveEndurance>,
-    /// The size of the SSD of which the cache is a part; default: the size of the cache.
-    pub drive_size: Option<Size>,
-    /// Which new content is admitted: `probation`, `all`, `second-miss`, `by-source`, `two-level`,
-    /// `two-level-static`.
-    pub admission: Option<AdmissionKind>,
-    /// Which dirty extents are destaged next: `elevator`, `oldest`.
-    pub destage: Option<DestageKind>,
-    /// Which write-evict unit is evicted next: `heat`, `lru`, `fifo`.
-    pub eviction: Option<EvictionKind>,
-    /// The table of classes: a preset, or a file; default: all classes are treated alike.
-    pub classes: Option<PathBuf>,
-    /// Classify the volumes' blocks by parsing file systems: metadata, and files by size.
-    #[serde(default = "on")]
-    pub detect: bool,
-    /// Classify content that has no other class by the pattern of the requests: scan, read-once, random.
-    #[serde(default)]
-    pub patterns: bool,
-    /// Consecutive bytes after which a stream of reads is sequential and its data are kept off the SSD; 0: never.
-    pub sequential_threshold: Option<Size>,
-    /// Percentage of the cache that may be dirty before destage starts independent of the age of the data.
-    pub dirty_start: Option<u8>,
-    /// Percentage of the cache at which writers wait for destage.
-    pub dirty_max: Option<u8>,
-    /// Age at which dirty data are destaged.
-    pub dirty_age: Option<Span>,
-    /// How long a write waits for room in the cache after destage of its volume began to fail.
-    pub dirty_wait: Option<Span>,
-    /// How long a request waits for an origin that does not answer, before it fails; default: without limit.
-    pub origin_timeout: Option<Span>,
-    /// Format the device even if it holds a cache or other data; these are lost.
-    #[serde(default)]
-    pub format: bool,
-}
-
-const fn on() -> bool {
-    true
+settings! {
+    /// A cache: its location on the SSD and its settings.
+    Cache: CacheConfig {
+        /// The cache: a file (created if missing) or block device; given several times, a cache on all of them; or "none"
+        #[arg(skip)]
+        path: CacheStore = Paths, Restart;
+        /// Size of the cache; required to create a file, otherwise the size of the file or device
+        #[arg(help_heading = FIRST, long = "cache-size", value_name = "SIZE", requires = "path")]
+        size: Option<Size> = Size, Live;
+        /// Write log: a fast file (created if it does not exist) or block device; with it, writes in write-back are durable
+        /// when they are acknowledged
+        #[arg(long, value_name = "PATH", requires = "path")]
+        write_log: Option<PathBuf> = Path, Restart;
+        /// How much of the write log's file or device to use; required to create a file [default: all]
+        #[arg(long, value_name = "SIZE", requires = "write_log")]
+        write_log_size: Option<Size> = Size, Made;
+        /// When a write is acknowledged: when it is in the origin (write-through) or in the cache (write-back); for
+        /// volumes that set no mode [default: write-through]
+        #[arg(help_heading = FIRST, long, value_enum, requires = "path", hide_possible_values = true, value_name = "write-through|write-back")]
+        mode: Option<Mode> = Text, Live;
+        /// Size of the RAM cache in front of the SSD, which holds whole extents [default: 64M]
+        #[arg(help_heading = FIRST, long, value_name = "SIZE", requires = "path")]
+        ram: Option<Size> = Size, Restart;
+        /// Unit of caching, 4K to 128K; smaller extents find more duplicates and take more RAM [default: 8K]
+        #[arg(long, value_name = "SIZE", requires = "path")]
+        extent_size: Option<Size> = Size, Made, "4K".."128K";
+        /// Unit of writing to the SSD and of eviction, 512K to 8M [default: 2M, less for a cache below 96M]
+        #[arg(long, value_name = "SIZE", requires = "path")]
+        weu_size: Option<Size> = Size, Made, "512K".."8M";
+        /// Store equal extents once [default: on]
+        #[arg(long, value_parser = on_off(), requires = "path", hide_possible_values = true, value_name = "on|off")]
+        dedup: Option<bool> = Switch, Made;
+        /// Compression of extents [default: lz4]
+        #[arg(long, value_enum, requires = "path")]
+        compression: Option<CompressionName> = Text, Live;
+        /// Percentage of the cached extents whose fingerprints are kept in RAM [default: 100; 10 with an index on the SSD]
+        #[arg(long, value_name = "PCT", requires = "path")]
+        fingerprint_index_ratio: Option<u8> = Percent, Restart, "0".."100";
+        /// Where fingerprints are indexed: in RAM only (ram), or also in an index on a part of the SSD (bufferhash, silt)
+        /// [default: as when the existing cache was created, otherwise ram]
+        #[arg(long, value_enum, value_name = "INDEX", requires = "path")]
+        fingerprint_index: Option<FingerprintIndexName> = Text, Made;
+        /// RAM of the fingerprint index on the SSD [default: 4M, and for each entry 4 bytes with bufferhash, at most 1 byte
+        /// with silt]
+        #[arg(long, value_name = "SIZE", requires = "path")]
+        fingerprint_index_ram: Option<Size> = Size, Restart;
+        /// Hash function of the fingerprints; sha1 is not safe, and is refused [default: blake3]
+        #[arg(long, value_enum, requires = "path")]
+        fingerprint: Option<FingerprintName> = Text, Made;
+        /// Treat an extent as a duplicate only after comparing its bytes with the cached ones
+        #[arg(long, requires = "path")]
+        #[serde(default)]
+        verify_duplicates: bool = Switch, Restart;
+        /// RAM in which clean data wait before they are written to the SSD, so that data that are soon overwritten are
+        /// never written there; 0: none [default: 6 % of the cache, at most 64M]
+        #[arg(long, value_name = "SIZE", requires = "path")]
+        staging: Option<Size> = Size, Restart;
+        /// Limit of the bytes written to the SSD, as in its data sheet: 0.5dwpd (drive writes per day) or 600TBW (terabytes
+        /// written in five years). Close to the limit, less new content is admitted and copied forward [default: no limit]
+        #[arg(long, value_name = "RATING", requires = "path")]
+        endurance: Option<DriveEndurance> = Text, Live;
+        /// Size of the SSD to which --endurance applies [default: that of the cache]
+        #[arg(long, value_name = "SIZE", requires = "endurance")]
+        drive_size: Option<Size> = Size, Live;
+        /// Which new content is admitted: probation (all, in separate write-evict units until it is used again), all,
+        /// second-miss (extents at their second miss), by-source (all, with written content in separate write-evict units),
+        /// two-level (metadata of file systems, and data that is accessed more often than the extents that would be evicted
+        /// for it), two-level-static (the same with a counter of accesses for each extent of the origin, a byte each)
+        /// [default: probation]
+        #[arg(long, value_name = "POLICY", requires = "path")]
+        admission: Option<AdmissionKind> = Text, Restart;
+        /// Which write-evict unit is evicted next: heat (extents that were used again are copied forward), lru, fifo
+        /// [default: heat]
+        #[arg(long, value_name = "POLICY", requires = "path")]
+        eviction: Option<EvictionKind> = Text, Restart;
+        /// How the cache treats each class of I/O: one of the presets file-server, database and hypervisor, or a file in
+        /// TOML or Open-CAS's CSV; the help of nitro class load has an example [default: all classes alike]
+        #[arg(long, value_name = "FILE|PRESET")]
+        classes: Option<PathBuf> = Path, Live;
+        /// Classify the volume's blocks by parsing ext2 to ext4, XFS, btrfs and NTFS: metadata, directories, journal, and
+        /// files by size [default: on]
+        #[arg(long, value_parser = on_off(), value_name = "on|off", requires = "path")]
+        detect: Option<bool> = Switch, Restart;
+        /// Classify what has no other class by the pattern of the requests: scan (sequential runs), read-once, random (used
+        /// outside of runs: written, or read again) [default: off]
+        #[arg(long, value_parser = on_off(), value_name = "on|off", requires = "path")]
+        patterns: Option<bool> = Switch, Restart;
+        /// Write-back: which dirty data is destaged next: elevator (by offset) or oldest (by age) [default: elevator]
+        #[arg(long, value_name = "POLICY", requires = "path")]
+        destage: Option<DestageKind> = Text, Restart;
+        /// Number of consecutive bytes after which a stream of reads is sequential and bypasses the SSD; 0: never [default:
+        /// 1M]
+        #[arg(long, value_name = "SIZE", requires = "path")]
+        sequential_threshold: Option<Size> = Size, Restart;
+        /// Write-back: percentage of the cache that may be dirty before destage starts regardless of the age of the data
+        /// [default: 20]
+        #[arg(long, value_name = "PCT", requires = "path")]
+        dirty_start: Option<u8> = Percent, Live, "0".."90";
+        /// Write-back: percentage of the cache that may be dirty before writes wait for destage [default: 60]
+        #[arg(long, value_name = "PCT", requires = "path")]
+        dirty_max: Option<u8> = Percent, Live, "1".."90";
+        /// Write-back: age at which dirty data are destaged [default: 30s]
+        #[arg(long, value_name = "TIME", requires = "path")]
+        dirty_age: Option<Span> = Time, Live, "0".."168h";
+        /// Write-back: when destage of a volume fails, how long writes wait for room in the cache, from the first failure
+        /// on, before they fail with the origin's error [default: 10s]
+        #[arg(long, value_name = "TIME", requires = "path")]
+        dirty_wait: Option<Span> = Time, Live, "0".."168h";
+        /// How long a request waits for an origin that does not answer, before the request fails; 0: without limit
+        /// [default: 0]
+        #[arg(long, value_name = "TIME", requires = "path")]
+        origin_timeout: Option<Span> = Time, Live, "0".."168h";
+        /// Format the cache even if its file or device holds a cache or other data; these are lost
+        #[arg(long, requires = "path")]
+        #[serde(default)]
+        format: bool = Switch, Restart;
+    }
 }
 
 /// The location of a cache.
@@ -107,6 +146,13 @@ pub enum CacheStore {
     None,
     /// In a file or on a block device; with several, write-evict units are spread over them in turn.
     Paths(Vec<PathBuf>),
+}
+
+impl Default for CacheStore {
+    /// No device, which is refused.
+    fn default() -> Self {
+        Self::Paths(Vec::new())
+    }
 }
 
 impl CacheStore {
@@ -172,7 +218,7 @@ impl<'de> Visitor<'de> for OneOrSeveral {
 }
 
 /// When a write is acknowledged.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// When it is in the origin.
@@ -271,39 +317,13 @@ impl CacheConfig {
     /// A cache at `path` with default settings.
     #[must_use]
     pub fn new(path: CacheStore) -> Self {
-        Self {
-            path,
-            size: None,
-            write_log: None,
-            write_log_size: None,
-            mode: Mode::default(),
-            ram: None,
-            extent_size: None,
-            weu_size: None,
-            dedup: None,
-            compression: CompressionName::default(),
-            fingerprint: None,
-            verify_duplicates: false,
-            fingerprint_index_ratio: None,
-            fingerprint_index: None,
-            fingerprint_index_ram: None,
-            staging: None,
-            endurance: None,
-            drive_size: None,
-            admission: None,
-            destage: None,
-            eviction: None,
-            classes: None,
-            detect: true,
-            patterns: false,
-            sequential_threshold: None,
-            dirty_start: None,
-            dirty_max: None,
-            dirty_age: None,
-            dirty_wait: None,
-            origin_timeout: None,
-            format: false,
-        }
+        Self { path, ..Self::default() }
+    }
+
+    /// Whether its volumes' blocks are classified by parsing file systems.
+    #[must_use]
+    pub fn detects(&self) -> bool {
+        self.path != CacheStore::None && self.detect.unwrap_or(true)
     }
 
     /// The engine's settings for a cache with `cache_bytes` for its write-evict units. Values out of range are kept;
@@ -322,7 +342,7 @@ impl CacheConfig {
         manager.admission = self.admission.unwrap_or_default();
         manager.destage = self.destage.unwrap_or_default();
         manager.eviction = self.eviction.unwrap_or_default();
-        manager.patterns = self.patterns;
+        manager.patterns = self.patterns.unwrap_or(false);
         if let Some(threshold) = self.sequential_threshold {
             manager.streams.threshold_bytes = threshold.0;
         }
@@ -332,7 +352,7 @@ impl CacheConfig {
         settings.staging_bytes = self.staging.map_or(usual, |size| size.0);
         let drive_bytes = self.drive_size.map_or(cache_bytes, |size| size.0);
         settings.endurance = self.endurance.map(|endurance| endurance.of(drive_bytes));
-        settings.compression = match self.compression {
+        settings.compression = match self.compression.unwrap_or_default() {
             CompressionName::Lz4 => Compression::Lz4,
             CompressionName::Zstd => Compression::Zstd,
             CompressionName::None => Compression::None,

@@ -7,23 +7,10 @@ use nitro_cache::settings::{EXTENT_BYTES, FINGERPRINT_INDEX_RATIO, WEU_BYTES};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_engine::DirtyShare;
-use nitro_units::ClassId;
 use std::collections::BTreeMap;
 
 /// Longest name of an export ("Values" of names in the NBD protocol: 4096 bytes; here short enough for a file name).
 const NAME_BYTES_MAX: usize = 200;
-/// Maximum of `dirty_max`, in percent.
-const DIRTY_PERCENT_MAX: u8 = 90;
-/// Minimum memory for requests: half of it has room for the largest request.
-const REQUEST_MEMORY_MIN: u64 = 64 << 20;
-/// The minimum rate of a scan, in bytes a second: the size of one read.
-const SCAN_RATE_MIN: u64 = 64 << 10;
-/// Maximum microseconds for which a virtual machine's queue is polled before the server waits for a notification.
-const BUSY_POLL_US_MAX: u32 = 10_000;
-/// Maximum number of reactor threads.
-const THREADS_MAX: usize = 256;
-/// Maximum number of requests of which one becomes a span.
-const OTLP_SAMPLE_MAX: u32 = 1_000_000;
 
 impl Config {
     /// Checks the configuration.
@@ -70,7 +57,7 @@ impl Config {
         check_name(name)?;
         let cache = self.caches.get(self.cache_of(name)?);
         volume.check(name)?;
-        let detects = cache.is_some_and(|cache| cache.detect && cache.path != CacheStore::None);
+        let detects = cache.is_some_and(CacheConfig::detects);
         check_scan(volume.detect_scan, detects).map_err(|e| e.within(format_args!("volume.{name}")))
     }
 
@@ -117,7 +104,7 @@ impl Config {
             _ if config.read_only => Mode::WriteThrough,
             (_, Some(cache)) if cache.path == CacheStore::None => Mode::WriteThrough,
             (Some(mode), _) => mode,
-            (None, cache) => cache.map_or(Mode::WriteThrough, |cache| cache.mode),
+            (None, cache) => cache.and_then(|cache| cache.mode).unwrap_or_default(),
         }
     }
 
@@ -180,11 +167,10 @@ impl CacheConfig {
     }
 
     fn check(&self) -> Result<(), Error> {
-        if self.path == CacheStore::None && self.mode == Mode::WriteBack {
+        if self.path == CacheStore::None && self.mode == Some(Mode::WriteBack) {
             return Err(Error::new("mode", "write-back requires a cache").or("name a cache"));
         }
         self.check_paths()?;
-        self.check_dirty()?;
         self.check_fingerprint()?;
         if self.path == CacheStore::None && self.write_log.is_some() {
             return Err(Error::new("write_log", "a write log requires a cache").or("leave it out, or name a path"));
@@ -213,7 +199,8 @@ impl CacheConfig {
         ] {
             value.map_or(Ok(0), |value| setting.check(value)).map_err(refuse)?;
         }
-        Ok(())
+        self.check_bounds()?;
+        self.check_dirty()
     }
 }
 
@@ -230,10 +217,6 @@ impl CacheConfig {
     fn check_dirty(&self) -> Result<(), Error> {
         let defaults = self.engine_settings(0);
         let (start, max) = (defaults.dirty_start_percent, defaults.dirty_max_percent);
-        if !(1..=DIRTY_PERCENT_MAX).contains(&max) {
-            let why = format!("must be 1 to {DIRTY_PERCENT_MAX} percent");
-            return Err(Error::new(format_args!("dirty_max = {max}"), why).or("the rest is for clean data"));
-        }
         if start > max {
             let why = format!("is above dirty_max = {max}");
             return Err(
@@ -251,10 +234,7 @@ impl VolumeConfig {
             return Err(Error::new(what, format_args!("a name has 1 to {NAME_BYTES_MAX} bytes"))
                 .or("leave it out to share with all volumes that name none"));
         }
-        if let Some(class) = self.class.filter(|class| ClassId::new(*class).is_none()) {
-            return Err(Error::new(format_args!("volume.{name}.class = {class}"), "classes are 0 to 31")
-                .or("leave it out, or choose one of them"));
-        }
+        self.check_bounds().map_err(|e| e.within(format_args!("volume.{name}")))?;
         if self.read_only && self.mode == Some(Mode::WriteBack) {
             let what = format!("volume.{name}.mode");
             return Err(Error::new(what, "a read-only volume cannot be in write-back").or("leave out one of the two"));
@@ -285,12 +265,7 @@ pub fn check_share(share: DirtyShare) -> Result<(), Error> {
 /// # Errors
 /// The scan is not possible.
 pub fn check_scan(rate: Option<Size>, detects: bool) -> Result<(), Error> {
-    let Some(rate) = rate else { return Ok(()) };
-    if rate.0 < SCAN_RATE_MIN {
-        let why = format!("must be {} a second or more", Size(SCAN_RATE_MIN));
-        return Err(Error::new(format_args!("detect_scan = {rate}"), why).or("leave it out to scan nothing"));
-    }
-    if !detects {
+    if rate.is_some() && !detects {
         let why = "the cache of this volume does not detect classes";
         return Err(Error::new("detect_scan", why).or("name a cache with detect = true, or leave it out"));
     }
@@ -299,42 +274,16 @@ pub fn check_scan(rate: Option<Size>, detects: bool) -> Result<(), Error> {
 
 impl ServerConfig {
     fn check(&self) -> Result<(), Error> {
-        let counts = [
-            ("threads", self.threads, THREADS_MAX),
-            ("max_connections", self.max_connections, 65_536),
-            ("max_connections_per_peer", self.max_connections_per_peer, 65_536),
-        ];
-        for (name, value, max) in counts {
-            if let Some(value) = value.filter(|value| !(1..=max).contains(value)) {
-                return Err(Error::new(format_args!("{name} = {value}"), format_args!("must be 1 to {max}")));
-            }
-        }
-        if let Some(span) = self.vhost_busy_poll_us.filter(|span| *span > BUSY_POLL_US_MAX) {
-            let why = format!("must be {BUSY_POLL_US_MAX} or less");
-            return Err(Error::new(format_args!("vhost_busy_poll_us = {span}"), why).or("leave it out: 0"));
-        }
-        if let Some(size) = self.request_memory.filter(|size| size.0 < REQUEST_MEMORY_MIN) {
-            let why = format!("must be {} or more", Size(REQUEST_MEMORY_MIN));
-            return Err(
-                Error::new(format_args!("request_memory = {size}"), why).or("the largest requests need that much")
-            );
-        }
-        if self.handshake_timeout.is_some_and(|span| span.0.is_zero()) {
-            return Err(Error::new("handshake_timeout = 0", "must be a second or more").or("leave it out: 30s"));
-        }
+        self.check_bounds()?;
         self.iscsi.allowed()?;
         if self.http_token_file.is_some() && self.http.is_none() {
             return Err(Error::new("http_token_file", "HTTP is not served").or("set http, too"));
-        }
-        if let Some(sample) = self.otlp_sample.filter(|sample| sample.get() > OTLP_SAMPLE_MAX) {
-            let why = format!("must be {OTLP_SAMPLE_MAX} or less");
-            return Err(Error::new(format_args!("otlp_sample = {sample}"), why).or("leave it out: 1000"));
         }
         if self.otlp_sample.is_some() && self.otlp.is_none() {
             return Err(Error::new("otlp_sample", "it has no effect without a collector").or("set otlp"));
         }
         let has_files = self.tls_cert.is_some() || self.tls_key.is_some() || self.tls_client_ca.is_some();
-        match self.tls {
+        match self.tls.unwrap_or_default() {
             TlsMode::Off if has_files => {
                 Err(Error::new("tls", "certificates are given but TLS is off").or("set tls to on or required"))
             }

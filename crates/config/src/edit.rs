@@ -42,7 +42,7 @@ impl FromStr for KeyPath {
             _ => rest.rsplit_once('.').ok_or_else(|| refuse("it names no key of its section").or(form))?,
         };
         let setting = Setting::find(scope, key).ok_or_else(|| {
-            let known = super::settings::SETTINGS.iter().filter(|s| s.scope == scope).map(|s| s.key);
+            let known = scope.settings().iter().map(|setting| setting.key);
             let hint = match nearest(key, known) {
                 Some(near) => format!("did you mean {near:?}?"),
                 None => "nitro set --list shows all keys".to_owned(),
@@ -112,7 +112,7 @@ mod tests {
         assert!(set("cache.fast.size", "4G").contains("size = \"4G\"\n"));
         assert!(set("server.socket_mode", "0660").contains("socket_mode = \"0660\"\n"));
         assert!(
-            set("cache.fast.dirty_age", "1979-05-27").contains("dirty_age = \"1979-05-27\"\n"),
+            set("server.tcp_keepalive", "1979-05-27").contains("tcp_keepalive = \"1979-05-27\"\n"),
             "a text, for the check to refuse"
         );
     }

@@ -32,13 +32,18 @@ pub use index_plan::IndexPlan;
 pub use iscsi::IscsiConfig;
 pub use otlp::{OtlpUrl, OtlpUrlError};
 pub use server::{Address, AddressError, HttpAddress, Protocol, ServerConfig, TlsMode, VhostAddress};
-pub use settings::{Effect, Kind, SETTINGS, Scope, Setting};
+pub use settings::{Effect, FIRST, Kind, Scope, Setting, help, on_off};
 pub use span::{Span, SpanError};
 pub use text::ConfigError;
 pub use volume::{Certified, Emulation, VolumeConfig};
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
+
+/// The examples of docs/adding-a-setting.md, which are compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/adding-a-setting.md")]
+struct AddingASetting;
 
 /// A whole configuration: one server, any number of caches, and volumes behind them. Each volume is an NBD export.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

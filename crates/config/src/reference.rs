@@ -1,6 +1,6 @@
 //! Descriptions of all keys of a configuration file: as a table, a manual page, a page of the documentation.
 
-use super::Scope;
+use super::{Kind, Scope, Setting};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use serde::Serialize;
@@ -39,6 +39,49 @@ impl Described {
         let values = if self.values.is_empty() { String::new() } else { format!(": {}", self.values.join(", ")) };
         format!("{}{values}{bounds}", self.kind)
     }
+}
+
+/// The descriptions of all keys.
+#[must_use]
+pub fn described() -> Vec<Described> {
+    let of_scope = |scope: Scope| {
+        let options = scope.options();
+        scope.settings().iter().map(move |setting| describe(setting, &options))
+    };
+    Scope::ALL.into_iter().flat_map(of_scope).collect()
+}
+
+fn describe(setting: &Setting, options: &clap::Command) -> Described {
+    let is_switch = setting.kind == Kind::Switch;
+    let arg = options.get_arguments().find(|arg| arg.get_id() == setting.key && !is_switch);
+    let (meaning, default) = setting.meaning_and_default();
+    let default = match (is_switch, default) {
+        (true, Some("on")) => "true",
+        (true, Some("off") | None) => "false",
+        (_, default) => default.unwrap_or("none"),
+    };
+    let values = arg.map(clap::Arg::get_possible_values).unwrap_or_default();
+    Described {
+        section: setting.scope,
+        key: setting.key,
+        kind: setting.kind.as_str(),
+        default: in_file_terms(default),
+        min: setting.bounds.0,
+        max: setting.bounds.1,
+        values: values.iter().map(|value| value.get_name().to_owned()).collect(),
+        change: setting.effect.as_str(),
+        meaning: in_file_terms(meaning),
+    }
+}
+
+/// Turns a text about options into one about keys: `--socket-group` becomes `socket_group`.
+fn in_file_terms(text: &str) -> String {
+    let mut words = text.split(' ').map(|word| match word.strip_prefix("--") {
+        Some(option) => option.replace('-', "_"),
+        None => word.to_owned(),
+    });
+    let first = words.next().unwrap_or_default();
+    words.fold(first, |text, word| text + " " + &word)
 }
 
 /// All keys in an output format of commands.
@@ -152,4 +195,17 @@ pub fn markdown(all: &[Described]) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_has_a_meaning_and_a_default() {
+        for one in described() {
+            assert!(!one.meaning.is_empty() && !one.default.is_empty(), "{} {}", one.section, one.key);
+            assert!(!one.meaning.contains("--") && !one.default.contains("--"), "{}: {}", one.key, one.meaning);
+        }
+    }
 }

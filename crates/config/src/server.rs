@@ -4,10 +4,11 @@ use super::Span;
 use super::access::{SocketMode, access};
 use super::iscsi::IscsiConfig;
 use super::otlp::OtlpUrl;
+use super::settings::{FIRST, settings};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_device::net::{Access, ListenAddress, TcpLimits};
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::net::ToSocketAddrs;
 use std::num::NonZeroU32;
@@ -15,68 +16,105 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The server: where it listens and what it allows.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ServerConfig {
-    /// Addresses for clients; if empty, a unix socket for NBD in the user's runtime directory.
-    #[serde(default)]
-    pub listen: Vec<Address>,
-    /// The control socket; default: in the folder of the NBD socket.
-    pub control: Option<PathBuf>,
-    /// Permissions of the NBD clients' unix sockets; default: 0600, 0660 with a group.
-    pub socket_mode: Option<SocketMode>,
-    /// The group of the NBD clients' unix sockets, by name or number.
-    pub socket_group: Option<String>,
-    /// Permissions of the control socket, whose users may run all commands; default: 0600, 0660 with a group.
-    pub control_mode: Option<SocketMode>,
-    /// The group of the control socket, by name or number.
-    pub control_group: Option<String>,
-    /// The address for metrics and the web page over HTTP; default: not served.
-    pub http: Option<HttpAddress>,
-    /// Permissions of HTTP's unix socket; default: 0600, 0660 with a group.
-    pub http_mode: Option<SocketMode>,
-    /// The group of HTTP's unix socket, by name or number.
-    pub http_group: Option<String>,
-    /// A file with the token that allows actions over HTTP; default: HTTP cannot change anything.
-    pub http_token_file: Option<PathBuf>,
-    /// The collector that spans of requests are sent to; default: none are sent.
-    pub otlp: Option<OtlpUrl>,
-    /// The number of requests of which one becomes a span; default: 1000.
-    pub otlp_sample: Option<NonZeroU32>,
-    /// Number of reactor threads; default: the machine's cores, at most four.
-    pub threads: Option<usize>,
-    /// Maximum number of clients at a time; default: 256.
-    pub max_connections: Option<usize>,
-    /// Maximum number of clients of one process or remote host at a time; default: seven eighths of `max_connections`.
-    pub max_connections_per_peer: Option<usize>,
-    /// RAM for the data of all clients' requests; default: 256 MiB, more if there may be more than 1024 clients.
-    pub request_memory: Option<Size>,
-    /// Time that a client may take to choose an export, TLS included; default: 30 s.
-    pub handshake_timeout: Option<Span>,
-    /// Idle time after which a TCP client is probed; 0: the system's default; default: a minute.
-    pub tcp_keepalive: Option<Span>,
-    /// Time that data sent to a TCP client may stay unacknowledged; 0: the system's default; default: two minutes.
-    pub tcp_user_timeout: Option<Span>,
-    /// Maximum microseconds for which a virtual machine's queue is polled before the server waits for a notification;
-    /// default: 0, no polling.
-    pub vhost_busy_poll_us: Option<u32>,
-    /// Bring the origins up to date before the server ends; default: true.
-    pub destage_on_exit: Option<bool>,
-    /// A new file in which the requests of clients are recorded, without data.
-    pub record: Option<PathBuf>,
-    /// Whether clients may or must use TLS.
-    #[serde(default)]
-    pub tls: TlsMode,
-    /// The server's certificate chain, PEM.
-    pub tls_cert: Option<PathBuf>,
-    /// The certificate's key, PEM.
-    pub tls_key: Option<PathBuf>,
-    /// Certificate authorities, PEM: only clients with their certificates are served.
-    pub tls_client_ca: Option<PathBuf>,
-    /// `[server.iscsi]`
-    #[serde(default)]
-    pub iscsi: IscsiConfig,
+settings! {
+    /// The server: where it listens and what it allows.
+    Server: ServerConfig {
+        /// Address for clients: unix:PATH or tcp:HOST:PORT for NBD; iscsi:HOST:PORT for iSCSI; vhost:PATH, or vhost:FOLDER/
+        /// with a socket NAME.sock for each volume, for virtual machines (vhost-user-blk); repeatable [default: a socket
+        /// under $XDG_RUNTIME_DIR or /tmp]
+        #[arg(help_heading = FIRST, long, value_name = "ADDRESS")]
+        #[serde(default)]
+        listen: Vec<Address> = List, Restart;
+        /// The control socket for commands such as nitro status [default: in the folder of the NBD socket]
+        #[arg(help_heading = FIRST, long, value_name = "PATH")]
+        control: Option<PathBuf> = Path, Restart;
+        /// Permissions of the unix sockets for NBD clients, in octal digits [default: 0600, with --socket-group 0660]
+        #[arg(long, value_name = "MODE")]
+        socket_mode: Option<SocketMode> = Text, Restart, "0600".."0777";
+        /// Group of the unix sockets for NBD clients, by name or number, such as libvirt-qemu [default: the server's]
+        #[arg(long, value_name = "GROUP")]
+        socket_group: Option<String> = Text, Restart;
+        /// Permissions of the control socket, in octal digits; its users may run all commands [default: 0600, with
+        /// --control-group 0660]
+        #[arg(long, value_name = "MODE")]
+        control_mode: Option<SocketMode> = Text, Restart, "0600".."0777";
+        /// Group of the control socket, by name or number [default: the server's]
+        #[arg(long, value_name = "GROUP")]
+        control_group: Option<String> = Text, Restart;
+        /// Serve metrics for Prometheus, and a web page, over HTTP: HOST:PORT, such as 127.0.0.1:9470, or unix:PATH.
+        /// Everyone who can reach the address can read names, sizes and counters, but cannot change anything without the
+        /// token of --http-token-file [default: not served]
+        #[arg(help_heading = FIRST, long, value_name = "ADDRESS")]
+        http: Option<HttpAddress> = Text, Restart;
+        /// Permissions of the unix socket for HTTP [default: 0600, with --http-group 0660]
+        #[arg(long, value_name = "MODE")]
+        http_mode: Option<SocketMode> = Text, Restart, "0600".."0777";
+        /// Group of the unix socket for HTTP, by name or number [default: the server's]
+        #[arg(long, value_name = "GROUP")]
+        http_group: Option<String> = Text, Restart;
+        /// File with the token that allows actions over HTTP: flush a volume, switch its mode, pause filling. One line
+        /// of at least 16 characters; only its owner may have access to the file [default: HTTP cannot change anything]
+        #[arg(long, value_name = "FILE")]
+        http_token_file: Option<PathBuf> = Path, Restart;
+        /// Send spans of clients' requests to an OpenTelemetry collector by OTLP over HTTP: http://HOST:PORT, such as
+        /// http://127.0.0.1:4318. They name volumes, offsets and lengths, have no data, and are not encrypted [default: not
+        /// sent]
+        #[arg(long, value_name = "URL")]
+        otlp: Option<OtlpUrl> = Text, Restart;
+        /// One of this number of requests, at random, becomes a span; requires --otlp [default: 1000]
+        #[arg(long, value_name = "N")]
+        otlp_sample: Option<NonZeroU32> = Number, Restart, "1".."1000000";
+        /// Record the requests of clients in a new Parquet file: times, addresses and fingerprints of contents, but no data
+        #[arg(long, value_name = "FILE")]
+        record: Option<PathBuf> = Path, Restart;
+        /// Threads that serve clients [default: the machine's cores, at most 4]
+        #[arg(long, value_name = "N")]
+        threads: Option<usize> = Number, Restart, "1".."256";
+        /// Bring the origins up to date before the server ends; otherwise dirty data stay in the cache, where they are
+        /// safe [default: true]
+        #[arg(long = "no-destage-on-exit", num_args = 0, default_missing_value = "false",
+              help = "End without destage: dirty data stay in the cache, where they are safe, and the server ends sooner")]
+        destage_on_exit: Option<bool> = Switch, Live;
+        /// Maximum number of clients at a time [default: 256]
+        #[arg(long, value_name = "N")]
+        max_connections: Option<usize> = Number, Live, "1".."65536";
+        /// Maximum number of clients of one process or remote host at a time [default: seven eighths of --max-connections]
+        #[arg(long, value_name = "N")]
+        max_connections_per_peer: Option<usize> = Number, Live, "1".."65536";
+        /// RAM for the data of all clients' requests; requests beyond it wait [default: 256M]
+        #[arg(long, value_name = "SIZE")]
+        request_memory: Option<Size> = Size, Restart, "64M".."";
+        /// How long a client may take to choose an export [default: 30s]
+        #[arg(long, value_name = "TIME")]
+        handshake_timeout: Option<Span> = Time, Live, "1s".."168h";
+        /// Idle time after which a TCP client is probed; 0: the system's default [default: 60s]
+        #[arg(long, value_name = "TIME")]
+        tcp_keepalive: Option<Span> = Time, Restart, "0".."168h";
+        /// How long data sent to a TCP client may stay unacknowledged; 0: the system's default [default: 2m]
+        #[arg(long, value_name = "TIME")]
+        tcp_user_timeout: Option<Span> = Time, Restart, "0".."168h";
+        /// Maximum time in microseconds for which an idle queue of a virtual machine is polled before the server waits for
+        /// a notification by the guest: lower latency, but the processor is never idle; 0: no polling [default: 0]
+        #[arg(long, value_name = "MICROSECONDS")]
+        vhost_busy_poll_us: Option<u32> = Number, Restart, "0".."10000";
+        /// Whether clients may or must use TLS [default: off]
+        #[arg(long, value_enum)]
+        tls: Option<TlsMode> = Text, Restart;
+        /// The server's certificate chain (PEM)
+        #[arg(long, value_name = "FILE")]
+        tls_cert: Option<PathBuf> = Path, Restart;
+        /// The certificate's key (PEM)
+        #[arg(long, value_name = "FILE")]
+        tls_key: Option<PathBuf> = Path, Restart;
+        /// Serve only clients with a certificate of these authorities (PEM)
+        #[arg(long, value_name = "FILE")]
+        tls_client_ca: Option<PathBuf> = Path, Restart;
+        /// Section [server.iscsi] with initiators, addresses, chap, mutual_chap, state, groups and markup;
+        /// docs/guide/iscsi.md describes them [default: any initiator]
+        #[arg(skip)]
+        #[serde(default)]
+        iscsi: IscsiConfig = Section, Restart;
+    }
 }
 
 /// Default of the maximum number of clients.
@@ -339,6 +377,12 @@ impl Address {
             Self::Vhost(address) => Some(address),
             Self::Unix(_) | Self::Tcp(_) | Self::Iscsi(_) => None,
         }
+    }
+}
+
+impl Serialize for Address {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

@@ -15,7 +15,7 @@ extent_size = "16K"
 dedup = false
 compression = "zstd"
 mode = "write-back"
-dirty_age = "5m"
+dirty_wait = "5m"
 
 [volume.vm]
 origin = "vm.img"
@@ -63,4 +63,11 @@ fn faults_are_told_with_their_line_and_the_nearest_key() {
     assert!(wrong("tcp:127.0.0.1:0", "127.0.0.1:0").contains("none of unix:, tcp:, iscsi: and vhost:"));
     assert!(Config::parse("").unwrap_err().to_string().contains("nothing to serve"));
     assert!(Config::parse("\u{0}\u{1}garbage").is_err());
+}
+
+#[test]
+fn the_row_that_the_page_shows_is_the_one_declared() {
+    let page = include_str!("../../../docs/adding-a-setting.md");
+    let row = page.split("```rust,ignore\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    assert!(include_str!("cache.rs").contains(row), "{row}");
 }

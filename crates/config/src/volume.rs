@@ -1,6 +1,7 @@
 //! `[volume.NAME]`
 
 use super::iscsi::allow_list;
+use super::settings::settings;
 use super::{Address, Mode};
 use nitro_cache::admission::WritePolicy;
 use nitro_console::error::Error;
@@ -16,74 +17,113 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A volume: an origin behind a cache, exported under the volume's name.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct VolumeConfig {
-    /// A file or block device, or an object of a deduplicating store: `cos:STORE#OBJECT`.
-    pub origin: PathBuf,
-    /// The name of its cache; optional if there is only one.
-    pub cache: Option<String>,
-    /// When a write is acknowledged; default: the cache's mode.
-    pub mode: Option<Mode>,
-    /// Refuse writes.
-    #[serde(default)]
-    pub read_only: bool,
-    /// Shown to clients that list the exports.
-    #[serde(default)]
-    pub description: String,
-    /// Share cached contents only with volumes of the same domain; default: with all volumes without a domain.
-    pub dedup_domain: Option<String>,
-    /// The class, 1 to 31, of requests without a class; default: not classified.
-    pub class: Option<u8>,
-    /// Which written content is cached: `allocate` (all), `update` (only extents that are cached already), `invalidate`
-    /// (none).
-    pub write_policy: Option<WritePolicy>,
-    /// Make the origin as slow as a hard disk.
-    pub emulate_disk: Option<Emulation>,
-    /// The SSD of the origin's store, instead of the one that was attached to the store: a file, which is created if it
-    /// does not exist, or a block device. All volumes of one store use the same SSD.
-    pub ssd: Option<PathBuf>,
-    /// Size of that file.
-    pub ssd_size: Option<Size>,
-    /// Keep chunks on that SSD, too: data in the volume's cache are then on both SSDs.
-    #[serde(default)]
-    pub ssd_data: bool,
-    /// Switches of the store. All volumes of one store must have the same.
-    #[serde(default)]
-    pub store_options: Vec<StoreOption>,
-    /// Percentage of the cache's room for dirty data that is reserved for this volume while it is in write-back.
-    pub dirty_share_min: Option<u8>,
-    /// Percentage of that room that this volume may take.
-    pub dirty_share_max: Option<u8>,
-    /// Read the metadata of its file systems when it begins to be served, at this maximum of bytes a second; default:
-    /// no.
-    pub detect_scan: Option<Size>,
-    /// Names of iSCSI initiators that may use the volume, of those that `[server.iscsi]` allows; a `*` at the end
-    /// matches any suffix. Empty: all of those.
-    #[serde(default)]
-    pub iscsi_initiators: Vec<String>,
-    /// Addresses and networks from which iSCSI initiators may use the volume. Empty: all that `[server.iscsi]` allows.
-    #[serde(default)]
-    pub iscsi_addresses: Vec<String>,
-    /// CHAP accounts that may use the volume over iSCSI. Empty: all.
-    #[serde(default)]
-    pub iscsi_accounts: Vec<String>,
-    /// The name of its iSCSI target; default: `iqn.2026-11.nitro:NAME.SERIAL`, in lower case.
-    pub iscsi_name: Option<String>,
-    /// The serial number for initiators and virtual machines; default: by the volume's UUID and name.
-    pub serial: Option<String>,
-    /// Certificates with which NBD clients may use the volume. Empty: all clients.
-    #[serde(default)]
-    pub nbd_clients: Vec<Certified>,
-    /// The addresses of `server.listen` on which the volume is offered. Empty: all.
-    #[serde(default)]
-    pub sockets: Vec<Address>,
+settings! {
+    /// A volume: an origin behind a cache, exported under the volume's name.
+    #[derive(Eq, Serialize)]
+    Volume: VolumeConfig {
+        /// The slow storage: a file or block device, or cos:STORE#OBJECT; use file:PATH if a path contains a colon
+        #[arg(skip)]
+        origin: PathBuf = Path, Restart;
+        /// Name of the volume's cache; required if there are several caches [default: the only one]
+        #[arg(skip)]
+        cache: Option<String> = Text, Restart;
+        /// When a write is acknowledged: when it is in the origin (write-through) or in the cache (write-back)
+        /// [default: as the cache says]
+        #[arg(skip)]
+        mode: Option<Mode> = Text, Live;
+        /// Refuse writes
+        #[arg(long, requires = "origin")]
+        #[serde(default)]
+        read_only: bool = Switch, Restart;
+        /// Description shown to clients that list the exports [default: none]
+        #[arg(skip)]
+        #[serde(default)]
+        description: String = Text, Restart;
+        /// Class, 1 to 31, of requests without one; clients select a class with the export name NAME?class=N [default: not
+        /// classified]
+        #[arg(long, value_name = "N", requires = "origin")]
+        class: Option<u8> = Number, Live, "0".."31";
+        /// Share cached contents only with volumes of the same domain [default: shared with all volumes without a domain]
+        #[arg(long, value_name = "NAME", requires = "origin")]
+        dedup_domain: Option<String> = Text, Restart;
+        /// Make the origin as slow as a hard disk of 7200 or 15000 rpm, or as several in RAID-0
+        #[arg(long, value_name = "RPM[:SPINDLES]", requires = "origin")]
+        emulate_disk: Option<Emulation> = Text, Restart;
+        /// Write-back: percentage of the cache's room for dirty data that is reserved for this volume [default: half of the
+        /// room, divided equally among the volumes]
+        #[arg(long, value_name = "PCT", requires = "origin")]
+        dirty_share_min: Option<u8> = Percent, Live, "0".."100";
+        /// Write-back: percentage of the cache's room for dirty data that this volume may use [default: 100]
+        #[arg(long, value_name = "PCT", requires = "origin")]
+        dirty_share_max: Option<u8> = Percent, Live, "1".."100";
+        /// Write-through: which written content is cached: allocate (all), update (only extents that are cached already),
+        /// invalidate (none) [default: allocate]
+        #[arg(long, value_name = "POLICY", requires = "origin")]
+        write_policy: Option<WritePolicy> = Text, Live;
+        /// Read the metadata of the volume's file systems at the start, so that the sizes of all files are known before the
+        /// files are used; at most RATE bytes a second, during at most half of the time [default: off; without RATE 64M]
+        #[arg(long, value_name = "RATE", num_args = 0..=1, require_equals = true, default_missing_value = "64M", requires = "origin")]
+        detect_scan: Option<Size> = Size, Restart, "64K".."";
+        /// SSD of the volume's store, for an origin cos:STORE#OBJECT: a file or a block device, which may be lost at
+        /// any time [default: none]
+        #[arg(skip)]
+        ssd: Option<PathBuf> = Path, Restart;
+        /// Bytes of the store's SSD that are used; required if it is a new file [default: all]
+        #[arg(skip)]
+        ssd_size: Option<Size> = Size, Restart;
+        /// Keep chunks that are read at random on the store's SSD, too, although the volume's cache keeps them already
+        /// [default: false]
+        #[arg(skip)]
+        #[serde(default)]
+        ssd_data: bool = Switch, Restart;
+        /// Switches of the volume's store: no-patterns (small requests count as random, others as sequential),
+        /// no-nsio-dedup (small random writes look for duplicates in RAM only), nsio-metadata (a duplicate that is
+        /// found for one loads its container's fingerprints), no-readahead, compare (duplicates are compared),
+        /// no-auto-gc (only `nitro cos gc` frees space) [default: none]
+        #[arg(skip)]
+        #[serde(default)]
+        store_options: Vec<StoreOption> = List, Restart;
+        /// Names of iSCSI initiators that may log in to the volume, of those that [server.iscsi] allows;
+        /// a * at the end matches any rest. A change applies to new sessions [default: all that the server allows]
+        #[arg(skip)]
+        #[serde(default)]
+        iscsi_initiators: Vec<String> = List, Live;
+        /// Addresses and networks, such as 10.0.0.0/8, from which iSCSI initiators may log in to the volume,
+        /// of those that [server.iscsi] allows. A change applies to new sessions [default: all that the server allows]
+        #[arg(skip)]
+        #[serde(default)]
+        iscsi_addresses: Vec<String> = List, Live;
+        /// Names of CHAP accounts, of the file that [server.iscsi] names, that may log in to the volume over iSCSI.
+        /// A change applies to new sessions [default: all]
+        #[arg(skip)]
+        #[serde(default)]
+        iscsi_accounts: Vec<String> = List, Live;
+        /// Name of the volume's iSCSI target [default: iqn.2026-11.nitro:NAME.SERIAL, in lower case]
+        #[arg(skip)]
+        iscsi_name: Option<String> = Text, Restart;
+        /// Serial number of the volume for iSCSI initiators and virtual machines: 1 to 36 letters, digits, '-', '.' and
+        /// '_'. Units with the same one are the same disk for initiators [default: for initiators by the volume's UUID,
+        /// or, if an earlier program served it, by the machine and its name; for virtual machines the name, or a hash
+        /// of it if it is longer than 20 bytes]
+        #[arg(skip)]
+        serial: Option<String> = Text, Restart;
+        /// Certificates with which NBD clients may use the volume: common names, DNS names (in lower case) or URIs of
+        /// the certificate's subject, or sha256: and the certificate's fingerprint; requires tls_client_ca. A change
+        /// applies to new clients [default: all clients]
+        #[arg(skip)]
+        #[serde(default)]
+        nbd_clients: Vec<Certified> = List, Live;
+        /// Addresses of listen in [server] on which the volume is offered, as they are written there. A change applies to
+        /// new clients [default: all]
+        #[arg(skip)]
+        #[serde(default)]
+        sockets: Vec<Address> = List, Live;
+    }
 }
 
 /// What a client's certificate has to say: a common name, a DNS name (in lower case) or URI of its subject, or `sha256:` and
 /// its fingerprint.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Certified(String);
 
@@ -125,7 +165,7 @@ impl TryFrom<String> for Certified {
 const FINGERPRINT_DIGITS: usize = 64;
 
 /// A switch of a store, so that the effect of its parts can be measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StoreOption {
     /// Small requests count as random, and larger ones as sequential.

@@ -42,13 +42,12 @@ pub use error::{Error, ErrorKind};
 pub use fingerprints::{ContentPlace, FingerprintIndex, NoIndex};
 pub use flash::{DeviceCounters, DeviceState, DeviceStatus, Flash};
 pub use health::Health;
-pub use live::LiveSettings;
 pub use nitro_cache as manager;
 pub use pins::PinError;
 pub use ram::RamPart;
 pub use recovery::Recovered;
 pub use relay::IndexRelay;
-pub use settings::EngineSettings;
+pub use settings::{EngineSettings, LiveSettings};
 pub use volume::{
     CachedRun, Change, DestageFailure, Explained, Growing, Pieces, Rest, StoredAt, Volume, VolumeEntry, VolumeOptions,
     WriteMode,

@@ -61,7 +61,7 @@ impl EngineSettings {
     #[must_use]
     pub fn volume_ram_bytes(&self) -> u64 {
         let readahead = READAHEADS_MAX as u64 * held_bytes(self.manager.streams.readahead_bytes as usize);
-        let given_up = if self.origin_timeout.is_some() { 2 * GIVEN_UP_BYTES_MAX } else { 0 };
+        let given_up = if self.gives_up() { 2 * GIVEN_UP_BYTES_MAX } else { 0 };
         u64::from(DESTAGE_ROUNDS_MAX) * destage_round_bytes(self.manager.extent_bytes as usize)
             + readahead
             + given_up

@@ -3,6 +3,7 @@
 use crate::doubts::CrashMemory;
 use crate::endurance::Endurance;
 use crate::journal::Counts;
+use crate::live::live_settings;
 use nitro_cache::Settings;
 use nitro_cache::destage::Watermarks;
 use nitro_cache::ram::{RAM_CACHE_BYTES, READAHEAD_RAM_BYTES};
@@ -33,7 +34,7 @@ pub struct EngineSettings {
     /// overwritten meanwhile never reaches the SSD. Waiting content is served from this RAM, and lost in a crash. 0:
     /// content does not wait.
     pub staging_bytes: u64,
-    /// The limit of bytes written to the SSD; `None`: no limit.
+    /// The limit of bytes written to the SSD; `None`: no limit. If it changes, the new budget starts with nothing saved.
     pub endurance: Option<Endurance>,
     /// Tell the SSD of evicted WEUs (TRIM).
     pub discard_evicted: bool,
@@ -57,6 +58,16 @@ pub struct EngineSettings {
     /// The memory in which a start after a kill of the program finds the extents that were being written through;
     /// `None`: the start distrusts whole write-intent regions, as after a power cut.
     pub crash_memory: Option<CrashMemory>,
+}
+
+live_settings! {
+    compression: Compression,
+    dirty_start_percent: u8,
+    dirty_max_percent: u8,
+    dirty_age: Duration,
+    dirty_wait: Duration,
+    origin_timeout: Option<Duration>;
+    endurance: Option<Endurance>
 }
 
 /// WEUs of dirty extents that may have no header on the SSD yet.
@@ -87,6 +98,11 @@ impl EngineSettings {
             origin_timeout: None,
             crash_memory: None,
         }
+    }
+
+    /// Whether requests that the origin does not answer are given up, and continue in the background.
+    pub(crate) const fn gives_up(&self) -> bool {
+        self.origin_timeout.is_some()
     }
 
     /// The hash function of fingerprints, if there are any.

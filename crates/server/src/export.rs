@@ -106,7 +106,7 @@ pub struct VolumeExport {
     /// The detector of the classes of its blocks.
     pub detector: Option<Arc<VolumeDetector>>,
     /// The age of dirty data when it was last determined.
-    dirty_age: DirtyAge,
+    oldest_dirty: DirtyAge,
     /// Requests that failed.
     failures: Repeats,
 }
@@ -159,7 +159,7 @@ impl VolumeExport {
             recorder: OnceLock::new(),
             spans: OnceLock::new(),
             detector,
-            dirty_age: DirtyAge::default(),
+            oldest_dirty: DirtyAge::default(),
             failures: Repeats::default(),
         })
     }
@@ -203,8 +203,8 @@ impl VolumeExport {
 
     /// Determines the age of the oldest dirty data, for [`dirty_age_seconds`](Self::dirty_age_seconds).
     pub fn sample_dirty_age(&self) {
-        self.dirty_age.seconds.store(self.volume.oldest_dirty().as_secs(), Ordering::Relaxed);
-        self.dirty_age.is_known.store(true, Ordering::Relaxed);
+        self.oldest_dirty.seconds.store(self.volume.oldest_dirty().as_secs(), Ordering::Relaxed);
+        self.oldest_dirty.is_known.store(true, Ordering::Relaxed);
     }
 
     /// Age of the oldest dirty data in seconds, 0 if there are none; `None`: there are many, and the age was not
@@ -213,8 +213,8 @@ impl VolumeExport {
         if self.volume.dirty_extents() <= DIRTY_LOOKED_AT {
             return Some(self.volume.oldest_dirty().as_secs_f64());
         }
-        let is_known = self.dirty_age.is_known.load(Ordering::Relaxed);
-        is_known.then(|| self.dirty_age.seconds.load(Ordering::Relaxed) as f64)
+        let is_known = self.oldest_dirty.is_known.load(Ordering::Relaxed);
+        is_known.then(|| self.oldest_dirty.seconds.load(Ordering::Relaxed) as f64)
     }
 
     /// The error that says why the origin is not up to date after `error`: how much data only the cache has, and which

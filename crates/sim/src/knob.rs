@@ -132,7 +132,13 @@ impl Knob {
     /// The option of `nitro-lab sim` that sets it.
     #[must_use]
     pub fn option(self) -> String {
-        if self == Self::Size { "--cache-size".into() } else { format!("--{}", self.name()) }
+        format!("--{}", self.long())
+    }
+
+    /// The name of that option.
+    #[must_use]
+    pub fn long(self) -> &'static str {
+        if self == Self::Size { "cache-size" } else { self.name() }
     }
 
     /// Whether the values are sizes.
@@ -187,7 +193,8 @@ impl Knob {
             Self::DirtyStart => marks(settings)?.start_percent = number(text)?,
             Self::DirtyMax => marks(settings)?.max_percent = number(text)?,
             Self::DirtyAge => {
-                let seconds = span_ns(text)? / 1_000_000_000;
+                // As in the server, a bare number is one of seconds.
+                let seconds: u64 = text.parse().or_else(|_| span_ns(text).map(|ns| ns / 1_000_000_000))?;
                 marks(settings)?.age_seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
             }
             Self::FlushEvery => {

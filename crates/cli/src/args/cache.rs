@@ -1,9 +1,8 @@
 //! `nitro cache`
 
-use super::serve::Switch;
 use super::{OutputArgs, ServerArgs};
 use clap::{Args, Subcommand};
-use nitro_config::{CacheConfig, CacheStore, FingerprintName};
+use nitro_config::{CacheConfig, CacheStore, FingerprintName, Scope, help, on_off};
 use nitro_console::size::Size;
 use std::path::PathBuf;
 
@@ -152,20 +151,15 @@ pub(crate) struct CreateArgs {
     /// Write log of the cache: a fast file (created if it does not exist) or block device
     #[arg(long, value_name = "PATH")]
     write_log: Option<PathBuf>,
-    /// How much of the write log's file or device to use; required to create a file [default: all]
-    #[arg(long, value_name = "SIZE", requires = "write_log")]
+    #[arg(long, value_name = "SIZE", requires = "write_log", help = help(Scope::Cache, "write_log_size"))]
     write_log_size: Option<Size>,
-    /// Unit of caching, 4K to 128K [default: 8K]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", help = help(Scope::Cache, "extent_size"))]
     extent_size: Option<Size>,
-    /// Unit of writing to the SSD and of eviction, 512K to 8M [default: 2M, less for a cache below 96M]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", help = help(Scope::Cache, "weu_size"))]
     weu_size: Option<Size>,
-    /// Store equal extents once [default: on]
-    #[arg(long, value_enum)]
-    dedup: Option<Switch>,
-    /// Hash function of the fingerprints; sha1 is not safe, and is refused [default: blake3]
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = on_off(), help = help(Scope::Cache, "dedup"))]
+    dedup: Option<bool>,
+    #[arg(long, value_enum, help = help(Scope::Cache, "fingerprint"))]
     fingerprint: Option<FingerprintName>,
     /// Format the file or device even if it holds a cache or other data, which are lost
     #[arg(long = "format", id = "start_anew")]
@@ -185,7 +179,7 @@ impl CreateArgs {
             write_log_size: self.write_log_size,
             extent_size: self.extent_size,
             weu_size: self.weu_size,
-            dedup: self.dedup.map(Switch::is_on),
+            dedup: self.dedup,
             fingerprint: self.fingerprint,
             format: self.format,
             ..CacheConfig::new(CacheStore::Paths(self.path.clone()))

@@ -80,8 +80,9 @@ impl Cli {
     pub(crate) fn given() -> Self {
         let matches = command().try_get_matches().unwrap_or_else(|error| wrong_usage(&error));
         let mut cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| wrong_usage(&error));
-        if let (Command::Serve(args), Some(matches)) = (&cli.command, matches.subcommand_matches("serve")) {
-            cli.given = args.given(matches);
+        if let (Command::Serve(args), Some(matches)) = (&mut cli.command, matches.subcommand_matches("serve")) {
+            args.matches = matches.clone();
+            cli.given = args.given();
         }
         cli
     }

@@ -1,10 +1,9 @@
 //! `nitro volume` and `nitro flush`
 
 use super::ServerArgs;
-use super::serve::Switch;
 use clap::{Args, Subcommand};
 use nitro_cache::admission::WritePolicy;
-use nitro_config::{Emulation, Mode};
+use nitro_config::{Mode, VolumeConfig, on_off};
 use nitro_console::size::Size;
 use std::path::PathBuf;
 
@@ -85,8 +84,8 @@ pub(crate) enum VolumeCommand {
         write_policy: Option<WritePolicy>,
         /// Do not cache data of read misses, for example during a backup; hits and writes are not affected [default:
         /// off]
-        #[arg(long, value_name = "on|off")]
-        pause_fill: Option<Switch>,
+        #[arg(long, value_parser = on_off(), value_name = "on|off")]
+        pause_fill: Option<bool>,
         #[command(flatten)]
         share: ShareArgs,
         #[command(flatten)]
@@ -173,32 +172,11 @@ pub(crate) struct AddArgs {
     /// write-through]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
-    /// Refuse writes
-    #[arg(long)]
-    pub(crate) read_only: bool,
     /// Description shown to clients that list the exports
     #[arg(long, default_value = "", hide_default_value = true)]
     pub(crate) description: String,
-    /// Class, 1 to 31, of requests without one; clients select a class with the export name NAME?class=N [default: not
-    /// classified]
-    #[arg(long, value_name = "N")]
-    pub(crate) class: Option<u8>,
-    /// Share cached contents only with volumes of the same domain [default: shared with all volumes without a domain]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) dedup_domain: Option<String>,
-    /// Make the origin as slow as a hard disk of 7200 or 15000 rpm, or as several in RAID-0
-    #[arg(long, value_name = "RPM[:SPINDLES]")]
-    pub(crate) emulate_disk: Option<Emulation>,
-    /// Write-through: which written content is cached: allocate (all), update (only extents that are cached already),
-    /// invalidate (none) [default: allocate]
-    #[arg(long, value_name = "POLICY")]
-    pub(crate) write_policy: Option<WritePolicy>,
-    /// Read the metadata of the volume's file systems at the start, so that the sizes of all files are known before the
-    /// files are used; at most RATE bytes a second, during at most half of the time [default: off; without RATE 64M]
-    #[arg(long, value_name = "RATE", num_args = 0..=1, require_equals = true, default_missing_value = "64M")]
-    pub(crate) detect_scan: Option<Size>,
     #[command(flatten)]
-    pub(crate) share: ShareArgs,
+    pub(crate) config: VolumeConfig,
     /// Discard dirty data of the volume that prevent adding it
     #[arg(long)]
     pub(crate) force_discard_dirty: bool,

@@ -1,9 +1,8 @@
 //! `nitro config` and `nitro get`: the settings in force.
 
-use super::described;
 use crate::args::{ConfigArgs, GetArgs};
 use nitro_config::KeyPath;
-use nitro_config::reference::Described;
+use nitro_config::reference::{Described, described};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_server::control::protocol::{SettingInForce, SettingSource, Settings};
@@ -41,7 +40,7 @@ pub(crate) fn config(args: &ConfigArgs) -> Result<(), Error> {
             return Err(Error::told(error).or("correct the file; nitro config shows all settings in force"));
         }
     }
-    let described = described::described();
+    let described = described();
     let wanted = settings.settings.iter().filter(|setting| !args.diff || setting.differs);
     let report = Report {
         file: settings.file.as_deref(),
@@ -93,7 +92,7 @@ pub(crate) fn get(args: &GetArgs) -> Result<(), Error> {
     let settings = args.server.connect()?.settings()?;
     let found = settings.settings.iter().find(|setting| setting.key == key);
     let found = found.ok_or_else(|| not_served(&path, &settings))?;
-    let found = shown(found, &described::described());
+    let found = shown(found, &described());
     let text = match args.server.output.format {
         Format::Json => output::json_pretty(&found)?,
         Format::Csv => {

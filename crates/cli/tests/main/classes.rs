@@ -70,7 +70,7 @@ fn a_class_reaches_the_statistics_and_the_recording() {
 fn a_class_that_does_not_exist_is_refused() {
     let place = place();
     let said = place.failure("serve --origin vm.img --cache cache.img --cache-size 32M --class 32", 1);
-    assert!(said.contains("volume.vm.class = 32: classes are 0 to 31"), "{said}");
+    assert!(said.contains("volume.vm: class = 32: must be 0 to 31"), "{said}");
     place.file("odd.img", MIB);
     let server = place.serve("--origin odd.img --name vm?class=7 --cache cache.img --cache-size 32M");
     let client = Nbd::connect(&place.path("run/nitro/vm?class=7.sock"), "vm?class=7");
@@ -355,7 +355,7 @@ fn a_slow_scan_shows_its_progress_waits_while_detached_and_ends_with_its_volume(
 fn a_scan_that_cannot_be_is_refused() {
     let place = place();
     for (arguments, told) in [
-        ("--cache cache.img --detect-scan=1K", "64 KiB a second or more"),
+        ("--cache cache.img --detect-scan=1K", "detect_scan = 1 KiB: must be 64K or more"),
         ("--cache cache.img --detect off --detect-scan", "does not detect classes"),
         ("--cache none --detect-scan", "does not detect classes"),
         ("--cache cache.img --detect-scan=fast", "is not a size"),

@@ -376,7 +376,8 @@ fn each_setting_in_force_has_a_value_and_its_source() {
 fn a_server_without_a_file_has_its_settings_from_options() {
     let place = Place::new();
     place.file("vm.img", 16 << 20);
-    let _server = place.serve("--origin vm.img --cache cache.img --cache-size 32M --mode write-back --detect off");
+    let _server =
+        place.serve("--origin vm.img --cache cache.img --cache-size 32M --mode write-back --detect off --dirty-max 40");
     for (key, value, source) in [
         ("cache.cache.mode", Value::from("write-back"), "command-line"),
         ("cache.cache.size", "32M".into(), "command-line"),
@@ -389,6 +390,8 @@ fn a_server_without_a_file_has_its_settings_from_options() {
     }
     place.stdout("set cache.cache.compression zstd");
     assert_eq!(setting(&place, "cache.cache.compression"), ("zstd".into(), "run-time".to_owned()));
+    // Options are in force beside what is set.
+    assert!(place.failure("set cache.cache.dirty_start 50", 1).contains("dirty_start = 50: is above dirty_max = 40"));
     assert!(place.failure("config --diff", 1).contains("without a configuration file"));
 }
 

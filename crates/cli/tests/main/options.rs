@@ -53,7 +53,8 @@ fn options_that_a_configuration_settles_are_refused_beside_it() {
             let group = command.get_groups().find(|held| held.get_id() == group).unwrap();
             group.get_args().any(|id| id == option.get_id())
         };
-        settles("VolumeArgs") || settles("CacheArgs")
+        let names_them = ["origin", "name", "path"].contains(&option.get_id().as_str());
+        names_them || settles("VolumeConfig") || settles("CacheConfig")
     };
     for option in command.get_opts().filter(|option| option.get_id() != "config") {
         let (name, became) = (option.get_id(), beside_config(command, option));

@@ -1,21 +1,13 @@
 //! [Settings](crate::live) that may change while the cache is in use.
 
 use super::Cache;
-use crate::live::LiveSettings;
+use crate::settings::LiveSettings;
 use nitro_port::{Clock, Device};
 
 impl<F: Device, C: Clock> Cache<F, C> {
     /// The settings that may change, as they are now.
     pub fn live(&self) -> LiveSettings {
-        LiveSettings {
-            compression: self.live.compression(),
-            dirty_start_percent: self.live.dirty_start_percent(),
-            dirty_max_percent: self.live.dirty_max_percent(),
-            dirty_age: self.live.dirty_age(),
-            dirty_wait: self.live.dirty_wait(),
-            origin_timeout: self.live.origin_timeout(),
-            endurance: self.endurance().endurance,
-        }
+        self.live.load(self.endurance().endurance)
     }
 
     /// Changes them. Requests in progress may still use the old values.

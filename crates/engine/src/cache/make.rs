@@ -11,10 +11,9 @@ use crate::format::superblock::{DEVICES_MAX, DevicePlace, SUPERBLOCK_BYTES, Supe
 use crate::health::DeviceHealth;
 use crate::insert::InsertQueue;
 use crate::journal::{Area, Halves, Identity, Journal};
-use crate::live::Live;
 use crate::metrics::CacheMetrics;
 use crate::resident::Resident;
-use crate::settings::EngineSettings;
+use crate::settings::{EngineSettings, Live, LiveSettings};
 use crate::volume::{Regions, Registry};
 use crate::write_log::{LogDevice, MissingLog};
 use crate::writeback::{Commits, Ledger, Shares};
@@ -234,7 +233,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             zero_fingerprint: settings.fingerprint_hash.of(&zero_extent),
             zero_extent,
             metrics: CacheMetrics::default(),
-            live: Live::new(&settings),
+            live: Live::new(LiveSettings::of(&settings)),
             settings,
         })
     }

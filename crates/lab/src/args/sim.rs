@@ -1,8 +1,10 @@
 //! `nitro-lab sim`
 
-use clap::Args;
+use clap::builder::{PossibleValuesParser, ValueParser};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use nitro_commands::traces::ReadArgs;
 use nitro_commands::{OutputArgs, between};
+use nitro_config::Scope;
 use nitro_console::size::Size;
 use nitro_sim::{Axis, Knob};
 use std::path::PathBuf;
@@ -29,7 +31,12 @@ Examples:
 --sweep takes NAME=VALUE,VALUE,... or NAME=FROM..TO:xFACTOR or NAME=FROM..TO:+STEP, where NAME is an option of the sections Cache and
 Time without the leading dashes (size for --cache-size), except classes and reclassify. Finished points of a sweep are kept in a file, so that an interrupted sweep
 continues where it stopped. Traces without fingerprints are simulated without duplicates, and the dedup ratio is unknown; without
-compressed sizes, compression ratios are drawn at random (normal distribution, mean 2, variance 0.25). Caches start empty: see --warmup.";
+compressed sizes, compression ratios are drawn at random (normal distribution, mean 2, variance 0.25). Caches start empty: see --warmup.
+
+The options that nitro serve has, too, mean the same, and without any of them a simulation is that of the server without options. Only other
+variants than weu have other defaults: --admission all, --eviction lru, --staging 0; and --cost has --ram 0 and --sequential-threshold 0.
+--compression, --admission and --eviction are for write-evict units, where lz4 and zstd are the same; --ram and --sequential-threshold are for
+variants on an SSD.";
 
 /// `nitro-lab sim`
 #[derive(Debug, Args)]
@@ -37,6 +44,8 @@ pub(crate) struct SimArgs {
     /// Traces, merged in the order of their times
     #[arg(required_unless_present = "print_prices", value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) shared: SharedSettings,
     #[command(flatten)]
     pub(crate) cache: CacheSettings,
     #[command(flatten)]
@@ -88,51 +97,70 @@ pub(crate) struct SimArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// The cache, and the measured part of the trace.
+/// The settings that the server has, too, with its names, values and help texts: those of its settings for which there is a [`Knob`].
+#[derive(Debug)]
+pub(crate) struct SharedSettings(Vec<(Knob, String)>);
+
+impl SharedSettings {
+    /// The options of the server, with the knobs that they set.
+    fn options() -> impl Iterator<Item = (Knob, Arg)> {
+        let options =
+            [Scope::Cache, Scope::Volume].map(|scope| scope.options().get_arguments().cloned().collect::<Vec<_>>());
+        options.into_iter().flatten().filter_map(|option| Some((option.get_long()?.parse().ok()?, option)))
+    }
+}
+
+impl Args for SharedSettings {
+    fn augment_args(command: Command) -> Command {
+        // Without what the server's options require.
+        let options = Self::options().map(|(knob, option)| {
+            let help = option.get_help().cloned().unwrap_or_default();
+            // A simulated cache is in no file.
+            let help = if knob == Knob::Size { "Size of the cache on the SSD".into() } else { help };
+            let values = option.get_possible_values();
+            let parser =
+                if values.is_empty() { ValueParser::string() } else { PossibleValuesParser::new(values).into() };
+            Arg::new(option.get_id().clone())
+                .long(knob.long())
+                .value_names(option.get_value_names().unwrap_or_default().iter().cloned())
+                .value_parser(parser)
+                .hide_possible_values(option.is_hide_possible_values_set())
+                .help(help)
+                .help_heading("Cache")
+        });
+        command.args(options)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SharedSettings {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given =
+            |(knob, option): (Knob, Arg)| Some((knob, matches.get_one::<String>(option.get_id().as_str())?.clone()));
+        Ok(Self(Self::options().filter_map(given).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// The settings of the cache that only a simulation has, and the measured part of the trace.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cache")]
 pub(crate) struct CacheSettings {
-    /// Size of the cache on the SSD
-    #[arg(long, value_name = "SIZE")]
-    cache_size: Option<String>,
     /// Organisation of the cache on the SSD: weu (Nitro), weu-lru-mod, weu-lru-trim, extent, direct-mapped, N-way (for
     /// any N that divides the extents of the cache, such as 4-way), fully-associative, extent-lru-mod, extent-lru-trim,
     /// naive, lru, slru, mru, fifo, clock, arc, s3-fifo, belady, none
     #[arg(long, value_name = "NAME")]
     variant: Option<String>,
-    /// Store duplicates once [default: on]
-    #[arg(long, value_name = "on|off")]
-    dedup: Option<String>,
-    /// Compression of extents, for write-evict units only: lz4 or zstd, which are the same here, or none [default: lz4]
-    #[arg(long, value_parser = ["lz4", "zstd", "none"])]
-    compression: Option<String>,
     /// The former name of --compression
     #[arg(long, hide = true, value_parser = renamed)]
     compress: Option<String>,
-    /// Unit of caching, 4K to 128K [default: 8K]
-    #[arg(long, value_name = "SIZE")]
-    extent_size: Option<String>,
-    /// Unit of writing and eviction, 512K to 8M [default: 2M, less for a cache below 96M]
-    #[arg(long, value_name = "SIZE")]
-    weu_size: Option<String>,
-    /// Percentage of the cached extents whose fingerprints are kept [default: 100]
-    #[arg(long, value_name = "PCT")]
-    fingerprint_index_ratio: Option<String>,
-    /// Which new content is admitted to write-evict units: probation (all, in separate units until it is used again),
-    /// all, second-miss (extents at their second miss), by-source (all, with written content in separate units),
-    /// two-level (metadata, and data that is accessed more often than the extents that would be evicted for it),
-    /// two-level-static (the same with a counter of accesses for each extent up to the last accessed one)
-    /// [default: probation for variant weu, as in the server; otherwise all]
-    #[arg(long, value_name = "POLICY")]
-    admission: Option<String>,
-    /// Which write-evict unit is evicted next: heat (extents that were used again are copied forward), lru, fifo
-    /// [default: heat for variant weu, as in the server; otherwise lru]
-    #[arg(long, value_name = "POLICY")]
-    eviction: Option<String>,
-    /// RAM in which new content waits before it is packed into write-evict units, in addition to the size of the cache
-    /// [default: 6 % of the cache, at most 64M, for variant weu, as in the server; otherwise 0]
-    #[arg(long, value_name = "SIZE")]
-    staging: Option<String>,
     /// Bytes that may be written to the SSD for each byte requested, such as 0.25: close to it, less new content is
     /// admitted and copied forward [default: no limit]
     #[arg(long, value_name = "RATIO")]
@@ -144,32 +172,11 @@ pub(crate) struct CacheSettings {
     /// the rest from the origin [default: merge]
     #[arg(long, value_name = "HOW")]
     partial_writes: Option<String>,
-    /// Which written content is cached: allocate (all), update (only extents that are cached already), invalidate
-    /// (none) [default: allocate]
-    #[arg(long, value_name = "POLICY")]
-    write_policy: Option<String>,
-    /// When a write is acknowledged: when it is in the origin (write-through) or in the cache (write-back), where it
-    /// stays dirty until destage [default: write-through]
-    #[arg(long, value_name = "write-through|write-back")]
-    mode: Option<String>,
-    /// Write-back: percentage of the cache that may be dirty before destage starts regardless of the age of the data
-    /// [default: 20]
-    #[arg(long, value_name = "PCT")]
-    dirty_start: Option<String>,
-    /// Write-back: percentage of the cache that may be dirty before writes wait for destage [default: 60]
-    #[arg(long, value_name = "PCT")]
-    dirty_max: Option<String>,
-    /// Write-back: age at which dirty data are destaged [default: 30s]
-    #[arg(long, value_name = "TIME")]
-    dirty_age: Option<String>,
     /// Write-back: clients flush after every N writes, besides the flushes of the trace; flushed data take whole blocks
     /// of the SSD, 4 KiB each [default: 0: only the flushes of the trace; if it has none, each write is durable at once,
     /// and takes only its own space]
     #[arg(long, value_name = "N")]
     flush_every: Option<String>,
-    /// Write-back: which dirty data is destaged next: elevator (by offset) or oldest (by age) [default: elevator]
-    #[arg(long, value_name = "POLICY")]
-    destage: Option<String>,
     /// Classes of requests, as for nitro serve: a file in TOML or Open-CAS's CSV with rules by offset, request_size and
     /// direction, or, for traces that have classes, file-server, database or hypervisor [default: the trace's classes,
     /// all treated alike]
@@ -178,18 +185,6 @@ pub(crate) struct CacheSettings {
     /// Also apply the rules of --classes to requests that have a class in the trace [default: these keep their class]
     #[arg(long, requires = "classes")]
     pub(crate) reclassify: bool,
-    /// Classify requests that have no other class by their pattern: scan (sequential runs), read-once, random (used outside
-    /// of runs: written, or read again) [default: off]
-    #[arg(long, value_name = "on|off")]
-    patterns: Option<String>,
-    /// Size of the RAM cache in front of the SSD, which holds whole extents; for variants on an SSD [default: 64M,
-    /// as in the server; 0 with --cost]
-    #[arg(long, value_name = "SIZE")]
-    ram: Option<String>,
-    /// Number of consecutive bytes after which a stream of reads is sequential: it is read ahead into RAM and bypasses
-    /// the SSD; 0: never; for variants on an SSD [default: 1M, as in the server; 0 with --cost]
-    #[arg(long, value_name = "SIZE")]
-    sequential_threshold: Option<String>,
     /// Mean compression ratio, for traces without compressed sizes [default: 2]
     #[arg(long, value_name = "RATIO")]
     compression_ratio: Option<String>,
@@ -229,29 +224,11 @@ impl SimArgs {
     pub(crate) fn given(&self) -> impl Iterator<Item = (Knob, &str)> {
         let (cache, devices) = (&self.cache, &self.devices);
         let all = [
-            (Knob::Size, &cache.cache_size),
             (Knob::Variant, &cache.variant),
-            (Knob::Dedup, &cache.dedup),
-            (Knob::Compress, &cache.compression),
-            (Knob::ExtentSize, &cache.extent_size),
-            (Knob::WeuSize, &cache.weu_size),
-            (Knob::FingerprintIndex, &cache.fingerprint_index_ratio),
-            (Knob::Admission, &cache.admission),
-            (Knob::Eviction, &cache.eviction),
-            (Knob::Staging, &cache.staging),
             (Knob::WriteBudget, &cache.write_budget),
             (Knob::Recipes, &cache.recipes),
             (Knob::PartialWrites, &cache.partial_writes),
-            (Knob::WritePolicy, &cache.write_policy),
-            (Knob::Mode, &cache.mode),
-            (Knob::DirtyStart, &cache.dirty_start),
-            (Knob::DirtyMax, &cache.dirty_max),
-            (Knob::DirtyAge, &cache.dirty_age),
             (Knob::FlushEvery, &cache.flush_every),
-            (Knob::Destage, &cache.destage),
-            (Knob::Patterns, &cache.patterns),
-            (Knob::Ram, &cache.ram),
-            (Knob::Sequential, &cache.sequential_threshold),
             (Knob::Compression, &cache.compression_ratio),
             (Knob::Warmup, &cache.warmup),
             (Knob::Period, &cache.period),
@@ -261,7 +238,9 @@ impl SimArgs {
             (Knob::Disks, &devices.disks),
             (Knob::Nvram, &devices.nvram),
         ];
-        all.into_iter().filter_map(|(knob, text)| Some((knob, text.as_deref()?)))
+        // The mode comes first: the other settings of write-back need it.
+        let shared = self.shared.0.iter().map(|(knob, text)| (*knob, text.as_str()));
+        shared.chain(all.into_iter().filter_map(|(knob, text)| Some((knob, text.as_deref()?))))
     }
 
     /// Whether a setting is given as an option or in a sweep.

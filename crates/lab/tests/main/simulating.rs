@@ -253,7 +253,6 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
         ("reads.parquet --cache-size 1G --dirty-max 30", &["--dirty-max 30", "--mode write-back"]),
         ("reads.parquet --cache-size 1G --flush-every 30", &["--flush-every 30", "--mode write-back"]),
         ("reads.parquet --cache-size 1G --mode write-back --dirty-start 70", &["destage starts below"]),
-        ("reads.parquet --cache-size 1G --mode write-around", &["write-through or write-back"]),
         ("reads.parquet --policy lfu --objects 10", &["--policy lfu", "slru, mru"]),
         ("- --cache-size 1G", &["standard input", "nitro-lab trace convert"]),
         ("/dev/stdin --cache-size 1G", &["a stream", "nitro-lab trace convert /dev/stdin trace.parquet"]),
@@ -267,6 +266,7 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
         ("reads.parquet --sweep size=1G..2G", "FROM..TO:xFACTOR"),
         ("reads.parquet --sweep speed=1,2", "fingerprint-index"),
         ("reads.parquet --policy lru", "--objects"),
+        ("reads.parquet --cache-size 1G --mode write-around", "write-through, write-back"),
     ] {
         let said = place.failure(&format!("sim {arguments}"), 2);
         assert!(said.contains(word), "{arguments}: {said}");

@@ -136,7 +136,7 @@ pub(crate) async fn execute(command: Command, served: &Arc<Served>) -> Result<Ou
         Command::Set { key, value } => served.set_key(&key.parse()?, &value).await,
         Command::VolumeResize { volume } => served.grow(&volume).await,
         Command::CacheResize { cache, size_bytes } => served.resize(&cache, size_bytes).await,
-        Command::VolumeAdd(wanted) => served.add(wanted).await,
+        Command::VolumeAdd(wanted) => served.add(*wanted).await,
         Command::VolumeRemove { volume, force_discard_dirty } => served.remove(&volume, force_discard_dirty).await,
     }
 }

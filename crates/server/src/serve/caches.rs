@@ -22,6 +22,7 @@ use nitro_engine::{
 };
 use nitro_port::Device;
 use nitro_units::ObjectId;
+use parking_lot::Mutex;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -50,8 +51,8 @@ pub struct CacheEntry {
     pub log_missing: Option<Uuid>,
     /// The classes of I/O and their policies.
     pub classes: ServedClasses,
-    /// Whether classes are detected in its volumes' blocks.
-    detects: bool,
+    /// Its settings in force.
+    pub(super) config: Mutex<CacheConfig>,
     /// Its index of fingerprints on flash.
     pub flash_index: Option<FlashFingerprints>,
     /// What its start found; `None`: it was newly created.
@@ -72,20 +73,20 @@ impl CacheEntry {
             log_path: None,
             log_missing: None,
             classes: ServedClasses::default(),
-            detects: false,
+            config: Mutex::default(),
             flash_index: None,
             recovered: None,
         }
     }
 
     /// Whether classes are detected in its volumes' blocks.
-    pub(super) const fn detects(&self) -> bool {
-        self.detects
+    pub(super) fn detects(&self) -> bool {
+        self.path.is_some() && self.config.lock().detects()
     }
 
     /// The detector for a volume of `volume_bytes`; with a scan at the given rate, in bytes a second.
     pub fn detector(self: &Arc<Self>, volume_bytes: u64, scan: Option<Size>) -> Option<Arc<VolumeDetector>> {
-        self.detects.then(|| Arc::new(VolumeDetector::new(self, volume_bytes, scan)))
+        self.detects().then(|| Arc::new(VolumeDetector::new(self, volume_bytes, scan)))
     }
 
     /// The cache's entry for a volume, by name.
@@ -153,7 +154,7 @@ pub(super) async fn open(
         opening.create(store).await?
     };
     entry.classes = classes;
-    entry.detects = config.detect;
+    entry.config = Mutex::new(config.clone());
     entry.flash_index = FlashFingerprints::of(name, config, &entry.cache, random.index_seed).await?;
     entry.path = Some(path.clone());
     entry.log_path.clone_from(&config.write_log);

@@ -1,8 +1,7 @@
 //! The configuration in force, and its source.
 
 use super::settings::{Values, value_in};
-use crate::control::protocol::AddVolume;
-use nitro_config::{Config, ConfigError, KeyPath, SETTINGS, Scope, Setting, edited};
+use nitro_config::{Config, ConfigError, KeyPath, Scope, Setting, VolumeConfig, edited};
 use nitro_console::error::Error;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -94,12 +93,18 @@ impl InForce {
             Some(_) => self.table.lock().clone(),
             None => served(),
         };
-        for (key, value) in self.run_time.lock().iter() {
+        // Options override a file when it is parsed.
+        let given = self.given.iter().filter(|_| self.source.is_none()).map(|(key, value)| (key, value, false));
+        let run_time = self.run_time.lock();
+        for (key, value, is_newer) in given.chain(run_time.iter().map(|(key, value)| (key, value, true))) {
             let (Ok(path), Ok(value)) = (key.parse::<KeyPath>(), Value::try_from(value)) else { continue };
-            if let Some(section) = section_mut(&mut table, path.scope, &path.name) {
+            if let Some(section) = section_mut(&mut table, path.scope, &path.name)
+                && (is_newer || !section.contains_key(path.setting.key))
+            {
                 section.insert(path.setting.key.to_owned(), value);
             }
         }
+        drop(run_time);
         let text = toml::to_string(&table).map_err(|e| Error::new("configuration", e))?;
         let text = edited(&text, path, value)?;
         let config = match &self.source {
@@ -178,13 +183,14 @@ impl InForce {
     }
 
     /// Notes that a command has added a volume.
-    pub(super) fn note_added(&self, wanted: &AddVolume) {
-        self.added.lock().insert(wanted.volume.clone());
-        let serde_json::Value::Object(fields) = json!(wanted) else { return };
-        let is_set = |value: &serde_json::Value| !value.is_null() && *value != json!("") && *value != json!(false);
+    pub(super) fn note_added(&self, name: &str, config: &VolumeConfig) {
+        self.added.lock().insert(name.to_owned());
+        let serde_json::Value::Object(fields) = json!(config) else { return };
+        let is_set =
+            |value: &serde_json::Value| !value.is_null() && ![json!(""), json!(false), json!([])].contains(value);
         for (key, value) in fields.into_iter().filter(|(_, value)| is_set(value)) {
             if let Some(setting) = Setting::find(Scope::Volume, &key) {
-                let path = KeyPath { scope: Scope::Volume, name: wanted.volume.clone(), setting };
+                let path = KeyPath { scope: Scope::Volume, name: name.to_owned(), setting };
                 self.run_time.lock().insert(path.to_string(), value);
             }
         }
@@ -193,8 +199,11 @@ impl InForce {
     /// Notes that a volume is not what commands have set any more.
     pub(super) fn note_gone(&self, name: &str) {
         self.added.lock().remove(name);
-        let of_volume = SETTINGS.iter().filter(|setting| setting.scope == Scope::Volume);
-        let paths = of_volume.map(|setting| KeyPath { scope: Scope::Volume, name: name.to_owned(), setting });
+        let paths = Scope::Volume.settings().iter().map(|setting| KeyPath {
+            scope: Scope::Volume,
+            name: name.to_owned(),
+            setting,
+        });
         paths.for_each(|path| self.note_reloaded(&path));
     }
 

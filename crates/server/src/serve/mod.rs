@@ -177,7 +177,7 @@ fn tls_policy(config: &Config) -> Result<TlsPolicy, Error> {
     let loaded = files.load().map_err(|e| {
         Error::with_sources("TLS", &e).or("certificate and key must be PEM files that this user can read")
     })?;
-    Ok(match server.tls {
+    Ok(match server.tls.unwrap_or_default() {
         TlsMode::Off => TlsPolicy::Disabled,
         TlsMode::On => TlsPolicy::Optional(loaded),
         TlsMode::Required => TlsPolicy::Required(loaded),

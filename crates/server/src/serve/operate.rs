@@ -313,32 +313,7 @@ impl Served {
             return Err(Error::new(what, "a volume with that name exists already").or("choose another name"));
         }
         let entry = self.cache_of(&wanted)?;
-        let noted = AddVolume { cache: Some(entry.name.clone()), ..wanted.clone() };
-        let config = VolumeConfig {
-            origin: wanted.origin,
-            cache: Some(entry.name.clone()),
-            mode: wanted.mode.map(Mode::from),
-            read_only: wanted.read_only,
-            description: wanted.description,
-            dedup_domain: wanted.dedup_domain,
-            class: wanted.class,
-            emulate_disk: wanted.emulate_disk,
-            ssd: None,
-            ssd_size: None,
-            ssd_data: false,
-            store_options: Vec::new(),
-            dirty_share_min: wanted.dirty_share_min,
-            dirty_share_max: wanted.dirty_share_max,
-            write_policy: wanted.write_policy,
-            detect_scan: wanted.detect_scan,
-            iscsi_initiators: Vec::new(),
-            iscsi_addresses: Vec::new(),
-            iscsi_accounts: Vec::new(),
-            iscsi_name: None,
-            serial: None,
-            nbd_clients: Vec::new(),
-            sockets: Vec::new(),
-        };
+        let config = VolumeConfig { cache: Some(entry.name.clone()), ..wanted.config };
         check_scan(config.detect_scan, entry.detects()).map_err(|e| e.within(format_args!("volume {name}")))?;
         let mode = check(&name, &config, entry.path.is_some())?;
         self.check_unit(&config.identity(&name, None)?)?;
@@ -347,14 +322,14 @@ impl Served {
         let verdict = judge::judge(&entry, &name, &config, (&origin, mode), allowed).await?;
         let export = Arc::new(volumes::admit(&entry, &name, &config, mode, origin, verdict).await?);
         self.take(Arc::clone(&export));
-        self.in_force.note_added(&noted);
+        self.in_force.note_added(&name, &config);
         let uris = self.uris_of(&export);
         tracing::info!("volume {name}: served from now on");
         Ok(Outcome { uris, ..outcome(&export, format_args!("volume {name}: served from now on")) })
     }
 
     fn cache_of(&self, wanted: &AddVolume) -> Result<Arc<super::CacheEntry>, Error> {
-        self.the_cache(wanted.cache.as_deref()).map_err(|e| e.within(format_args!("volume {}", wanted.volume)))
+        self.the_cache(wanted.config.cache.as_deref()).map_err(|e| e.within(format_args!("volume {}", wanted.volume)))
     }
 
     /// A cache by its name, which is optional if there is only one.

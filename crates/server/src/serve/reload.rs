@@ -11,7 +11,7 @@ use nitro_config::classes::ClassTable;
 use nitro_config::{CacheConfig, CacheStore, Config, Effect, KeyPath, Scope, accounts};
 use nitro_console::error::Error;
 use nitro_console::logging::EACH;
-use nitro_engine::WriteMode;
+use nitro_engine::{LiveSettings, WriteMode};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -171,16 +171,7 @@ impl Served {
     fn as_table(&self) -> Table {
         let text = |path: &PathBuf| Value::from(path.display().to_string());
         let caches = self.caches.iter().map(|(name, entry)| {
-            let live = entry.cache.live();
-            let mut table = Table::from_iter([
-                ("path".to_owned(), entry.path.as_ref().map_or(Value::from("none"), text)),
-                ("dirty_start".to_owned(), Value::from(i64::from(live.dirty_start_percent))),
-                ("dirty_max".to_owned(), Value::from(i64::from(live.dirty_max_percent))),
-            ]);
-            if let Some(endurance) = live.endurance {
-                let rated = format!("{}TBW", endurance.rated_bytes as f64 / 1e12);
-                table.insert("endurance".to_owned(), Value::from(rated));
-            }
+            let table = Table::from_iter([("path".to_owned(), entry.path.as_ref().map_or(Value::from("none"), text))]);
             (name.clone(), Value::Table(table))
         });
         let volumes = self.all().into_iter().map(|export| {
@@ -190,18 +181,6 @@ impl Served {
                 ("cache".to_owned(), Value::from(export.entry.name.clone())),
                 ("dirty_share_max".to_owned(), Value::from(i64::from(share.max_percent))),
             ]);
-            let allowed = export.iscsi_allowed.read();
-            let texts = |list: &mut dyn Iterator<Item = String>| list.collect::<Vec<_>>();
-            let lists = [
-                ("iscsi_initiators", texts(&mut allowed.initiators.iter().map(ToString::to_string))),
-                ("iscsi_addresses", texts(&mut allowed.networks.iter().map(ToString::to_string))),
-                ("iscsi_accounts", allowed.accounts.clone()),
-            ];
-            for (key, list) in lists {
-                if !list.is_empty() {
-                    table.insert(key.to_owned(), Value::from(list));
-                }
-            }
             if let Some(min) = share.min_percent {
                 table.insert("dirty_share_min".to_owned(), Value::from(i64::from(min)));
             }
@@ -346,25 +325,18 @@ impl From<Error> for Refused {
 impl CacheEntry {
     /// Changes one of the settings of the cache that can change at run time.
     fn set_live(&self, key: &str, wanted: &CacheConfig) -> Result<(), Error> {
+        let mut config = self.config.lock();
+        let mut next = config.clone();
+        next.take(key, wanted);
         let settings = self.cache.settings();
-        let other = wanted.engine_settings(settings.manager.cache_bytes);
-        let mut live = self.cache.live();
-        match key {
-            "compression" => live.compression = other.compression,
-            "dirty_start" => live.dirty_start_percent = other.dirty_start_percent,
-            "dirty_max" => live.dirty_max_percent = other.dirty_max_percent,
-            "dirty_age" => live.dirty_age = other.dirty_age,
-            "dirty_wait" => live.dirty_wait = other.dirty_wait,
-            "origin_timeout" => live.origin_timeout = other.origin_timeout,
-            "endurance" | "drive_size" => live.endurance = other.endurance,
-            _ => return Err(Error::new(key, "it cannot be changed while the server runs").or("restart the server")),
-        }
+        let live = LiveSettings::of(&next.engine_settings(settings.manager.cache_bytes));
         let classes = self.classes.table().classes;
         let checked = settings.manager.check_classes(&classes, live.dirty_max_percent, 0);
         checked.map_err(|error| Error::new(format_args!("cache {}", self.name), error))?;
         if wanted.path != CacheStore::None {
             self.cache.set_live(&live);
         }
+        *config = next;
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use super::Served;
 use super::in_force::{InForce, section, table_of};
 use crate::control::protocol::{SettingInForce, SettingSource, Settings};
 use nitro_config::secret::{redact, redact_urls};
-use nitro_config::{KeyPath, Kind, SETTINGS, Scope, Setting, Span};
+use nitro_config::{KeyPath, Kind, Scope, Setting, Span};
 use nitro_console::size::Size;
 use nitro_port::Device;
 use serde_json::{Value, json};
@@ -46,8 +46,7 @@ impl Served {
         let sections = [(Scope::Server, String::new())].into_iter();
         let sections = sections.chain(caches.into_iter().map(|name| (Scope::Cache, name)));
         for (scope, name) in sections.chain(volumes.into_iter().map(|name| (Scope::Volume, name))) {
-            let of_section = SETTINGS.iter().filter(|setting| setting.scope == scope);
-            let paths = of_section.map(|setting| KeyPath { scope, name: name.clone(), setting });
+            let paths = scope.settings().iter().map(|setting| KeyPath { scope, name: name.clone(), setting });
             settings.settings.extend(paths.map(|path| self.setting(&path, now.as_ref())));
         }
         settings

@@ -2,9 +2,8 @@
 
 use crate::cos::CosAction;
 use nitro_cache::admission::WritePolicy;
-use nitro_config::Emulation;
+use nitro_config::VolumeConfig;
 use nitro_config::classes::Change;
-use nitro_console::size::Size;
 use nitro_engine::WriteMode;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -79,7 +78,7 @@ pub enum Command {
         pause_fill: Option<bool>,
     },
     /// Serves another volume.
-    VolumeAdd(AddVolume),
+    VolumeAdd(Box<AddVolume>),
     /// Ends serving a volume.
     VolumeRemove {
         /// Its name.
@@ -154,36 +153,8 @@ pub enum Command {
 pub struct AddVolume {
     /// Its name.
     pub volume: String,
-    /// The cache's name; optional if there is only one.
-    pub cache: Option<String>,
-    /// The origin, as the server opens it.
-    pub origin: PathBuf,
-    /// The mode; default: write-through.
-    pub mode: Option<WriteMode>,
-    /// Writes are refused.
-    pub read_only: bool,
-    /// The description shown to clients.
-    pub description: String,
-    /// The domain within which it shares cached contents.
-    #[serde(default)]
-    pub dedup_domain: Option<String>,
-    /// The class of requests without a class.
-    #[serde(default)]
-    pub class: Option<u8>,
-    /// Which written content is cached.
-    #[serde(default)]
-    pub write_policy: Option<WritePolicy>,
-    /// The hard disk to emulate for the origin.
-    pub emulate_disk: Option<Emulation>,
-    /// See [`dirty_share_min`](super::Volume::dirty_share_min).
-    #[serde(default)]
-    pub dirty_share_min: Option<u8>,
-    /// See [`dirty_share_max`](super::Volume::dirty_share_max).
-    #[serde(default)]
-    pub dirty_share_max: Option<u8>,
-    /// See [`VolumeConfig::detect_scan`](nitro_config::VolumeConfig::detect_scan).
-    #[serde(default)]
-    pub detect_scan: Option<Size>,
+    /// Its settings, with the origin as the server opens it; the cache is optional if there is only one.
+    pub config: VolumeConfig,
     /// Discard dirty data that prevent the operation.
     pub force_discard_dirty: bool,
     /// Accept the origin although the cache does not recognise it.
