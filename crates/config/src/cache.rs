@@ -95,7 +95,7 @@ settings! {
         /// [default: heat]
         #[arg(long, value_name = "POLICY", requires = "path")]
         eviction: Option<EvictionKind> = Text, Restart;
-        /// How the cache treats each class of I/O: one of the presets file-server, database and hypervisor, or a file in
+        /// How the cache treats each class of I/O: one of the presets file-server, database, hypervisor and dss, or a file in
         /// TOML or Open-CAS's CSV; the help of nitro class load has an example [default: all classes alike]
         #[arg(long, value_name = "FILE|PRESET")]
         classes: Option<PathBuf> = Path, Live;

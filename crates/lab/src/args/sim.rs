@@ -178,7 +178,7 @@ pub(crate) struct CacheSettings {
     #[arg(long, value_name = "N")]
     flush_every: Option<String>,
     /// Classes of requests, as for nitro serve: a file in TOML or Open-CAS's CSV with rules by offset, request_size and
-    /// direction, or, for traces that have classes, file-server, database or hypervisor [default: the trace's classes,
+    /// direction, or, for traces that have classes, file-server, database, hypervisor or dss [default: the trace's classes,
     /// all treated alike]
     #[arg(long, value_name = "FILE|PRESET", conflicts_with_all = ["mrc", "policy"])]
     pub(crate) classes: Option<PathBuf>,
