@@ -78,12 +78,15 @@ pub fn check_private(folder: &Path) -> io::Result<()> {
 }
 
 /// Creates a folder and its parents, accessible only to this user, if it does not exist; fails if a user other than
-/// root could change its contents.
+/// root could change its contents. Root also uses the folder of a service's user, as `/var/lib/nitro` of the package is:
+/// files are opened relative to the folder there, and [belong](super::write_durably) to that user.
 pub fn own_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let link = fs::symlink_metadata(folder)?;
     let found = fs::metadata(folder)?;
-    let is_safe = |found: &Metadata| is_own(found) || found.uid() == 0;
+    // Not by a link, which that user may have made.
+    let is_of_service = rustix::process::geteuid().is_root() && link.is_dir();
+    let is_safe = |found: &Metadata| is_own(found) || found.uid() == 0 || is_of_service;
     match is_safe(&link) && is_safe(&found) && found.is_dir() && found.mode() & 0o022 == 0 {
         true => Ok(()),
         false => Err(denied("others can write to it, or it belongs to another user")),

@@ -189,6 +189,15 @@ pub fn rewrite_durably(path: &Path, content: &[u8]) -> io::Result<()> {
     placed.and_then(|()| folder.sync())
 }
 
+/// What root writes in a folder of another user is that user's: a service must be able to read it.
+fn give_to_owner(folder: &Folder, file: &File) -> io::Result<()> {
+    let of = fstat(folder)?;
+    if rustix::process::geteuid().is_root() && of.st_uid != 0 {
+        std::os::unix::fs::fchown(file, Some(of.st_uid), Some(of.st_gid))?;
+    }
+    Ok(())
+}
+
 /// A new file under an unpredictable name.
 fn draft(folder: &Folder, name: &OsStr) -> io::Result<(OsString, File)> {
     let mut failed = io::Error::from(io::ErrorKind::AlreadyExists);
@@ -197,7 +206,11 @@ fn draft(folder: &Folder, name: &OsStr) -> io::Result<(OsString, File)> {
         let draft = OsString::from_iter([".".as_ref(), name, format!(".{random:016x}").as_ref()]);
         match open_in(folder, &draft, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, OWNER_ONLY) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => failed = e,
-            created => return Ok((draft, created?)),
+            created => {
+                let file = created?;
+                give_to_owner(folder, &file)?;
+                return Ok((draft, file));
+            }
         }
     }
     Err(failed)

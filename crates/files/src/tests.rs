@@ -118,6 +118,10 @@ fn folders_of_others_are_not_used() {
     if rustix::process::getuid().is_root() {
         std::os::unix::fs::chown(&private, Some(65_534), None).unwrap();
         assert!(private_folder(&private).is_err());
+        // The state of a service: root and the service see each other's marks.
+        own_folder(&private).unwrap();
+        write_durably(&private.join("mark"), Links::Followed, b"x").unwrap();
+        assert_eq!(fs::metadata(private.join("mark")).unwrap().uid(), 65_534);
         std::os::unix::fs::lchown(place.path().join("lure"), Some(65_534), None).unwrap();
         assert!(own_folder(&place.path().join("lure")).is_err());
         assert!(open_target(&place.path().join("lure")).is_err());

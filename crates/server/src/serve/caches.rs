@@ -533,7 +533,7 @@ pub(super) async fn rehearse(name: &str, config: &CacheConfig, discard_dirty: bo
         notes.push("it is formatted: its contents are lost".to_owned());
         return Ok(Examined { entry: empty(without_cache(config))?, notes });
     }
-    notes.extend(classes.without_effect(&cache.settings()));
+    notes.extend(classes.without_effect(cache.settings()));
     notes.extend(other_size.map(|bytes| format!("it gets the size of {} once it is served", Size(bytes))));
     let path = paths.first().cloned();
     let entry = CacheEntry { path, device_paths, recovered: Some(recovered), ..CacheEntry::new(name, cache, uuid) };
