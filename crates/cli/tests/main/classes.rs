@@ -67,6 +67,43 @@ fn a_class_reaches_the_statistics_and_the_recording() {
 }
 
 #[test]
+fn a_class_that_is_not_cached_when_it_is_written_goes_around_in_write_back() {
+    let place = place();
+    place.write("classes.toml", "[class.redo]\nid = 20\nwrite_allocate = false\n");
+    let options = "--origin vm.img --cache cache.img --cache-size 32M --mode write-back --dirty-age 3000";
+    let server = place.serve(&format!("{options} --classes classes.toml"));
+    let mut plain = place.client();
+    let mut redo = Nbd::connect(&place.path("run/nitro/vm.sock"), "vm?class=redo");
+    let [first, second] = [noise(1, 65_536), noise(2, 65_536)];
+    assert_eq!((plain.write(0, &first), redo.write(MIB, &second)), (0, 0));
+    let image = fs::read(place.path("vm.img")).unwrap();
+    assert!(image[..65_536].iter().all(|byte| *byte == 0), "the other class's write is in the origin at once");
+    assert!(image[MIB as usize..][..65_536] == second[..], "the write is not in the origin");
+    let status = place.status();
+    let asked = &status["volumes"][0]["classes"];
+    assert_eq!([0, 20].map(|class| of(asked, class, "around_write_allocate")), [Some(0), Some(8)], "{asked}");
+    assert_eq!(status["volumes"][0]["dirty_bytes"], 65_536);
+    drop((plain, redo));
+    assert!(server.stop().0.success());
+}
+
+#[test]
+fn a_rule_that_can_never_apply_is_told_by_the_check() {
+    let place = place();
+    let check = |dirty_max: u8| {
+        let cache = format!("[cache.c]\npath = \"c.img\"\nsize = \"2G\"\nclasses = \"dss\"\ndirty_max = {dirty_max}\n");
+        place.write("n.toml", format!("{cache}[volume.vm]\norigin = \"vm.img\"\nmode = \"write-back\"\n"));
+        place.stdout("check n.toml")
+    };
+    let told = check(60);
+    assert!(
+        told.contains("while-clean refuses nothing, as dirty_max = 60 keeps at least 41 % of the cache clean"),
+        "{told}"
+    );
+    assert!(!check(90).contains("while-clean"));
+}
+
+#[test]
 fn a_class_that_does_not_exist_is_refused() {
     let place = place();
     let said = place.failure("serve --origin vm.img --cache cache.img --cache-size 32M --class 32", 1);

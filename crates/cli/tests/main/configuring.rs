@@ -417,7 +417,10 @@ fn differences_from_the_file_are_shown_until_there_are_none() {
     let said = place.stdout("reload");
     assert!(said.contains("volume.db: from the next start on: it was removed by nitro volume remove"), "{said}");
     assert_eq!(setting(&place, "cache.fast.dirty_max"), (70.into(), "run-time".to_owned()));
-    change(&place, &[("ram = \"8M\"", "ram = \"8M\"\ndirty_max = 50")]);
+    change(&place, &[("ram = \"8M\"", "ram = \"8M\"\ndirty_max = 70")]);
+    assert!(!place.stdout("reload").contains("dirty_max"), "nothing has changed");
+    assert_eq!(setting(&place, "cache.fast.dirty_max"), (70.into(), "file".to_owned()));
+    change(&place, &[("dirty_max = 70", "dirty_max = 50")]);
     assert!(place.stdout("reload").contains("cache.fast.dirty_max: in force"));
     assert_eq!(setting(&place, "cache.fast.dirty_max"), (50.into(), "file".to_owned()));
     change(&place, &[("[volume.db]\norigin = \"db.img\"\nmode = \"write-back\"\n", ""), ("8M", "4M")]);

@@ -84,6 +84,8 @@ pub(crate) struct ConvertArgs {
     pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) read: ReadArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 /// Options of every synthetic trace.
@@ -98,6 +100,8 @@ pub(crate) struct MakeArgs {
     /// Replace an existing file
     #[arg(long)]
     pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 /// One of the FIU-like traces.

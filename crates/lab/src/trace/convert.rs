@@ -18,7 +18,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Error> {
         notes.push(("source".to_owned(), format!("converted from {}", names.join(", "))));
     }
     let notes: Vec<_> = notes.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-    result.fill(&mut input, &notes)?;
+    result.fill(&mut input, &notes, args.output.format)?;
     input.tell_skipped();
     Ok(())
 }

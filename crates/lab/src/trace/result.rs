@@ -2,12 +2,13 @@
 
 use nitro_commands::traces::refused;
 use nitro_console::error::Error;
-use nitro_console::output;
+use nitro_console::output::{self, Format, Table};
 use nitro_console::signals;
 use nitro_console::size::Size;
 use nitro_files as files;
 use nitro_trace::parquet::{ParquetWriter, convert};
 use nitro_trace::{Place, Reader, Request, TraceError};
+use serde::Serialize;
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -36,6 +37,14 @@ impl Kind {
             _ => Ok(Self::Parquet),
         }
     }
+}
+
+/// What was made.
+#[derive(Debug, Serialize)]
+struct Made<'a> {
+    path: &'a Path,
+    requests: u64,
+    bytes: u64,
 }
 
 pub(super) struct ResultFile {
@@ -70,7 +79,7 @@ impl ResultFile {
     }
 
     /// Writes all of a trace, and prints the number of requests and the size of the file.
-    pub(super) fn fill(self, reader: &mut dyn Reader, notes: &[(&str, &str)]) -> Result<(), Error> {
+    pub(super) fn fill(self, reader: &mut dyn Reader, notes: &[(&str, &str)], format: Format) -> Result<(), Error> {
         let what = format!("result {}", self.path.display());
         let unusable = |e: &dyn Display| Error::new(&what, e).or("name a file in a folder that can be written to");
         // If the command is interrupted, the unfinished file is removed.
@@ -90,7 +99,16 @@ impl ResultFile {
         })?;
         fs::rename(&self.part, &self.path).map_err(|e| unusable(&e))?;
         let bytes = fs::metadata(&self.path).map_or(0, |found| found.len());
-        output::print(&format!("{requests} requests in {}: {}\n", self.path.display(), Size(bytes))).map(|_| ())
+        let text = match format {
+            Format::Json => output::json_pretty(&Made { path: &self.path, requests, bytes })?,
+            Format::Csv => Table::of_one(
+                ["path", "requests", "bytes"],
+                vec![self.path.display().to_string(), requests.to_string(), bytes.to_string()],
+            )
+            .csv(true),
+            Format::Table => format!("{requests} requests in {}: {}\n", self.path.display(), Size(bytes)),
+        };
+        output::print(&text).map(|_| ())
     }
 }
 

@@ -289,7 +289,9 @@ fn traces_of_two_disks_are_the_same_in_two_files_and_in_one() {
     place.write("next.csv", &first);
     place.stdout("trace convert hm_0.csv zero.parquet");
     place.stdout("trace convert hm_1.csv one.parquet");
-    place.stdout("trace convert hm_0.csv hm_1.csv both.parquet");
+    let made: Value =
+        serde_json::from_str(&place.stdout("trace convert hm_0.csv hm_1.csv both.parquet -o json")).unwrap();
+    assert_eq!((&made["path"], &made["requests"]), (&"both.parquet".into(), &1000.into()), "{made}");
     let hits = |files: &str| {
         let told = json(&place, &format!("{files} --cache-size 64M"));
         let curve = json(&place, &format!("{files} --mrc"));

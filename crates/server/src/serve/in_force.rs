@@ -1,6 +1,6 @@
 //! The configuration in force, and its source.
 
-use super::settings::{Values, value_in};
+use super::settings::{Values, is_same, value_in};
 use nitro_config::{Config, ConfigError, KeyPath, Scope, Setting, VolumeConfig, edited};
 use nitro_console::error::Error;
 use parking_lot::Mutex;
@@ -175,6 +175,13 @@ impl InForce {
         if let Some(value) = value_in(next, path) {
             self.run_time.lock().insert(path.to_string(), value);
         }
+    }
+
+    /// Whether a command has set a key to the value that a file has.
+    pub(super) fn has_set(&self, path: &KeyPath, file: &Table) -> bool {
+        let run_time = self.run_time.lock();
+        let set = run_time.get(&path.to_string()).zip(value_in(file, path));
+        set.is_some_and(|(set, value)| is_same(path.setting.kind, set, &value))
     }
 
     /// Notes that the file has set a key.

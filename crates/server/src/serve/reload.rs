@@ -110,7 +110,12 @@ impl Served {
             let change = self.take_over_key(path, config).await;
             if change.done == Done::Applied {
                 self.in_force.adopt_key(table, path);
+                // `nitro set --persist` has told of it.
+                let is_known = self.in_force.has_set(path, table);
                 self.in_force.note_reloaded(path);
+                if is_known {
+                    continue;
+                }
             }
             changes.push(change);
         }

@@ -153,7 +153,7 @@ fn shown(setting: &Setting, value: Value) -> Value {
 }
 
 /// Whether two spellings of a value mean the same.
-fn is_same(kind: Kind, one: &Value, other: &Value) -> bool {
+pub(super) fn is_same(kind: Kind, one: &Value, other: &Value) -> bool {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let (a, b) = (text(one), text(other));
     a == b
