@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all set-up themselves, or name what they need.
 CARGO ?= cargo
-.PHONY: demo test check compile test-long install uninstall deb rootfs docs bench bench-index bench-cos bench-policies build setup lint unit clients readme page cos reproduction faults clean help
+.PHONY: demo test check compile test-long long-crash long-aged long-mutations long-clients long-faults long-reproduction long-vm long-package long-fuzz install uninstall deb rootfs docs bench bench-index bench-cos bench-policies build setup lint unit clients readme page cos reproduction faults clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -63,18 +63,38 @@ cos: $(TESTED)
 reproduction: $(TESTED)
 	scripts/test-reproduce --cells
 
-test-long: ## the slow ones: long simulations, faults, kills, power cuts in a virtual machine, databases, aged file systems, fuzzing
+# The parts of `make test-long`, in order, each at most an hour on 2 cores. Each is a target, too.
+LONG_PARTS = long-crash long-aged long-mutations build long-clients long-faults long-reproduction long-vm long-package long-fuzz
+test-long: ## the slow ones: long simulations, faults, kills, power cuts in a virtual machine, databases, aged file systems, fuzzing; goes on with the part that failed
 	@scripts/setup long
 	@scripts/setup-long
+	@scripts/in-parts --resume test-long $(LONG_PARTS)
+
+long-crash:
 	NITRO_SEEDS=x10 $(CARGO) test --release -p nitro-engine -p nitro-index -p nitro-cos --test main --test crash
+
+long-aged:
 	NITRO_SEEDS=10 $(CARGO) test --release -p nitro-detect --test main -- --include-ignored aged
+
+long-mutations:
 	scripts/test-mutations --minutes 40
-	$(MAKE) --no-print-directory build
+
+long-clients: build
 	scripts/test-clients --long
+
+long-faults: build
 	scripts/test-faults --minutes 30
+
+long-reproduction: build
 	scripts/test-reproduce
+
+long-vm: build
 	scripts/test-long
+
+long-package: build
 	scripts/test-package
+
+long-fuzz:
 	for target in $$(ls fuzz/fuzz_targets | sed 's/\.rs//'); do fuzz/run $$target 60 || exit 1; done
 
 bench: ## figures beside qemu-nbd, nbdkit, the raw device and foyer, as ratios of one run
