@@ -17,7 +17,7 @@ use nitro_engine::manager::pattern::StreamSettings;
 use nitro_engine::manager::pins::{PinRanges, with_range};
 use nitro_engine::{
     Cache, Change, CrashMemory, DeviceState, Endurance, EngineSettings, Error, Flash, Health, LogDevice, MissingLog,
-    PinError, Rest, Volume, WriteMode,
+    PinError, Rest, Volume, VolumeEntry, WriteMode,
 };
 use nitro_port::buf::{BufMut, bytes_in_use_here};
 use nitro_port::codec::Compression;
@@ -755,7 +755,18 @@ impl Nitro {
             let (name, happened) = (volume_name(n), self.happened.transitions.clone());
             let is_growing = size_bytes.load(Ordering::SeqCst) < device.geometry().size_bytes;
             let origin = Growing::new(device, size_bytes.clone());
+            let known = || cache.volumes().into_iter().find(|(_, entry)| entry.name == name);
+            // A volume that is found to have grown is forgotten, with its pins.
+            let has_grown = |entry: &VolumeEntry| entry.origin_bytes != origin.geometry().size_bytes;
+            if let (Some((object, entry)), Some(pinned)) = (known(), &self.pinned)
+                && has_grown(&entry)
+            {
+                pinned.borrow_mut().of(object).push(PinRanges::default());
+            }
             let (volume, workers) = transitions::open((cache, &**sim), &name, &origin, mode, &happened).await?;
+            if let (Some((object, _)), Some(pinned)) = (known(), &self.pinned) {
+                pinned.borrow_mut().check(object, cache.pins(object));
+            }
             volume.set_class(ClassId::all().nth(rng.below(CLASSES as u64) as usize).unwrap_or_default());
             volume.set_write_policy(WritePolicy::ALL[rng.below(WritePolicy::ALL.len() as u64) as usize]);
             let (traits, pinned) = (self.traits.clone(), self.pinned.clone());
