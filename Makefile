@@ -63,8 +63,8 @@ cos: $(TESTED)
 reproduction: $(TESTED)
 	scripts/test-reproduce --cells
 
-# The parts of `make test-long`, in order, each at most an hour on 2 cores. Each is a target, too.
-LONG_PARTS = long-crash long-aged long-mutations build long-clients long-faults long-reproduction long-vm long-package long-fuzz
+# The parts of `make test-long`, in order. Each is a target, too.
+LONG_PARTS = long-crash long-aged long-mutations long-clients long-faults long-reproduction long-vm long-package long-fuzz
 test-long: ## the slow ones: long simulations, faults, kills, power cuts in a virtual machine, databases, aged file systems, fuzzing; goes on with the part that failed
 	@scripts/setup long
 	@scripts/setup-long

@@ -122,6 +122,7 @@ pub struct Measures {
     #[serde(default)]
     pub destaged_extents: u64,
     /// In write-back, written extents whose class kept them out of the cache.
+    #[serde(default)]
     pub around_extents: u64,
     /// The number of writes to the origin for these extents.
     #[serde(default)]

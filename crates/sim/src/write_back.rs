@@ -100,12 +100,7 @@ impl WriteBack {
             return false;
         }
         let Some(units) = model.dirty_units() else { return false };
-        let manager = units.manager();
-        if manager.is_dirty(piece.key) {
-            return false;
-        }
-        let from = manager.by_pattern(piece.key, Provenance::written(piece.class()));
-        manager.goes_around(piece.key, from).is_some()
+        units.manager().goes_around(piece.key, Provenance::written(piece.class())).is_some()
     }
 
     /// Adds a written extent to those that wait for insertion.

@@ -25,10 +25,8 @@ impl CacheManager {
         let has_lanes = self.settings.lanes(self.weus.len()) > 1;
         let admitted = match self.pins.has(key) {
             true => Some(Admitted::MAIN),
-            false => self
-                .barred(key, from)
-                .map_or_else(|| self.admission.admit(key, from), |_| None)
-                .filter(|admitted| !self.is_spared(key, from, *admitted)),
+            false if self.barred(key, from).is_some() => None,
+            false => self.admission.admit(key, from).filter(|admitted| !self.is_spared(key, from, *admitted)),
         };
         if admitted.is_none() {
             self.stats.rejections += 1;

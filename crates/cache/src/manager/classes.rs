@@ -92,17 +92,17 @@ impl CacheManager {
         self.settings.classes = classes;
     }
 
-    /// Why a write that finds nothing dirty in write-back goes around the cache: its class may not enter. `None`: it
-    /// becomes dirty in the cache. To be called once for each written extent, since it may be remembered as seen.
-    pub fn goes_around(&mut self, key: ExtentKey, from: Provenance) -> Option<Barred> {
-        if self.pins.has(key) {
+    /// The class that keeps an extent, which is written in write-back, out of the cache, and its rule: the write goes around
+    /// the cache. `None`: it becomes dirty in the cache, or is dirty already. To be called once for each written extent,
+    /// since it may be remembered as seen.
+    pub fn goes_around(&mut self, key: ExtentKey, from: Provenance) -> Option<(ClassId, Barred)> {
+        if self.is_dirty(key) || self.pins.has(key) {
             return None;
         }
-        let barred = self.barred(key, from);
-        if barred.is_some() {
-            self.note_gone(key, Gone::Refused);
-        }
-        barred
+        let from = self.by_pattern(key, from);
+        let rule = self.barred(key, from)?;
+        self.note_gone(key, Gone::Refused);
+        Some((from.class, rule))
     }
 
     /// Which rule of its class keeps an extent out of the cache.

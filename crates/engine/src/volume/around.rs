@@ -54,16 +54,14 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         };
         let mut manager = self.cache.manager.lock();
         let goes_around = |(index, class): (ExtentIndex, _)| {
-            let key = self.key(index);
-            if coming.binary_search(&index).is_ok() || manager.is_dirty(key) {
+            if coming.binary_search(&index).is_ok() {
                 return (index, false);
             }
-            let from = manager.by_pattern(key, Provenance { class, ..from });
-            let rule = manager.goes_around(key, from);
-            if let Some(rule) = rule {
-                self.classes.around(from.class, rule);
+            let barred = manager.goes_around(self.key(index), Provenance { class, ..from });
+            if let Some((class, rule)) = barred {
+                self.classes.around(class, rule);
             }
-            (index, rule.is_some())
+            (index, barred.is_some())
         };
         extents.iter().zip(classes).map(goes_around).collect()
     }

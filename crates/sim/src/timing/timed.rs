@@ -324,14 +324,9 @@ impl Timed<'_> {
         for run in runs(&told.fetched) {
             self.read_origin(None, run);
         }
-        for run in runs(&told.around) {
-            let operation = self.origin.write(self.now, run, 0, false);
-            self.wait(id, operation, Awaited::default());
-        }
-        // The origin writes the extents that the cache did not take.
-        if told.around.len() == pieces.len() {
-            // It has them all.
-        } else if self.run.write_back.is_none() || told.written.len() + told.around.len() < pieces.len() {
+        let for_cache = pieces.len() - told.around.len();
+        // The origin writes what the cache did not take: the whole request, unless only its class kept parts of it out.
+        if self.run.write_back.is_none() || told.written.len() < for_cache {
             let bytes: u64 = pieces.iter().map(|piece| u64::from(piece.len)).sum();
             let buffered = self.nvram_bytes + bytes <= self.timing.nvram_bytes;
             let known = told.written.iter().filter(|(_, known)| *known).count();
@@ -342,10 +337,16 @@ impl Timed<'_> {
             } else {
                 self.wait(id, operation, Awaited::default());
             }
-        } else if self.is_full_of_dirty() {
-            self.add_part(id);
-            self.blocked.push_back(id);
-            self.destage();
+        } else {
+            for run in runs(&told.around) {
+                let operation = self.origin.write(self.now, run, 0, false);
+                self.wait(id, operation, Awaited::default());
+            }
+            if for_cache > 0 && self.is_full_of_dirty() {
+                self.add_part(id);
+                self.blocked.push_back(id);
+                self.destage();
+            }
         }
         self.set_tick();
     }
