@@ -77,6 +77,9 @@ pub(crate) struct GetArgs {
 pub(crate) struct CheckArgs {
     /// The configuration file, in TOML
     pub(crate) file: PathBuf,
+    /// Do not check that addresses are free: systemd opens them, and passes them to the server (nitro.socket)
+    #[arg(long)]
+    pub(crate) sockets_passed: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

@@ -54,7 +54,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<u8, Error> {
         Ok(config) => config,
         Err(errors) => return print_checked(args, Checked::refused(&args.file, &errors)),
     };
-    let Rehearsal { errors, notes } = serve::rehearse(&config)?;
+    let Rehearsal { errors, notes } = serve::rehearse(&config, args.sockets_passed)?;
     let checked = Checked {
         caches: config.caches.keys().cloned().collect(),
         volumes: config.volumes.keys().cloned().collect(),

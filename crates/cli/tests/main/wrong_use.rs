@@ -155,6 +155,11 @@ fn what_another_server_uses() {
     place.file("db.img", 1 << 20);
     refused(&place, "--origin db.img --cache cache.img", &["cache cache.img: is in use"]);
     refused(&place, "--origin db.img --cache none --listen unix:n.sock", &["another server answers there"]);
+    // As where systemd listens: the start is given the socket.
+    place.write("passed.toml", "[server]\nlisten = [\"unix:n.sock\"]\ncontrol = \"its.control\"\n[cache.c]\npath = \"none\"\n[volume.v]\norigin = \"db.img\"\n");
+    let said = place.failure("check passed.toml", 1);
+    assert!(said.contains("another server answers there"), "{said}");
+    assert!(place.run("check --sockets-passed passed.toml").status.success());
 }
 
 #[test]

@@ -26,27 +26,29 @@ impl Rehearsal {
 }
 
 /// Checks what a start checks, and changes nothing. What a server uses at the moment is not examined further, and noted.
+/// `sockets_passed`: the server will not open its addresses, since systemd does.
 ///
 /// # Errors
 /// The checks themselves cannot run.
-pub fn rehearse(config: &Config) -> Result<Rehearsal, Error> {
+pub fn rehearse(config: &Config, sockets_passed: bool) -> Result<Rehearsal, Error> {
     let reactor = Reactor::new().map_err(|e| Error::with_sources("reactor", &e))?;
     origins::start_threads()?;
     reactor.block_on(async {
-        let found = examine(config).await;
+        let found = examine(config, sockets_passed).await;
         // Stores that were opened to look objects up.
         origins::close_all().await?;
         Ok(found)
     })
 }
 
-async fn examine(config: &Config) -> Rehearsal {
+async fn examine(config: &Config, sockets_passed: bool) -> Rehearsal {
     let mut found = Rehearsal::default();
     found.take(limits::check(config));
     let places = found.take(Places::plan(config));
     let is_running = places.as_ref().is_some_and(Places::has_server);
     // The server that runs has the sockets.
-    for address in places.iter().filter(|_| !is_running).flat_map(|places| places.addresses(config.volumes.keys())) {
+    let opens = !is_running && !sockets_passed;
+    for address in places.iter().filter(|_| opens).flat_map(|places| places.addresses(config.volumes.keys())) {
         found.take(sockets::check(&address));
     }
     found.take(Secrets::read(config));
