@@ -124,7 +124,7 @@ DESTDIR ?=
 install: build ## program, manual pages, completions, units and a default configuration, below PREFIX (and DESTDIR)
 	scripts/install "$(DESTDIR)" "$(PREFIX)"
 
-uninstall: build ## removes what make install installed below PREFIX (and DESTDIR); configurations stay
+uninstall: ## removes what make install installed below PREFIX (and DESTDIR); configurations stay
 	scripts/uninstall "$(DESTDIR)" "$(PREFIX)"
 
 deb: build ## a Debian package in target/deb

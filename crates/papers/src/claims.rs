@@ -9,8 +9,17 @@ pub struct Claim {
     pub text: &'static str,
 }
 
-/// All claims, by paper: N is Nitro, A Azor, D Data Domain's SSD cache, B BufferHash (CLAM), S SILT, F Differentiated
-/// Storage Services.
+/// The papers, by the letter with which the identifiers of their claims begin.
+pub const PAPERS: [(char, &str); 6] = [
+    ('N', "Nitro"),
+    ('A', "Azor"),
+    ('D', "Data Domain"),
+    ('B', "BufferHash"),
+    ('S', "SILT"),
+    ('F', "Differentiated Storage Services"),
+];
+
+/// All claims, in the order of [`PAPERS`].
 pub const CLAIMS: [Claim; 45] = [
     claim(
         "N1",

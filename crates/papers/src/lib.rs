@@ -20,5 +20,5 @@ mod settings;
 pub mod silt;
 pub mod store;
 
-pub use claims::{CLAIMS, Claim, GOALS, RECORDED};
+pub use claims::{CLAIMS, Claim, GOALS, PAPERS, RECORDED};
 pub use settings::{ClamPaper, Evaluation, IndexPaper, SiltPaper, StorePaper};

@@ -1,6 +1,6 @@
 //! The report as one HTML file without scripts.
 
-use super::{Report, svg, verdicts};
+use super::{Report, overview, svg, verdicts};
 use crate::report::{Chart, Holds, Section, Table, Verdict};
 use std::fmt::Write;
 
@@ -15,7 +15,13 @@ body{background:var(--bg);color:var(--fg);font:16px/1.5 system-ui,sans-serif;max
 h1,h2{line-height:1.2}h2{margin-top:2.5rem}p.how{color:var(--dim)}
 table{border-collapse:collapse;font-size:.9rem;margin:.8rem 0;display:block;overflow-x:auto}caption{text-align:left;font-weight:600;padding:.3rem 0}
 th,td{border-bottom:1px solid var(--rule);padding:.25rem .7rem;text-align:right;vertical-align:top}
-th:first-child,td:first-child{text-align:left}table.claims td,table.claims th{text-align:left}
+th:first-child,td:first-child{text-align:left}
+.paper{display:grid;grid-template-columns:11rem 1fr;gap:.2rem 1rem;align-items:center;margin:.9rem 0}.paper b{font-size:1.05rem}
+.stack{display:flex;height:1.4rem;border-radius:.3rem;overflow:hidden;font:600 .8rem/1.4rem system-ui,sans-serif;text-align:center}
+.stack span{background:currentColor}.stack i{font-style:normal;color:var(--bg)}
+.chips{grid-column:2;font-size:.85rem;line-height:1.8}.chips a{border:1px solid;border-radius:.3rem;padding:0 .35rem;margin-right:.15rem;text-decoration:none}
+.claim{border-top:1px solid var(--rule);padding:.6rem 0}.claim p{margin:.25rem 0;overflow-wrap:anywhere}.claim .says{color:var(--dim);font-style:italic}
+@media(max-width:40rem){.paper{grid-template-columns:1fr}.chips{grid-column:1}}
 .charts{display:flex;flex-wrap:wrap;gap:1rem}figure{margin:0;flex:1 1 27rem;min-width:0}figcaption{font-weight:600}svg{width:100%;height:auto}
 svg text{fill:var(--fg);font:12px system-ui,sans-serif}svg .dim{fill:var(--dim)}svg .rule{stroke:var(--rule);stroke-width:1}
 .s0{--c:var(--c0)}.s1{--c:var(--c1)}.s2{--c:var(--c2)}.s3{--c:var(--c3)}.s4{--c:var(--c4)}.s5{--c:var(--c5)}.s6{--c:var(--c6)}.s7{--c:var(--c7)}.s8{--c:var(--c8)}.s9{--c:var(--c9)}
@@ -52,14 +58,15 @@ pub(super) fn page(report: &Report) -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
          content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\">\
          <title>{title}</title><style>{STYLE}</style></head><body>\n\
-         <h1>{title}</h1>\n<p>Made by <code>{}</code> (nitro {}), in {:.0} s.</p>\n<p>{}</p>\n",
+         <h1>{title}</h1>\n<p>Made by <code>{}</code> (nitro {}), in {:.0} s.</p>\n",
         escaped(&report.command),
         report.version,
-        report.seconds,
-        emphasised(&report.about)
+        report.seconds
     );
-    out += "<h2>Claims</h2>\n";
-    out += &claims(&verdicts(report));
+    let verdicts = verdicts(report);
+    out += &summary(&verdicts);
+    out += &format!("<h2>Method</h2>\n<p>{}</p>\n", emphasised(&report.about));
+    out += &claims(&verdicts);
     for section in &report.sections {
         out += &part(section);
     }
@@ -83,7 +90,8 @@ fn part(section: &Section) -> String {
         out += &table(one);
     }
     if !section.verdicts.is_empty() {
-        out += &claims(&section.verdicts.iter().collect::<Vec<_>>());
+        let names = section.verdicts.iter().map(|verdict| link(verdict, verdict.holds.words()));
+        out += &format!("<p class=\"chips\">Verdicts: {}</p>\n", names.collect::<Vec<_>>().join(" "));
     }
     out + "</section>\n"
 }
@@ -127,20 +135,56 @@ fn class(holds: Holds) -> &'static str {
     }
 }
 
-fn claims(verdicts: &[&Verdict]) -> String {
-    let mut out = "<table class=\"claims\"><thead><tr><th scope=\"col\"></th><th scope=\"col\">the paper</th>\
-                   <th scope=\"col\">here</th><th scope=\"col\">verdict</th></tr></thead><tbody>"
-        .to_owned();
-    for verdict in verdicts {
-        let reason = if verdict.reason.is_empty() { String::new() } else { format!(": {}", escaped(&verdict.reason)) };
+/// How many claims of each paper have which verdict, with links to the claims.
+fn summary(verdicts: &[&Verdict]) -> String {
+    let counts = overview::counts(verdicts);
+    let mut out = format!("<p><strong>{} verdicts</strong>: {}.</p>\n", verdicts.len(), overview::words(&counts));
+    for paper in overview::by_paper(verdicts) {
+        let counts = paper.counts();
+        let words = overview::words(&counts);
         out += &format!(
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td><span class=\"{}\">{}</span>{reason}</td></tr>",
+            "<div class=\"paper\"><b>{}</b><div class=\"stack\" role=\"img\" aria-label=\"{words}\">",
+            paper.name
+        );
+        for (holds, count) in counts {
+            let words = holds.words();
+            out += &format!(
+                "<span class=\"{}\" style=\"flex:{count}\" title=\"{count} {words}\"><i>{count}</i></span>",
+                class(holds)
+            );
+        }
+        let links = paper.verdicts.iter().map(|verdict| link(verdict, ""));
+        out += &format!("</div><div class=\"chips\">{}</div></div>\n", links.collect::<Vec<_>>().join(" "));
+    }
+    out
+}
+
+/// A link to a claim, in the colour of its verdict.
+fn link(verdict: &Verdict, words: &str) -> String {
+    let (id, words) = (verdict.id, format!("{} {words}", verdict.id));
+    let (class, title) = (class(verdict.holds), verdict.holds.words());
+    format!("<a class=\"{class}\" href=\"#claim-{id}\" title=\"{title}\">{}</a>", words.trim_end())
+}
+
+/// All claims with their figures and reasons, as text.
+fn claims(verdicts: &[&Verdict]) -> String {
+    let mut out = "<h2>Claims</h2>\n".to_owned();
+    let mut last = "";
+    for verdict in verdicts {
+        // A claim that two methods judged has the same identifier twice.
+        let anchor = if last == verdict.id { String::new() } else { format!(" id=\"claim-{}\"", verdict.id) };
+        last = verdict.id;
+        let reason =
+            if verdict.reason.is_empty() { String::new() } else { format!("<p>{}</p>", escaped(&verdict.reason)) };
+        out += &format!(
+            "<div class=\"claim\"{anchor}><b>{}</b> <span class=\"{}\">{}</span><p class=\"says\">{}</p>\
+             <p>Here: {}</p>{reason}</div>\n",
             verdict.id,
-            escaped(verdict.claim),
-            escaped(&verdict.found),
             class(verdict.holds),
-            verdict.holds.words()
+            verdict.holds.words(),
+            escaped(verdict.claim),
+            escaped(&verdict.found)
         );
     }
-    out + "</tbody></table>\n"
+    out
 }

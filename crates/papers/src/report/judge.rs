@@ -25,6 +25,17 @@ pub enum Holds {
 }
 
 impl Holds {
+    /// All verdicts, from the best to the worst.
+    pub const ALL: [Self; 7] = [
+        Self::Holds,
+        Self::Better,
+        Self::InDirection,
+        Self::NotComparable,
+        Self::NotJudged,
+        Self::ExplainedByTrace,
+        Self::DoesNot,
+    ];
+
     /// The verdict in words.
     #[must_use]
     pub const fn words(self) -> &'static str {

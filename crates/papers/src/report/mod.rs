@@ -3,6 +3,7 @@
 mod html;
 mod judge;
 mod markdown;
+mod overview;
 mod section;
 mod svg;
 
@@ -97,8 +98,10 @@ pub(crate) fn verdicts(report: &Report) -> Vec<&Verdict> {
 /// The verdicts as text, and the path of the report.
 fn text(report: &Report, page: &Path) -> String {
     let line = |verdict: &&Verdict| format!("{:<4} {:<18} {}\n", verdict.id, verdict.holds.words(), verdict.found);
-    let claims: String = verdicts(report).iter().map(line).collect();
-    format!("{claims}\nThe report: {}\n", page.display())
+    let verdicts = verdicts(report);
+    let claims: String = verdicts.iter().map(line).collect();
+    let counts = overview::words(&overview::counts(&verdicts));
+    format!("{claims}\n{} verdicts: {counts}\nThe report: {}\n", verdicts.len(), page.display())
 }
 
 fn table(report: &Report) -> output::Table {
