@@ -34,7 +34,7 @@ impl IndexPaperArgs {
 
 impl ClamArgs {
     fn settings(&self) -> ClamPaper {
-        ClamPaper { common: self.common.settings(), dollars: self.dollars }
+        ClamPaper { common: self.common.settings(), dollars: self.dollars, content: self.content.clone() }
     }
 }
 

@@ -21,7 +21,9 @@ pub fn run(args: &Evaluation) -> Result<(), Error> {
     let parts: [(&str, &str, Run<'_>); 4] = [
         ("nitro", "simulated", &|| nitro::report(args)),
         ("cos", "in front of the store", &|| store::report(&store_of(args))),
-        ("clam", "", &|| clam::report(&ClamPaper { common: index_of(args), dollars: ClamPaper::DOLLARS })),
+        ("clam", "", &|| {
+            clam::report(&ClamPaper { common: index_of(args), dollars: ClamPaper::DOLLARS, content: None })
+        }),
         ("silt", "", &|| silt::report(&SiltPaper { common: index_of(args) })),
     ];
     let mut all = Report {

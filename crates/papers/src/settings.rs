@@ -51,6 +51,8 @@ pub struct ClamPaper {
     pub common: IndexPaper,
     /// The price of SSD and RAM, in dollars.
     pub dollars: f64,
+    /// A file whose content is sent through the WAN optimizer, too.
+    pub content: Option<PathBuf>,
 }
 
 impl ClamPaper {

@@ -22,7 +22,7 @@ mod plan;
 mod recover;
 mod table;
 
-pub use plan::{Plan, best_buffers_bytes};
+pub use plan::{BUFFER_BYTES, BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, Plan, best_buffers_bytes};
 
 use crate::hash::hash_of;
 use crate::superblock::{Kind, Superblock};

@@ -8,8 +8,13 @@ use crate::superblock::SUPERBLOCKS_BYTES;
 use crate::{Error, Options, PAGE_BYTES, Shape};
 use serde::Serialize;
 
-/// Bytes of an incarnation: an erase block of the paper's SSD, and large enough for a sequential write.
-const INCARNATION_BYTES: u64 = 128 << 10;
+/// The usual bytes of a buffer, and so of an incarnation: an erase block of the paper's SSD, and large enough for a
+/// sequential write (§6.4 of the paper, "per-buffer size").
+pub const BUFFER_BYTES: u64 = 128 << 10;
+/// The bounds of the bytes of a buffer.
+pub const BUFFER_BYTES_MIN: u64 = 16 << 10;
+/// See [`BUFFER_BYTES_MIN`].
+pub const BUFFER_BYTES_MAX: u64 = 1 << 20;
 const SUPER_BITS_MAX: u32 = 20;
 /// The maximum number of incarnations of a super table. With more, a look-up would take too long for the rows of the
 /// filters.
@@ -22,8 +27,9 @@ const JOURNAL_PERCENT: u64 = 200;
 /// RAM of a super table without its buffer and filters, and of an incarnation without its filter, in bytes.
 const TABLE_BYTES: u64 = 400;
 const INCARNATION_RAM_BYTES: u64 = 48;
-/// RAM of four incarnations that are being written, in bytes.
-const WRITING_BYTES: u64 = 4 * (INCARNATION_BYTES + (64 << 10));
+/// The number of incarnations that are being written at a time, at most, and the RAM of each beside its content, in bytes.
+const WRITING: u64 = 4;
+const WRITING_BYTES: u64 = 64 << 10;
 
 /// The sizes of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -69,19 +75,36 @@ pub fn best_buffers_bytes(flash_bytes: u64, entry_bytes: u64) -> u64 {
 }
 
 impl Plan {
-    /// The sizes with the cheapest look-ups that fit into the RAM.
+    /// The sizes with the cheapest look-ups that fit into the RAM, with buffers of [`BUFFER_BYTES`].
     ///
     /// # Errors
     /// [`Error::Setting`] with the least RAM that suffices, or with the nearest valid number of entries.
     pub fn new(options: &Options) -> Result<Self, Error> {
+        Self::with_buffers(options, BUFFER_BYTES)
+    }
+
+    /// The same with buffers of `buffer_bytes`: a power of two from [`BUFFER_BYTES_MIN`] to [`BUFFER_BYTES_MAX`]. Small
+    /// ones make the longest insertion shorter; large ones make insertions cheaper on average.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and [`Error::Setting`] for another size of buffers.
+    pub fn with_buffers(options: &Options, buffer_bytes: u64) -> Result<Self, Error> {
+        if !buffer_bytes.is_power_of_two() || !(BUFFER_BYTES_MIN..=BUFFER_BYTES_MAX).contains(&buffer_bytes) {
+            let nearest = buffer_bytes.clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX);
+            let nearest = if nearest.is_power_of_two() { nearest } else { nearest.next_power_of_two() >> 1 };
+            let why = "a buffer has a power of two of bytes, from 16 KiB to 1 MiB".to_owned();
+            return Err(Error::Setting { what: "bytes of a buffer", given: buffer_bytes, why, nearest });
+        }
+        let pages = (buffer_bytes / PAGE_BYTES as u64) as u32;
         let entries = options.entries;
         if !(1..=1 << 40).contains(&entries) {
             let why = "an index holds from 1 to 2^40 entries".to_owned();
             return Err(Error::Setting { what: "entries", given: entries, why, nearest: entries.clamp(1, 1 << 40) });
         }
-        let best = Self::choices(options).into_iter().min_by(|a, b| a.cost().total_cmp(&b.cost()));
+        let best = Self::choices_with(options, pages).into_iter().min_by(|a, b| a.cost().total_cmp(&b.cost()));
         best.ok_or_else(|| {
-            let need = (0..=SUPER_BITS_MAX).filter_map(|bits| Self::least_ram(options.shape, entries, bits)).min();
+            let need =
+                (0..=SUPER_BITS_MAX).filter_map(|bits| Self::least_ram(options.shape, entries, bits, pages)).min();
             let why = format!("{entries} entries need more");
             let nearest = need.unwrap_or(u64::MAX);
             Error::Setting { what: "RAM of the index in bytes", given: options.ram_bytes, why, nearest }
@@ -92,7 +115,11 @@ impl Plan {
     /// buffers and small filters. [`new`](Self::new) chooses the best of them.
     #[must_use]
     pub fn choices(options: &Options) -> Vec<Self> {
-        let with = |bits| Self::with(options.shape, options.entries, bits, options.ram_bytes);
+        Self::choices_with(options, (BUFFER_BYTES / PAGE_BYTES as u64) as u32)
+    }
+
+    fn choices_with(options: &Options, pages: u32) -> Vec<Self> {
+        let with = |bits| Self::with(options.shape, options.entries, bits, pages, options.ram_bytes);
         (0..=SUPER_BITS_MAX).filter_map(with).collect()
     }
 
@@ -105,10 +132,9 @@ impl Plan {
         u64::from(pages) * entries_per_page(shape) as u64
     }
 
-    /// The sizes without the filters. `None` if a super table has too many incarnations.
-    fn without_filters(shape: Shape, entries: u64, super_bits: u32) -> Option<Self> {
+    /// The sizes without the filters, for incarnations of `pages`. `None` if a super table has too many incarnations.
+    fn without_filters(shape: Shape, entries: u64, super_bits: u32, pages: u32) -> Option<Self> {
         let super_tables = 1_u32 << super_bits;
-        let pages = (INCARNATION_BYTES / PAGE_BYTES as u64) as u32;
         let per_incarnation = Self::incarnation_entries(shape, pages);
         // The incarnations that are being overwritten hold no entries.
         let slots = entries.div_ceil(per_incarnation).max(u64::from(super_tables) * 2) + 2;
@@ -156,7 +182,7 @@ impl Plan {
             + self.filters_bytes
             + tables * TABLE_BYTES
             + slots * (INCARNATION_RAM_BYTES + u64::from(self.incarnation_pages) * 4)
-            + WRITING_BYTES;
+            + WRITING * (self.incarnation_bytes() + WRITING_BYTES);
         self.flash_bytes = self.slots_offset() + slots * self.incarnation_bytes();
         self
     }
@@ -168,8 +194,8 @@ impl Plan {
         self.with_totals()
     }
 
-    fn with(shape: Shape, entries: u64, super_bits: u32, ram_bytes: u64) -> Option<Self> {
-        let plan = Self::without_filters(shape, entries, super_bits)?;
+    fn with(shape: Shape, entries: u64, super_bits: u32, pages: u32, ram_bytes: u64) -> Option<Self> {
+        let plan = Self::without_filters(shape, entries, super_bits, pages)?;
         let left = ram_bytes.checked_sub(plan.ram_bytes)?;
         let columns = u64::from(FilterShape::columns_for(plan.window)) * u64::from(plan.super_tables);
         let bits = left as f64 * 8.0 / (columns * plan.entries_per_incarnation()) as f64;
@@ -177,8 +203,8 @@ impl Plan {
         (bits >= 1.0 && plan.ram_bytes <= ram_bytes).then_some(plan)
     }
 
-    fn least_ram(shape: Shape, entries: u64, super_bits: u32) -> Option<u64> {
-        Self::without_filters(shape, entries, super_bits).map(|p| p.filled_up(1.01).ram_bytes + 4096)
+    fn least_ram(shape: Shape, entries: u64, super_bits: u32, pages: u32) -> Option<u64> {
+        Self::without_filters(shape, entries, super_bits, pages).map(|p| p.filled_up(1.01).ram_bytes + 4096)
     }
 
     pub(super) fn entries_per_incarnation(&self) -> u64 {
@@ -239,9 +265,9 @@ impl Plan {
         let small = |number: u64, max: u64| u32::try_from(number).ok().filter(|n| *n >= 1 && u64::from(*n) <= max);
         let read = || {
             let super_tables = small(settings[0], 1 << SUPER_BITS_MAX).filter(|n| n.is_power_of_two())?;
-            let mut plan = Self::without_filters(shape, 1, super_tables.trailing_zeros())?;
+            let pages = small(settings[1], 1 << 10)?;
+            let mut plan = Self::without_filters(shape, 1, super_tables.trailing_zeros(), pages)?;
             plan.seed = seed;
-            plan.incarnation_pages = small(settings[1], 1 << 10)?;
             plan.slots = small(settings[2], u64::from(u32::MAX))?;
             plan.window = small(settings[3], WINDOW_MAX.into())?;
             plan.journal_pages = small(settings[6], u64::from(u32::MAX))?;
@@ -280,6 +306,20 @@ mod tests {
         let Err(Error::Setting { nearest, .. }) = Plan::new(&options) else { panic!("took 1 MiB") };
         assert!(Plan::new(&Options { ram_bytes: nearest, ..options }).is_ok(), "{nearest}");
         assert!(Plan::new(&Options { ram_bytes: nearest * 9 / 10, ..options }).is_err());
+    }
+
+    #[test]
+    fn buffers_of_other_sizes_are_kept_in_the_superblock_and_others_are_refused() {
+        let options = Options { shape: SHAPE, entries: 2_000_000, ram_bytes: 32 << 20 };
+        for bytes in [BUFFER_BYTES_MIN, 64 << 10, BUFFER_BYTES_MAX] {
+            let plan = Plan::with_buffers(&options, bytes).unwrap();
+            assert!(plan.incarnation_bytes() == bytes && plan.ram_bytes <= options.ram_bytes, "{plan:?}");
+            assert_eq!(Plan::restored(SHAPE, 0, plan.settings()).unwrap(), plan);
+        }
+        for (given, usable) in [(4096, 16 << 10), (100_000, 64 << 10), (2 << 20, 1 << 20)] {
+            let Err(Error::Setting { nearest, .. }) = Plan::with_buffers(&options, given) else { panic!("{given}") };
+            assert_eq!(nearest, usable);
+        }
     }
 
     #[test]

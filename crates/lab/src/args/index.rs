@@ -60,6 +60,15 @@ pub(crate) struct ShapeArgs {
     pub(crate) value_bytes: u16,
 }
 
+/// The size of the buffers of a BufferHash.
+#[derive(Debug, Args)]
+pub(crate) struct BufferArgs {
+    /// BufferHash: bytes of a buffer, a power of two from 16K to 1M; smaller ones make the longest insertion shorter, larger
+    /// ones make insertions cheaper
+    #[arg(long, value_name = "BYTES", default_value = "128K")]
+    pub(crate) buffer: Size,
+}
+
 /// `nitro-lab index bench`
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -69,6 +78,9 @@ pub(crate) struct BenchArgs {
 
     #[command(flatten)]
     pub(crate) shape: ShapeArgs,
+
+    #[command(flatten)]
+    pub(crate) buffer: BufferArgs,
 
     /// File (created if it does not exist) or block device for the index
     #[arg(long, value_name = "PATH")]
@@ -99,6 +111,9 @@ pub(crate) struct BenchArgs {
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub(crate) shape: ShapeArgs,
+
+    #[command(flatten)]
+    pub(crate) buffer: BufferArgs,
 
     #[command(flatten)]
     pub(crate) output: OutputArgs,

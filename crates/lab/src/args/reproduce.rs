@@ -124,6 +124,9 @@ pub(crate) struct ClamArgs {
     /// Price of SSD and RAM, in dollars; the default is the paper's price of 2009
     #[arg(long, default_value_t = ClamPaper::DOLLARS, value_name = "DOLLARS", value_parser = dollars)]
     pub(crate) dollars: f64,
+    /// A file whose content is also sent through the WAN optimizer (its first GiB)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) content: Option<PathBuf>,
 }
 
 /// `nitro-lab reproduce silt`

@@ -15,6 +15,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
         shape: args.shape.shape()?,
         entries: args.shape.entries,
         ram_bytes: args.shape.ram.0,
+        buffer_bytes: args.buffer.buffer.0,
         file: args.file.clone(),
         lookups: args.lookups,
         depth: args.depth.get(),

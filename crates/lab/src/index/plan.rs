@@ -20,7 +20,7 @@ struct Report {
 pub(crate) fn run(args: &PlanArgs) -> Result<(), Error> {
     let shape = args.shape.shape()?;
     let options = Options { shape, entries: args.shape.entries, ram_bytes: args.shape.ram.0 };
-    let plan = Plan::new(&options).map_err(|e| Error::with_sources("--ram", &e))?;
+    let plan = Plan::with_buffers(&options, args.buffer.buffer.0).map_err(|e| Error::with_sources("index", &e))?;
     let entry_bytes = shape.entry_bytes() as u64;
     let report = Report {
         best_buffers_bytes: best_buffers_bytes(plan.entries * entry_bytes, entry_bytes),
@@ -40,6 +40,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<(), Error> {
                 ("bytes of RAM per entry", format!("{:.2}", report.ram_bytes_per_entry)),
                 ("super tables", plan.super_tables.to_string()),
                 ("incarnations per super table", format!("{filters_alive:.1}")),
+                ("buffer", size(u64::from(plan.incarnation_pages) * nitro_index::PAGE_BYTES as u64)),
                 ("buffers", size(plan.buffers_bytes)),
                 ("buffers by the paper's formula", size(report.best_buffers_bytes)),
                 ("filters", size(plan.filters_bytes)),

@@ -31,7 +31,7 @@ fn a_figure_is_made_told_and_not_made_twice() {
         assert!(html.contains(phrase), "{phrase}");
     }
     assert!(!html.contains("<script") && html.len() < 500 << 10);
-    assert!(fs::read_to_string(place.path("out/reproduction.md")).unwrap().contains("| N13 |"));
+    assert!(fs::read_to_string(place.path("out/reproduction.md")).unwrap().contains("- **N13: "));
     // Again: nothing is simulated, and the same is found; a line that a kill cut off is made again.
     let outcomes = fs::read(place.path("out/outcomes.jsonl")).unwrap();
     let again: Value = serde_json::from_str(&place.stdout(command)).unwrap();

@@ -1,7 +1,7 @@
 //! The tables under load: BufferHash and a conventional hash table, on this machine's SSD and on modelled SSDs.
 
 use super::super::indexes::{
-    Conventional, Draws, KeyValue, Layer, Load, Modelled, Scratch, Timed, Watch, failed, load,
+    Conventional, Draws, KeyValue, Layer, Load, Modelled, ModelledDevice, Scratch, Timed, Watch, failed, load,
 };
 use super::{HITS, RAM_BYTES_BESIDE, RAM_BYTES_PER_ENTRY, Scale, entries, plan};
 use crate::report::say;
@@ -115,7 +115,7 @@ fn check(name: &str, timed: Timed) -> Result<Timed, Error> {
 }
 
 /// The number of draws after which an index is full and evicts.
-fn until_full(plan: &Plan) -> u64 {
+pub(super) fn until_full(plan: &Plan) -> u64 {
     plan.entries * 11 / 10
 }
 
@@ -145,28 +145,51 @@ fn real(args: &IndexPaper, scale: &Scale, reactor: &Reactor) -> Result<Bed, Erro
     ready.measure(reactor)
 }
 
-fn modelled(name: &'static str, layer: Layer, scale: &Scale, reactor: &Reactor) -> Result<Bed, Error> {
-    let plan = modelled_plan(scale)?;
+/// A BufferHash on a modelled SSD.
+pub(super) type ModelledIndex = BufferHash<Arc<ModelledDevice>>;
+
+/// A new BufferHash on a modelled SSD that it fills.
+pub(super) fn on_modelled(layer: Layer, plan: Plan, reactor: &Reactor) -> Result<(ModelledIndex, Modelled), Error> {
     let ssd = Modelled::new(layer, plan.flash_bytes)?;
     let made = BufferHash::create(Arc::clone(&ssd.device), plan, Eviction::Fifo, SEED);
-    let index = reactor.block_on(made).map_err(|e| failed(&e))?;
+    Ok((reactor.block_on(made).map_err(|e| failed(&e))?, ssd))
+}
+
+/// Inserts the draws 0 to `count`, with progress.
+pub(super) fn inserted(
+    table: &impl KeyValue,
+    (draws, count): (Draws, u64),
+    watch: &Watch,
+    reactor: &Reactor,
+) -> Result<Timed, Error> {
+    let progress = Progress::counting(count, "entries inserted");
+    let fill = Load { draws, count, first: 0, lookups: Some(0.0) };
+    let timed = reactor.block_on(load(table, fill, watch, |n| progress.show(n))).map_err(|e| failed(&e))?;
+    progress.end();
+    Ok(timed)
+}
+
+fn modelled(name: &'static str, layer: Layer, scale: &Scale, reactor: &Reactor) -> Result<Bed, Error> {
+    let plan = modelled_plan(scale)?;
+    let (index, ssd) = on_modelled(layer, plan, reactor)?;
     let (draws, count) = (Draws::hitting(entries(), plan.entries, HITS), until_full(&plan));
     say(&format!("{name}: fill"));
-    let progress = Progress::counting(count, "entries inserted");
     let watch = Watch::modelled(ssd.clock.clone());
-    let fill = Load { draws, count, first: 0, lookups: Some(0.0) };
-    reactor.block_on(load(&index, fill, &watch, |n| progress.show(n))).map_err(|e| failed(&e))?;
-    progress.end();
+    inserted(&index, (draws, count), &watch, reactor)?;
     let counters = || Some(ssd.counters());
     // Few of the operations write: more are needed to measure the cost of writes.
     let operations = scale.modelled_operations * 8;
     Ready { name, table: &index, draws, next: count, operations, watch, counters: &counters }.measure(reactor)
 }
 
+/// The number of entries, from 0, that are laid out.
+fn held(draws: Draws) -> u64 {
+    (draws.range as f64 * HITS) as u64
+}
+
 /// A conventional table that holds a share [`HITS`] of the range of `draws`.
 async fn laid_out<D: Device>(device: D, draws: Draws, room: u64) -> Result<Conventional<D>, Error> {
-    let held = (draws.range as f64 * HITS) as u64;
-    Conventional::create(device, draws.entries, room, 0..held).await.map_err(|e| failed(&e))
+    Conventional::create(device, draws.entries, room, 0..held(draws)).await.map_err(|e| failed(&e))
 }
 
 fn real_plain(args: &IndexPaper, scale: &Scale, reactor: &Reactor) -> Result<Bed, Error> {
@@ -191,21 +214,40 @@ fn plain_draws(room: u64) -> Draws {
     Draws { entries: entries(), range: room * 2 }
 }
 
+/// A conventional table on a modelled SSD whose pages were all written at random.
+pub(super) struct Aged {
+    pub(super) table: Conventional<Arc<ModelledDevice>>,
+    pub(super) ssd: Modelled,
+    pub(super) draws: Draws,
+    /// The first draw that was not inserted yet.
+    next: u64,
+}
+
+impl Aged {
+    /// Lays the table out, and ages it.
+    pub(super) fn new(name: &str, layer: Layer, scale: &Scale, reactor: &Reactor) -> Result<Self, Error> {
+        // A page has 127 entries, and 70 % of the pages' capacity is used.
+        let room = scale.modelled_bytes / 4096 * 127 * 7 / 10;
+        let draws = plain_draws(room);
+        let ssd = Modelled::new(layer, scale.modelled_bytes)?;
+        let table = reactor.block_on(laid_out(Arc::clone(&ssd.device), draws, room))?;
+        // As many pages as the SSD has are written at random first, so that the log is full and merges are under way.
+        say(&format!("{name}: random writes"));
+        let next = scale.modelled_bytes / 4096;
+        inserted(&table, (draws, next), &Watch::modelled(ssd.clock.clone()), reactor)?;
+        Ok(Self { table, ssd, draws, next })
+    }
+
+    /// The numbers of entries from 0 that it holds for certain.
+    pub(super) fn held(&self) -> u64 {
+        held(self.draws)
+    }
+}
+
 fn modelled_plain(name: &'static str, layer: Layer, scale: &Scale, reactor: &Reactor) -> Result<Bed, Error> {
-    // A page has 127 entries, and 70 % of the pages' capacity is used.
-    let room = scale.modelled_bytes / 4096 * 127 * 7 / 10;
-    let draws = plain_draws(room);
-    let ssd = Modelled::new(layer, scale.modelled_bytes)?;
-    let table = reactor.block_on(laid_out(Arc::clone(&ssd.device), draws, room))?;
+    let Aged { table, ssd, draws, next } = Aged::new(name, layer, scale, reactor)?;
     let watch = Watch::modelled(ssd.clock.clone());
-    // As many pages as the SSD has are written at random first, so that the log is full and merges are under way.
-    say(&format!("{name}: random writes"));
-    let count = scale.modelled_bytes / 4096;
-    let progress = Progress::counting(count, "insertions");
-    let age = Load { draws, count, first: 0, lookups: Some(0.0) };
-    reactor.block_on(load(&table, age, &watch, |n| progress.show(n))).map_err(|e| failed(&e))?;
-    progress.end();
     let counters = || Some(ssd.counters());
     let operations = scale.modelled_operations;
-    Ready { name, table: &table, draws, next: count, operations, watch, counters: &counters }.measure(reactor)
+    Ready { name, table: &table, draws, next, operations, watch, counters: &counters }.measure(reactor)
 }

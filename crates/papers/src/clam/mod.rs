@@ -2,10 +2,12 @@
 //! NSDI 2010), measured on the BufferHash of `nitro-index`.
 
 mod beds;
+mod buffers;
 mod eviction;
 mod filters;
 mod latency;
 mod rates;
+mod wan;
 
 use super::indexes::SHAPE;
 use crate::load::Entries;
@@ -96,6 +98,8 @@ pub(crate) fn report(args: &ClamPaper) -> Result<Report, Error> {
     let filters = filters::section(&scale)?;
     say("eviction policies");
     let eviction = eviction::section(&scale)?;
+    let buffers = buffers::section(&scale)?;
+    let wan = wan::section(&scale, args.content.as_deref())?;
     let sections = vec![
         setup(&scale)?,
         latency::means(&beds),
@@ -105,11 +109,14 @@ pub(crate) fn report(args: &ClamPaper) -> Result<Report, Error> {
         rates::wear(&beds),
         filters,
         eviction,
+        buffers,
+        wan,
     ];
+    let content = args.content.as_ref().map_or_else(String::new, |path| format!(" --content {}", path.display()));
     let price = if args.dollars == 400.0 { String::new() } else { format!(" --dollars {}", args.dollars) };
     Ok(Report {
         version: env!("CARGO_PKG_VERSION"),
-        command: common.command("clam") + &price,
+        command: common.command("clam") + &price + &content,
         title: "CLAM's evaluation, reproduced",
         about: format!(
             "The paper: *Cheap and Large CAMs for High Performance Data-Intensive Networked Systems* (NSDI 2010), \

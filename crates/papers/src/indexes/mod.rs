@@ -6,7 +6,7 @@ mod modelled;
 mod timed;
 
 pub(super) use conventional::Conventional;
-pub(super) use modelled::{Layer, Modelled};
+pub(super) use modelled::{Layer, Modelled, ModelledDevice};
 pub(super) use timed::{Draws, KeyValue, Load, Timed, Watch, load};
 
 use crate::load::Drive;

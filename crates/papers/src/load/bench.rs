@@ -49,6 +49,8 @@ pub struct Bench {
     pub entries: u64,
     /// RAM that the index may use, in bytes.
     pub ram_bytes: u64,
+    /// Bytes of a buffer of a BufferHash.
+    pub buffer_bytes: u64,
     /// A regular file, which is created if it does not exist, or a block device.
     pub file: PathBuf,
     /// The number of look-ups of existing entries.
@@ -128,7 +130,7 @@ pub fn run(args: &Bench) -> Result<Report, Error> {
     let options = Options { shape: args.shape, entries: args.entries, ram_bytes: args.ram_bytes };
     match args.kind {
         Kind::BufferHash => {
-            let plan = Plan::new(&options).map_err(|e| Error::with_sources("--ram", &e))?;
+            let plan = Plan::with_buffers(&options, args.buffer_bytes).map_err(|e| Error::with_sources("index", &e))?;
             let made = |device, seed| BufferHash::create(device, plan, Eviction::Fifo, seed);
             let opened = |device| BufferHash::open(device, Eviction::Fifo);
             bench(args, "bufferhash", plan.flash_bytes, made, opened)

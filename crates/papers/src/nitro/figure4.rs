@@ -1,10 +1,10 @@
 //! Figure 4: read-hit ratios by variant.
 
-use super::judges::{HEADROOM_MIN, n2, n3, n4, n5, n6};
+use super::judges::{HEADROOM_MIN, N2, N3, N4_EXTENTS, N4_UNITS, N5, n2, n3, n4, n5, n6};
 use super::plan::{BUFFER, Fiu, Kind, MODES, Mode};
 use super::{Cell, Outcomes, Plan};
 use crate::report::{Bars, Chart, Section, Table, shown};
-use crate::report::{Holds, Verdict, judged, percent_more, percents};
+use crate::report::{Part, Verdict, judged, percent_more, percents, reason};
 
 /// The sizes of the cache, in percent of the file system.
 const PERCENTS: [f64; 2] = [2.0, 5.0];
@@ -120,7 +120,7 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
 }
 
 fn verdicts(plan: &Plan, outcomes: &Outcomes, replay: Replay) -> Vec<Verdict> {
-    const WHY: &str = "the gain from a larger effective cache depends on reuse distances, which are assumed in the \
+    const WHY: &str = "The gain from a larger effective cache depends on reuse distances, which are assumed in the \
                        synthetic traces: their logarithms are uniformly distributed";
     let hits = Hits { plan, outcomes, replay, percent: 2.0 };
     let [dc, d, c, plain] = Kind::WEUS;
@@ -137,15 +137,24 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes, replay: Replay) -> Vec<Verdict> {
         percents(&dedup_extents),
         if more { "in every trace" } else { "not in every trace" }
     );
+    let gains = Part {
+        what: "hits",
+        figures: Fiu::NAMES.into_iter().zip(&both).zip(N2).map(|((name, gain), band)| (name, *gain, band)).collect(),
+    };
+    let by_dedup = [
+        Part::new("hits of units", &Fiu::NAMES, &dedup, N4_UNITS),
+        Part::new("hits of extents", &Fiu::NAMES, &dedup_extents, N4_EXTENTS),
+    ];
     let mut all = vec![
-        Verdict::new("N2", percents(&both), n2(&both)).because(WHY),
-        Verdict::new("N3", percents(&compressed), n3(&compressed)).because(WHY),
-        Verdict::new("N4", found, n4(&dedup, &dedup_extents, &compressed)).because(WHY),
-        Verdict::new("N5", percents(&finer), n5(&finer, &dedup)).because(
-            "an overwritten extent leaves a hole in its unit until the unit is evicted, whereas an extent that is \
-             cached separately keeps its place; in the synthetic traces, much of the cached data is soon overwritten. \
-             The buffer absorbs only what is overwritten while it is there; in write-through, all units are clean",
-        ),
+        Verdict::new("N2", percents(&both), n2(&both)).because(&reason(&[gains], WHY)),
+        Verdict::new("N3", percents(&compressed), n3(&compressed))
+            .because(&reason(&[Part::new("hits", &Fiu::NAMES, &compressed, N3)], WHY)),
+        Verdict::new("N4", found, n4(&dedup, &dedup_extents, &compressed)).because(&reason(&by_dedup, WHY)),
+        Verdict::new("N5", percents(&finer), n5(&finer, &dedup)).because(&reason(
+            &[Part::new("hits", &Fiu::NAMES, &finer, N5)],
+            "An overwritten extent leaves a hole in its unit until the unit is evicted, whereas an extent that is \
+             cached separately keeps its place",
+        )),
     ];
     all.extend((replay != Replay::Records).then(|| large_caches(plan, outcomes, replay)));
     all
@@ -171,16 +180,11 @@ fn large_caches(plan: &Plan, outcomes: &Outcomes, replay: Replay) -> Verdict {
     let closed: Vec<_> =
         Fiu::ALL.iter().zip(&headroom).filter(|(_, left)| **left < HEADROOM_MIN).map(|(fiu, _)| fiu.name()).collect();
     let verdict = Verdict::new("N6", found, holds);
-    match (holds, closed.as_slice()) {
-        (Holds::NotJudged, _) => verdict.noting(
-            "cannot be judged here: a cache of 5 % of the file system holds nearly all data that are read again, \
-             compressed or not, so that the variants hardly differ. What would settle it: a trace whose footprint is \
-             many times 5 % of its file system",
-        ),
-        (_, []) => verdict.because("a cache of this size holds nearly all data that are read again, compressed or not"),
-        (_, closed) => verdict.noting(&format!(
-            "cannot be judged with {}: a cache of 5 % of the file system holds nearly all data that are read again, \
-             compressed or not",
+    match closed.as_slice() {
+        [] => verdict,
+        closed => verdict.noting(&format!(
+            "{}: a cache of 5 % of the file system holds nearly all data that are read again, compressed or not, so that \
+             no variant can gain much",
             closed.join(" and ")
         )),
     }

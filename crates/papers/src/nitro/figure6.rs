@@ -1,10 +1,10 @@
 //! Figure 6: the wear of the SSD.
 
-use super::judges::{Wear, n8, n9};
+use super::judges::{N9, Wear, n8, n9};
 use super::plan::{BUFFER, Fiu, Kind, MODES, Mode};
 use super::{Cell, Outcomes, Plan};
 use crate::report::{Bars, Chart, Section, Table, shown};
-use crate::report::{Verdict, percent_more, percents};
+use crate::report::{Part, Verdict, percent_more, percents, reason};
 use nitro_sim::Variant;
 
 const VARIANTS: [(Variant, &str); 6] = [
@@ -127,8 +127,9 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
              naive extents is merged with at most as many data blocks as it has pages, which limits its cost to a few \
              times this number",
         ),
-        Verdict::new("N9", percents(&gains), n9(&gains)).because(
-            "the modified SSD gains by its capacity, which is 17 % larger; the effect on hits depends on reuse",
-        ),
+        Verdict::new("N9", percents(&gains), n9(&gains)).because(&reason(
+            &[Part::new("hits", &Fiu::NAMES, &gains, N9)],
+            "The modified SSD gains by its capacity, which is 17 % larger; the effect on hits depends on reuse",
+        )),
     ]
 }

@@ -42,20 +42,28 @@ fn n1_each(traces: &[Growth]) -> Holds {
     )
 }
 
+/// N2: the gains of WebVM, Homes and Mail, in percent.
+pub(super) const N2: [Band; 3] = [Band::at(25.0), Band::at(14.0), Band::at(20.0)];
+
 /// N2: +25, +14 and +20 %; WebVM gains most and Homes least.
 pub(super) fn n2(gains: &[f64]) -> Holds {
     let [web_vm, homes, mail] = *gains else { return Holds::NotJudged };
-    let near = Band::at(25.0).has(web_vm) && Band::at(14.0).has(homes) && Band::at(20.0).has(mail);
+    let near = N2.iter().zip(gains).all(|(band, gain)| band.has(*gain));
     Holds::of(near, homes > 0.0 && homes < mail && mail < web_vm)
 }
 
+/// N3: the gain by compression, in percent.
+pub(super) const N3: Band = Band::new(5.0, 9.0);
+
 /// N3: compression alone.
 pub(super) fn n3(compressed: &[f64]) -> Holds {
-    Band::new(5.0, 9.0).judge(compressed)
+    N3.judge(compressed)
 }
 
 /// N4: the gain of units by deduplication, in percent.
 pub(super) const N4_UNITS: Band = Band::new(8.0, 19.0);
+/// N4: the gain of extents by deduplication, in percent.
+pub(super) const N4_EXTENTS: Band = Band::new(6.0, 17.0);
 
 /// N4: units +8–19 %, extents +6–17 %, and both more than compression in every trace.
 pub(super) fn n4(units: &[f64], extents: &[f64], compressed: &[f64]) -> Holds {
@@ -63,8 +71,11 @@ pub(super) fn n4(units: &[f64], extents: &[f64], compressed: &[f64]) -> Holds {
         true => Holds::Holds,
         false => Holds::DoesNot,
     };
-    N4_UNITS.judge(units).and(Band::new(6.0, 17.0).judge(extents)).and(order)
+    N4_UNITS.judge(units).and(N4_EXTENTS.judge(extents)).and(order)
 }
+
+/// N5: the gain of extents over units, in percent.
+pub(super) const N5: Band = Band::new(1.0, 4.0);
 
 /// N5: "only" 1–4 %: more than 0, and less than the gain of units by deduplication.
 pub(super) fn n5(finer: &[f64], dedup: &[f64]) -> Holds {
@@ -72,18 +83,22 @@ pub(super) fn n5(finer: &[f64], dedup: &[f64]) -> Holds {
         return Holds::NotJudged;
     }
     let only = finer.iter().zip(dedup).all(|(finer, dedup)| *finer > 0.0 && finer < dedup);
-    Holds::of(finer.iter().all(|finer| Band::new(1.0, 4.0).has(*finer)), only)
+    Holds::of(finer.iter().all(|finer| N5.has(*finer)), only)
 }
 
 /// The smallest headroom at 5 %, in percent, with which a trace can distinguish the variants.
 pub(super) const HEADROOM_MIN: f64 = 2.0;
 
-/// N6: the gains of (D, C) over the best other variant of units, in traces with headroom at a cache of 5 %. `headroom`:
-/// the gain of (D, C) with a cache for everything over (ND, NC) at 5 %.
+/// N6: (D, C) gains more than the best other variant of units, in every trace. A trace without headroom at a cache of 5 %
+/// can show that it does, but not that it does not. `headroom`: the gain of (D, C) with a cache for everything over (ND, NC)
+/// at 5 %.
 pub(super) fn n6(gains: &[f64], headroom: &[f64]) -> Holds {
-    let open = gains.iter().zip(headroom).filter(|(_, headroom)| **headroom >= HEADROOM_MIN);
-    let open: Vec<_> = open.map(|(gain, _)| *gain).collect();
-    n11(&open)
+    let each = gains.iter().zip(headroom).map(|(gain, headroom)| match (*gain > 0.0, *headroom >= HEADROOM_MIN) {
+        (true, _) => Holds::Holds,
+        (false, true) => Holds::DoesNot,
+        (false, false) => Holds::NotJudged,
+    });
+    each.reduce(Holds::and).unwrap_or(Holds::NotJudged)
 }
 
 /// The figures of a trace in Figure 5: at fingerprint index ratios of 75 and 50 %, relative to 100 %.
@@ -158,9 +173,12 @@ pub(super) fn n8_each(traces: &[Wear]) -> Holds {
     extents.and(Band::new(-9.0, 20.0).judge(&units)).and(sure)
 }
 
+/// N9: the gain of read hits of WEU-LRU-mod, in percent.
+pub(super) const N9: Band = Band::new(5.0, 8.0);
+
 /// N9: the hits of WEU-LRU-mod.
 pub(super) fn n9(gains: &[f64]) -> Holds {
-    Band::new(5.0, 8.0).judge(gains)
+    N9.judge(gains)
 }
 
 /// N10: IOPS at least +254 %, and at most +673 %, which is Homes with (D, C); responses at least 49 % shorter.
@@ -252,8 +270,12 @@ pub(super) fn n18(denser: &[f64], slower: &[f64]) -> Holds {
     Band::new(23.0, 47.0).judge(denser).and(Band::at(380.0).judge(slower))
 }
 
-/// N21: bytes written relative to (ND, NC), for (D, C), (D, NC) and (ND, C). The bound of all savings is the best of
-/// (D, C), 53 %.
+/// N21: the bytes saved in WebVM and Mail, in percent: the bound is the best of (D, C), 53 %.
+pub(super) const N21: Band = Band::new(-53.0, -22.0);
+/// N21: the bytes saved in Homes by deduplication, in percent.
+pub(super) const N21_HOMES: Band = Band::at(-39.0);
+
+/// N21: bytes written relative to (ND, NC), for (D, C), (D, NC) and (ND, C).
 pub(super) fn n21(both: &[f64], dedup: &[f64], compressed: &[f64]) -> Holds {
     n21_with([true; 2], both, dedup, compressed)
 }
@@ -277,9 +299,8 @@ fn n21_with(ordered: [bool; 2], both: &[f64], dedup: &[f64], compressed: &[f64])
     let [d_web, d_homes, d_mail] = *dedup else { return Holds::NotJudged };
     let [c_web, c_homes, c_mail] = *compressed else { return Holds::NotJudged };
     let order = (!ordered[0] || c_web < d_web) && (!ordered[1] || c_mail < d_mail) && c_homes < 0.0;
-    Band::new(-53.0, -22.0)
-        .judge(&[d_web, d_mail, c_web, c_mail])
-        .and(Band::at(-39.0).judge(&[d_homes]))
+    N21.judge(&[d_web, d_mail, c_web, c_mail])
+        .and(N21_HOMES.judge(&[d_homes]))
         .and(judge_up_to(-53.0, both))
         .and(if order { Holds::Holds } else { Holds::DoesNot })
 }
@@ -349,9 +370,11 @@ mod tests {
         assert_eq!(n5(&[1.0, 4.0, 2.0], &[8.0, 19.0, 10.0]), Yes);
         assert_eq!(n5(&[1.0, 7.0, 2.0], &[8.0, 19.0, 10.0]), InDirection);
         assert_eq!(n5(&[14.8, 17.0, 2.6], &[3.5, 0.8, 9.3]), DoesNot);
-        assert_eq!(n6(&[1.0, 2.0, 0.0], &[10.0, 9.0, 0.3]), Yes);
+        assert_eq!(n6(&[1.0, 2.0, 0.1], &[10.0, 9.0, 0.3]), Yes);
         assert_eq!(n6(&[1.0, -2.0, 0.0], &[10.0, 9.0, 0.3]), DoesNot);
-        assert_eq!(n6(&[1.0, 2.0, 0.0], &[1.0, 0.9, 0.3]), NotJudged);
+        // Without headroom, no gain says nothing.
+        assert_eq!(n6(&[1.0, 2.0, 0.0], &[10.0, 9.0, 0.3]), NotJudged);
+        assert_eq!(n6(&[], &[]), NotJudged);
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub enum Fiu {
 impl Fiu {
     /// All three, in the paper's order.
     pub const ALL: [Self; 3] = [Self::WebVm, Self::Homes, Self::Mail];
+    /// Their names.
+    pub const NAMES: [&str; 3] = [Self::WebVm.name(), Self::Homes.name(), Self::Mail.name()];
 
     /// The name in the paper.
     #[must_use]

@@ -1,11 +1,11 @@
 //! §6.3, "Reducing writes to SSD".
 
-use super::judges::{n21, n21_is_decided, n21_order_may_hold};
+use super::judges::{N21, N21_HOMES, n21, n21_is_decided, n21_order_may_hold};
 use super::plan::{BUFFER, Fiu, Kind};
 use super::traces::Published;
 use super::{Cell, Outcomes, Plan};
 use crate::report::{Bars, Chart, Section, Table, shown};
-use crate::report::{Verdict, percent_more, percents};
+use crate::report::{Part, Verdict, percent_more, percents, reason};
 use nitro_trace::content::Compressibility;
 
 pub(super) fn cells(plan: &Plan) -> Vec<Cell> {
@@ -70,9 +70,23 @@ fn verdict(change: &dyn Fn(Fiu, Kind) -> Option<f64>) -> Verdict {
             "Mail's counts of all 21 days, or the trace itself",
         );
     }
-    verdict.because(
-        "the traces determine how many writes duplicate content that is still cached: with Mail's share of unique \
-         content, one in eleven in the one day of which it is published, deduplication saves more than compression can; \
-         compression by 2 : 1 on average saves half of the bytes, except for extents that are overwritten in RAM",
-    )
+    let at = |figures: &[f64], n: usize| figures.get(n).copied().unwrap_or(0.0);
+    let of_two = |figures| Part { what: "", figures: [0, 2].map(|n| (Fiu::NAMES[n], at(figures, n), N21)).into() };
+    let parts = [
+        Part { what: "(D, NC)", ..of_two(&dedup) },
+        Part { what: "(D, NC)", figures: vec![(Fiu::NAMES[1], at(&dedup, 1), N21_HOMES)] },
+        Part { what: "(ND, C)", ..of_two(&compressed) },
+    ];
+    let more: Vec<_> =
+        [0, 2].into_iter().filter(|n| at(&compressed, *n) >= at(&dedup, *n)).map(|n| Fiu::NAMES[n]).collect();
+    let order = match more.as_slice() {
+        [] => String::new(),
+        names => format!("In {}, compression does not save more than deduplication. ", names.join(" and ")),
+    };
+    verdict.because(&reason(
+        &parts,
+        &(order
+            + "What deduplication saves is the share of writes whose content is still cached; compression by 2 : 1 saves half \
+               of the bytes, except for extents that are overwritten in RAM"),
+    ))
 }

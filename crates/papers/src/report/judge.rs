@@ -116,6 +116,47 @@ impl Band {
     }
 }
 
+/// A part of a claim: figures by name, in percent, and the paper's range of each.
+#[derive(Debug, Clone)]
+pub struct Part<'a> {
+    /// What the figures are of, such as `read hits`.
+    pub what: &'a str,
+    /// Each figure's name, value, and the paper's range.
+    pub figures: Vec<(&'a str, f64, Band)>,
+}
+
+impl<'a> Part<'a> {
+    /// A part whose figures all have the same range.
+    pub fn new(what: &'a str, names: &[&'a str], figures: &[f64], band: Band) -> Self {
+        Self { what, figures: names.iter().zip(figures).map(|(name, figure)| (*name, *figure, band)).collect() }
+    }
+
+    /// The figures outside of their ranges.
+    fn outside(&self) -> Option<String> {
+        let told = |(name, figure, band): &(&str, f64, Band)| {
+            let range = if band.low == band.high {
+                percents(&[band.low])
+            } else {
+                percents(&[band.low, band.high]).replace(", ", " to ")
+            };
+            (!band.has(*figure)).then(|| format!("{name} {} (the paper: {range})", percents(&[*figure])))
+        };
+        let all: Vec<_> = self.figures.iter().filter_map(told).collect();
+        (!all.is_empty()).then(|| format!("{}: {}", self.what, all.join(", ")))
+    }
+}
+
+/// A reason that names the figures which are more than a quarter outside of the paper's ranges, and then `why`.
+#[must_use]
+pub fn reason(parts: &[Part<'_>], why: &str) -> String {
+    let outside: Vec<_> = parts.iter().filter_map(Part::outside).collect();
+    match (outside.as_slice(), why) {
+        ([], why) => why.to_owned(),
+        (_, "") => format!("outside of the paper's range: {}", outside.join("; ")),
+        _ => format!("outside of the paper's range: {}. {why}", outside.join("; ")),
+    }
+}
+
 /// Judges "up to `best`": the figure farthest from zero is within a quarter of `best`, and none has another sign.
 #[must_use]
 pub fn judge_up_to(best: f64, figures: &[f64]) -> Holds {
@@ -236,6 +277,21 @@ mod tests {
         assert_eq!(Band::new(-9.0, 20.0).judge(&[-11.0, 25.0]), Holds::Holds);
         assert_eq!(Band::new(-9.0, 20.0).judge(&[26.0]), Holds::DoesNot);
         assert_eq!(percents(&[1.26, -3.0]), "+1.3, −3.0 %");
+    }
+
+    #[test]
+    fn a_reason_names_what_is_outside_of_the_papers_range_and_nothing_else() {
+        let names = ["WebVM", "Homes"];
+        let hits = Part::new("hits", &names, &[2.1, 14.0], Band::at(14.0));
+        let bytes = Part::new("bytes", &names, &[-30.0, -70.0], Band::new(-53.0, -22.0));
+        assert_eq!(
+            reason(&[hits.clone(), bytes], "Because"),
+            "outside of the paper's range: hits: WebVM +2.1 % (the paper: +14.0 %); bytes: Homes −70.0 % (the paper: −53.0 to \
+             −22.0 %). Because"
+        );
+        assert_eq!(reason(&[Part::new("hits", &names, &[14.0, 15.0], Band::at(14.0))], ""), "");
+        assert_eq!(reason(&[], "Because"), "Because");
+        assert!(!reason(&[hits], "").ends_with(". "));
     }
 
     #[test]

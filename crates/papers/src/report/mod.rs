@@ -7,7 +7,7 @@ mod overview;
 mod section;
 mod svg;
 
-pub use judge::{Band, Holds, Verdict, judge_up_to, judged, percent_more, percents};
+pub use judge::{Band, Holds, Part, Verdict, judge_up_to, judged, percent_more, percents, reason};
 pub(crate) use section::shown;
 pub use section::{Bars, Chart, Contour, Line, Lines, Point, Points, Section, Table};
 
