@@ -176,7 +176,7 @@ pub(crate) struct NitroArgs {
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR", value_parser = factor)]
     pub(crate) scale: f64,
     /// Reproduce only these: traces, table-1, figure-1, figure-4, figure-5, figure-6, ssd-throughput, table-2, figure-7,
-    /// figure-8, compressors, ssd-writes, recorded-traces
+    /// figure-8, compressors, ssd-writes, sensitivity, recorded-traces
     #[arg(long, value_delimiter = ',', value_name = "IDS")]
     pub(crate) only: Vec<String>,
     /// Folder for the results; results of earlier runs in it are used again; created if it does not exist

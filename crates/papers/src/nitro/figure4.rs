@@ -2,7 +2,7 @@
 
 use super::judges::{HEADROOM_MIN, N2, N3, N4_EXTENTS, N4_UNITS, N5, n2, n3, n4, n5, n6};
 use super::plan::{BUFFER, Fiu, Kind, MODES, Mode};
-use super::{Cell, Outcomes, Plan};
+use super::{Cell, Outcomes, Plan, Varied};
 use crate::report::{Bars, Chart, Section, Table, shown};
 use crate::report::{Part, Verdict, judged, percent_more, percents, reason};
 
@@ -16,6 +16,40 @@ fn kinds() -> impl Iterator<Item = Kind> {
     Kind::WEUS.into_iter().chain(Kind::EXTENTS)
 }
 
+/// The simulations of a replay with a cache of 2 %, from which [`verdicts`] follow.
+pub(super) fn cells_of(plan: &Plan, replay: Replay) -> Vec<Cell> {
+    Fiu::ALL.into_iter().flat_map(|fiu| kinds().map(move |kind| replay.cell(plan, fiu, 2.0, kind))).collect()
+}
+
+/// Differences of read hits in each trace, in percent.
+pub(super) struct Gains {
+    /// (D, C) over (ND, NC).
+    pub(super) both: Vec<f64>,
+    /// Compression alone.
+    pub(super) compressed: Vec<f64>,
+    /// Deduplication alone, of units and of extents.
+    pub(super) dedup: Vec<f64>,
+    pub(super) dedup_extents: Vec<f64>,
+    /// Extents over units, with deduplication.
+    pub(super) finer: Vec<f64>,
+}
+
+impl Gains {
+    /// Those of a cache of 2 %.
+    pub(super) fn of(plan: &Plan, outcomes: &Outcomes, replay: Replay) -> Self {
+        let hits = Hits { plan, outcomes, replay, percent: 2.0 };
+        let [dc, d, c, plain] = Kind::WEUS;
+        let [extent_d, extent] = Kind::EXTENTS;
+        Self {
+            both: hits.gains(dc, plain),
+            compressed: hits.gains(c, plain),
+            dedup: hits.gains(d, plain),
+            dedup_extents: hits.gains(extent_d, extent),
+            finer: hits.gains(extent_d, d),
+        }
+    }
+}
+
 pub(super) fn cells(plan: &Plan) -> Vec<Cell> {
     let of = |fiu: Fiu, replay: Replay| {
         let sizes = replay.percents().iter().flat_map(|percent| kinds().map(move |kind| (*percent, kind)));
@@ -26,12 +60,14 @@ pub(super) fn cells(plan: &Plan) -> Vec<Cell> {
 }
 
 /// How a trace is replayed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Replay {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Replay {
     /// Request by request.
     In(Mode),
     /// Record by record, in write-through.
     Records,
+    /// Request by request, in write-through, with other choices than the published figures and the usual assumptions.
+    Varied(Varied),
 }
 
 impl Replay {
@@ -41,18 +77,20 @@ impl Replay {
         match self {
             Self::In(mode) => mode.name(),
             Self::Records => "Record by record",
+            Self::Varied(_) => "Varied",
         }
     }
 
     const fn percents(self) -> &'static [f64] {
         match self {
             Self::In(_) => &PERCENTS,
-            Self::Records => &RECORDS_PERCENTS,
+            Self::Records | Self::Varied(_) => &RECORDS_PERCENTS,
         }
     }
 
     fn cell(self, plan: &Plan, fiu: Fiu, percent: f64, kind: Kind) -> Cell {
         match self {
+            Self::Varied(varied) => Cell { work: plan.varied_work(fiu, varied), ..plan.cell(fiu, percent, kind) },
             Self::In(mode) => plan.cell_in(mode, fiu, percent, kind),
             Self::Records => plan.cell_of_records(fiu, percent, kind),
         }
@@ -75,8 +113,7 @@ impl Hits<'_> {
 
     /// The percentage by which one kind has more hits than another, in each trace.
     fn gains(&self, kind: Kind, than: Kind) -> Vec<f64> {
-        let gain = |fiu| Some(percent_more(self.of(fiu, kind)?, self.of(fiu, than)?));
-        Fiu::ALL.into_iter().filter_map(gain).collect()
+        Fiu::all_of(|fiu| Some(percent_more(self.of(fiu, kind)?, self.of(fiu, than)?)))
     }
 }
 
@@ -119,17 +156,11 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
     }
 }
 
-fn verdicts(plan: &Plan, outcomes: &Outcomes, replay: Replay) -> Vec<Verdict> {
+/// The verdicts on N2 to N5, and on N6 if the replay has a cache of 5 %.
+pub(super) fn verdicts(plan: &Plan, outcomes: &Outcomes, replay: Replay) -> Vec<Verdict> {
     const WHY: &str = "The gain from a larger effective cache depends on reuse distances, which are assumed in the \
                        synthetic traces: their logarithms are uniformly distributed";
-    let hits = Hits { plan, outcomes, replay, percent: 2.0 };
-    let [dc, d, c, plain] = Kind::WEUS;
-    let [extent_d, extent] = Kind::EXTENTS;
-    let both = hits.gains(dc, plain);
-    let compressed = hits.gains(c, plain);
-    let dedup = hits.gains(d, plain);
-    let dedup_extents = hits.gains(extent_d, extent);
-    let finer = hits.gains(extent_d, d);
+    let Gains { both, compressed, dedup, dedup_extents, finer } = Gains::of(plan, outcomes, replay);
     let more = dedup.iter().zip(&compressed).all(|(dedup, compressed)| dedup > compressed);
     let found = format!(
         "WEU {}, extents {}; more than compression {}",
@@ -156,7 +187,7 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes, replay: Replay) -> Vec<Verdict> {
              cached separately keeps its place",
         )),
     ];
-    all.extend((replay != Replay::Records).then(|| large_caches(plan, outcomes, replay)));
+    all.extend(matches!(replay, Replay::In(_)).then(|| large_caches(plan, outcomes, replay)));
     all
 }
 
@@ -170,7 +201,7 @@ fn large_caches(plan: &Plan, outcomes: &Outcomes, replay: Replay) -> Verdict {
         let headroom = percent_more(all.of(fiu, dc)?, large.of(fiu, plain)?);
         Some((percent_more(large.of(fiu, dc)?, best), headroom))
     };
-    let (gains, headroom): (Vec<f64>, Vec<f64>) = Fiu::ALL.into_iter().filter_map(of).unzip();
+    let (gains, headroom): (Vec<f64>, Vec<f64>) = Fiu::all_of(of).into_iter().unzip();
     let holds = n6(&gains, &headroom);
     let found = format!(
         "gain over the best other WEU variant: {}; largest gain over (ND, NC) that any cache can have: {}",
@@ -179,7 +210,9 @@ fn large_caches(plan: &Plan, outcomes: &Outcomes, replay: Replay) -> Verdict {
     );
     let closed: Vec<_> =
         Fiu::ALL.iter().zip(&headroom).filter(|(_, left)| **left < HEADROOM_MIN).map(|(fiu, _)| fiu.name()).collect();
-    let verdict = Verdict::new("N6", found, holds);
+    let less: Vec<_> = Fiu::NAMES.iter().zip(&gains).filter(|(_, gain)| **gain <= 0.0).map(|(name, _)| *name).collect();
+    let verdict = Verdict::new("N6", found, holds)
+        .because(&format!("another variant has as many hits in {}", less.join(" and ")));
     match closed.as_slice() {
         [] => verdict,
         closed => verdict.noting(&format!(

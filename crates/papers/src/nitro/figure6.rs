@@ -106,7 +106,7 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
             naive: of(Variant::Naive)?,
         })
     };
-    let holds = n8(&Fiu::ALL.into_iter().filter_map(wear).collect::<Vec<_>>());
+    let holds = n8(&Fiu::all_of(wear));
     let times = |all: &[f64]| {
         let all: Vec<_> = all.iter().map(|times| format!("{times:.2}")).collect();
         if all.is_empty() { "–".to_owned() } else { all.join(", ") }
@@ -119,7 +119,7 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
     );
     let hits = |fiu, variant| Some(outcomes.measures(&cell(plan, Mode::Through, fiu, variant))?.read_hit_ratio);
     let gain = |fiu| Some(percent_more(hits(fiu, Variant::WeuLruMod)?, hits(fiu, Variant::Weu)?));
-    let gains: Vec<_> = Fiu::ALL.into_iter().filter_map(gain).collect();
+    let gains: Vec<_> = Fiu::all_of(gain);
     vec![
         Verdict::new("N8", found, holds).because(
             "the cost of a unit is exact: one erasure of each of its blocks. The cost of extents depends on how many \

@@ -20,6 +20,7 @@ mod parameters;
 mod plan;
 mod recorded;
 mod run;
+mod sensitivity;
 mod ssd_throughput;
 mod ssd_writes;
 mod synthetic;
@@ -33,7 +34,7 @@ pub use recorded::{Found, Trace};
 pub use run::{Step, run};
 pub use table2::{DEPTH, LOAD_SHARE, SATURATED, SSD_TIMES, SUSTAINED_SHARE, judge_cold, judge_dedup_first, judge_warm};
 pub(crate) use traces::Hashes;
-pub use work::Work;
+pub use work::{Varied, Work};
 
 use crate::claims::{CLAIMS, Claim, why_not_judged};
 use crate::report::{JUDGED, Report, Section, Verdict, make, publish, say};
@@ -69,7 +70,7 @@ impl Experiment {
 }
 
 /// All experiments that are simulated, in the paper's order.
-pub const EXPERIMENTS: [Experiment; 10] = [
+pub const EXPERIMENTS: [Experiment; 11] = [
     Experiment::new("table-1", |_| Vec::new(), parameters::section),
     Experiment::new("figure-1", figure1::cells, figure1::section),
     Experiment::new("figure-4", figure4::cells, figure4::section),
@@ -79,6 +80,7 @@ pub const EXPERIMENTS: [Experiment; 10] = [
     Experiment { id: "table-2", cells: table2::cells, then: table2::then, section: table2::section },
     Experiment::new("figure-7", figure7::cells, figure7::section),
     Experiment::new("ssd-writes", ssd_writes::cells, ssd_writes::section),
+    Experiment::new(sensitivity::ID, sensitivity::cells, sensitivity::section),
     Experiment::new(recorded::ID, recorded::cells, recorded::section),
 ];
 

@@ -1,6 +1,6 @@
 //! The size of the evaluation.
 
-use super::{Cell, Found, Work};
+use super::{Cell, Found, Varied, Work};
 use nitro_cache::destage::Watermarks;
 use nitro_sim::{PartialWrites, Settings, Variant, Warmup};
 use nitro_trace::synth::FiuLike;
@@ -44,6 +44,11 @@ impl Fiu {
     pub const ALL: [Self; 3] = [Self::WebVm, Self::Homes, Self::Mail];
     /// Their names.
     pub const NAMES: [&str; 3] = [Self::WebVm.name(), Self::Homes.name(), Self::Mail.name()];
+
+    /// A figure of each trace, in the paper's order. Empty if one is not known: a claim on all traces is not judged by some.
+    pub(super) fn all_of<T>(of: impl FnMut(Self) -> Option<T>) -> Vec<T> {
+        Self::ALL.into_iter().map(of).collect::<Option<_>>().unwrap_or_default()
+    }
 
     /// The name in the paper.
     #[must_use]
@@ -100,6 +105,8 @@ pub struct Plan {
     pub grid_cache_bytes: u64,
     /// Bytes of a write-evict unit.
     pub weu_bytes: u32,
+    /// Whether the study of assumptions has few choices.
+    pub few_choices: bool,
     /// The seed of the traces.
     pub seed: u64,
     /// Recorded traces, if a folder was given.
@@ -115,6 +122,7 @@ impl Plan {
             grid: vec![1, 2, 3, 4, 5, 8, 10],
             grid_cache_bytes: 32 << 20,
             weu_bytes: 512 << 10,
+            few_choices: true,
             seed,
             recorded: None,
         }
@@ -130,6 +138,7 @@ impl Plan {
             grid: (1..=10).collect(),
             grid_cache_bytes: 256 << 20,
             weu_bytes: 2 << 20,
+            few_choices: false,
             seed,
             recorded: None,
         }
@@ -150,7 +159,14 @@ impl Plan {
     /// The trace of a file system.
     #[must_use]
     pub fn work(&self, fiu: Fiu) -> Work {
-        Work::Fiu { fiu, scale: self.scale(fiu), seed: self.seed, from_ns: 0, steady: false, records: false }
+        self.varied_work(fiu, Varied::NONE)
+    }
+
+    /// The same with other choices than the published figures and the usual assumptions.
+    #[must_use]
+    pub fn varied_work(&self, fiu: Fiu, varied: Varied) -> Work {
+        let (scale, seed) = (self.scale(fiu), self.seed);
+        Work::Fiu { fiu, scale, seed, from_ns: 0, steady: false, records: false, varied }
     }
 
     /// The size of a cache in percent of the file system, in whole write-evict units, in bytes.
@@ -187,7 +203,7 @@ impl Plan {
     #[must_use]
     pub fn cell_of_records(&self, fiu: Fiu, percent: f64, kind: Kind) -> Cell {
         let (scale, seed) = (self.scale(fiu), self.seed);
-        let work = Work::Fiu { fiu, scale, seed, from_ns: 0, steady: false, records: true };
+        let work = Work::Fiu { fiu, scale, seed, from_ns: 0, steady: false, records: true, varied: Varied::NONE };
         Cell { work, ..self.cell(fiu, percent, kind) }
     }
 

@@ -47,7 +47,7 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
 
 fn verdict(change: &dyn Fn(Fiu, Kind) -> Option<f64>) -> Verdict {
     let [dc, d, c, _] = Kind::WEUS;
-    let all = |kind| Fiu::ALL.into_iter().filter_map(|fiu| change(fiu, kind)).collect::<Vec<_>>();
+    let all = |kind| Fiu::all_of(|fiu| change(fiu, kind));
     let (both, dedup, compressed) = (all(dc), all(d), all(c));
     let found = format!(
         "WebVM, Homes, Mail: (D, NC) {}; (ND, C) {}; (D, C) {}",

@@ -2,7 +2,7 @@
 
 use super::judges::{n10, n11, n12, n14, n15};
 use super::plan::{DIRTY_PERCENT, Fiu, Kind, MARKS, WARM_NS};
-use super::{Cell, Outcomes, Plan, Work};
+use super::{Cell, Outcomes, Plan, Varied, Work};
 use crate::report::{Bars, Chart, Section, Table, shown};
 use crate::report::{Verdict, percent_more, percents};
 use nitro_sim::timing::{Cos, Disks, Load, Origin, Timing};
@@ -77,7 +77,10 @@ impl System {
         if !self.warm {
             settings.warmup = Warmup::None;
         }
-        Cell { work: Work::Fiu { fiu, scale, seed, from_ns, steady: true, records: false }, settings }
+        Cell {
+            work: Work::Fiu { fiu, scale, seed, from_ns, steady: true, records: false, varied: Varied::NONE },
+            settings,
+        }
     }
 
     /// The run for an upper bound of what the system can do.
@@ -179,22 +182,16 @@ impl Paces<'_> {
         self.measures(fiu, kind)?.pace.as_ref()
     }
 
-    /// The difference of IOPS to another variant, in percent.
     fn iops(&self, fiu: Fiu, kind: Kind, than: Kind) -> Option<f64> {
-        Some(percent_more(self.of(fiu, kind)?.iops, self.of(fiu, than)?.iops))
+        Compared(&|fiu, kind| self.of(fiu, kind)).iops(fiu, kind, than)
     }
 
-    /// The difference of the mean read response time to another variant, in percent.
     fn response(&self, fiu: Fiu, kind: Kind, than: Kind) -> Option<f64> {
-        let mean = |kind| self.of(fiu, kind).map(|pace| pace.read_response.mean_us);
-        Some(percent_more(mean(kind)?, mean(than)?))
+        Compared(&|fiu, kind| self.of(fiu, kind)).response(fiu, kind, than)
     }
 
     fn all(&self, kinds: &[Kind], of: impl Fn(&Self, Fiu, Kind) -> Option<f64>) -> Vec<f64> {
-        Fiu::ALL
-            .into_iter()
-            .flat_map(|fiu| kinds.iter().filter_map(|kind| of(self, fiu, *kind)).collect::<Vec<_>>())
-            .collect()
+        by_trace(kinds, |fiu, kind| of(self, fiu, kind))
     }
 
     /// The distribution of response times, and the use of the disks.
@@ -234,6 +231,67 @@ impl Paces<'_> {
     fn hits(&self, fiu: Fiu, kind: Kind) -> Option<f64> {
         self.measures(fiu, kind).map(|found| found.read_hit_ratio)
     }
+}
+
+/// A figure of each trace and variant, trace by trace; empty if one is not known.
+fn by_trace(kinds: &[Kind], of: impl Fn(Fiu, Kind) -> Option<f64>) -> Vec<f64> {
+    Fiu::all_of(|fiu| kinds.iter().map(|kind| of(fiu, *kind)).collect::<Option<Vec<_>>>()).concat()
+}
+
+/// Comparisons of variants in front of a deduplicating origin, by the pace of each.
+pub(super) struct Compared<'a>(pub(super) &'a dyn Fn(Fiu, Kind) -> Option<&'a Pace>);
+
+impl Compared<'_> {
+    /// The difference of IOPS to another variant, in percent.
+    fn iops(&self, fiu: Fiu, kind: Kind, than: Kind) -> Option<f64> {
+        Some(percent_more(self.0(fiu, kind)?.iops, self.0(fiu, than)?.iops))
+    }
+
+    /// The difference of the mean read response time to another variant, in percent.
+    fn response(&self, fiu: Fiu, kind: Kind, than: Kind) -> Option<f64> {
+        let mean = |kind| self.0(fiu, kind).map(|pace| pace.read_response.mean_us);
+        Some(percent_more(mean(kind)?, mean(than)?))
+    }
+
+    /// The verdicts on N10, N11 and N12, without reasons.
+    pub(super) fn verdicts(&self) -> [Verdict; 3] {
+        let [dc, d, c, plain] = Kind::WEUS;
+        let extent = Kind::EXTENTS[1];
+        let iops = |kinds: &[Kind], than| by_trace(kinds, |fiu, kind| self.iops(fiu, kind, than));
+        let response = |kinds: &[Kind], than| by_trace(kinds, |fiu, kind| self.response(fiu, kind, than));
+        let over = [iops(&[dc], extent), response(&[dc], extent)];
+        let extents = [iops(&[extent], plain), response(&[extent], plain)];
+        let found = format!(
+            "(D, C): IOPS {}, response {}; extents: IOPS {}, response {}",
+            percents(&over[0]),
+            percents(&over[1]),
+            percents(&extents[0]),
+            percents(&extents[1])
+        );
+        [
+            judge_warm(&iops(&Kind::WEUS, NONE), &response(&Kind::WEUS, NONE), self.iops(Fiu::Homes, dc, NONE)),
+            judge_dedup_first(&iops(&[d], c)),
+            Verdict::new("N12", found, n12([&over[0], &over[1]], [&extents[0], &extents[1]])),
+        ]
+    }
+}
+
+/// All variants of Table 2, and the system without an SSD.
+pub(super) fn compared() -> impl Iterator<Item = Kind> {
+    kinds().chain([NONE])
+}
+
+/// A run with as many requests in progress as the system can use, on a varied trace in front of a deduplicating origin whose
+/// writes take `write_ios` random disk requests for metadata.
+pub(super) fn saturated_varied(plan: &Plan, fiu: Fiu, kind: Kind, varied: Varied, write_ios: u32) -> Cell {
+    let mut cell = System { cos: true, warm: true }.saturated(plan, fiu, kind);
+    if let Work::Fiu { varied: of_work, .. } = &mut cell.work {
+        *of_work = varied;
+    }
+    if let Some(Timing { origin: Origin::Cos(cos), .. }) = &mut cell.settings.timing {
+        cos.write_ios = write_ios;
+    }
+    cell
 }
 
 pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
@@ -308,17 +366,8 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
                              if it is compressed";
     let paces = |cos, warm| Paces { plan, outcomes, system: System { cos, warm } };
     let warm = paces(true, true);
-    let [dc, d, c, plain] = Kind::WEUS;
-    let extent = Kind::EXTENTS[1];
-    let iops = warm.all(&Kind::WEUS, |paces, fiu, kind| paces.iops(fiu, kind, NONE));
-    let response = warm.all(&Kind::WEUS, |paces, fiu, kind| paces.response(fiu, kind, NONE));
-    let homes = warm.iops(Fiu::Homes, dc, NONE);
-    let dedup_first = warm.all(&[d], |paces, fiu, kind| paces.iops(fiu, kind, c));
-    let over_extents = warm.all(&[dc], |paces, fiu, kind| paces.iops(fiu, kind, extent));
-    let response_over = warm.all(&[dc], |paces, fiu, kind| paces.response(fiu, kind, extent));
-    let extents_iops = warm.all(&[extent], |paces, fiu, kind| paces.iops(fiu, kind, plain));
-    let extents_response = warm.all(&[extent], |paces, fiu, kind| paces.response(fiu, kind, plain));
-    let n12 = n12([&over_extents, &response_over], [&extents_iops, &extents_response]);
+    let [dc, d, ..] = Kind::WEUS;
+    let [n10, n11, n12] = Compared(&|fiu, kind| warm.of(fiu, kind)).verdicts();
     let cold = paces(true, false);
     let cold_iops = cold.all(&Kind::WEUS, |paces, fiu, kind| paces.iops(fiu, kind, NONE));
     let cold_response = cold.all(&Kind::WEUS, |paces, fiu, kind| paces.response(fiu, kind, NONE));
@@ -332,20 +381,9 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
         .collect();
     let n15 = n15(&tps_iops, &tps_response, &fewer);
     vec![
-        judge_warm(&iops, &response, homes).because(WHY),
-        judge_dedup_first(&dedup_first).because(SAVED_WHY),
-        Verdict::new(
-            "N12",
-            format!(
-                "(D, C): IOPS {}, response {}; extents: IOPS {}, response {}",
-                percents(&over_extents),
-                percents(&response_over),
-                percents(&extents_iops),
-                percents(&extents_response)
-            ),
-            n12,
-        )
-        .because(EXTENTS_WHY),
+        n10.because(WHY),
+        n11.because(SAVED_WHY),
+        n12.because(EXTENTS_WHY),
         judge_cold(&cold_iops, &cold_response).because(WHY),
         Verdict::new(
             "N15",

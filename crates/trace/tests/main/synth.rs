@@ -207,6 +207,7 @@ fn a_hash_of_a_fiu_like_trace_tells_every_change() {
         // No request shows it: records are cut from requests.
         FiuLike { record_blocks: 1.1, ..mail() },
         FiuLike { same_place_share: 0.51, ..mail() },
+        FiuLike { reuse: 0.1, ..mail() },
     ];
     for (number, changed) in changed.into_iter().enumerate() {
         assert_ne!(usual, digest(changed), "{number}");
@@ -353,6 +354,7 @@ fn parameters_that_make_no_sense_are_refused() {
     assert!(Zipf { exponent: f64::NAN, ..Zipf::default() }.reader().is_err());
     assert!(FiuLike::mail(0.0, 1).reader().is_err());
     assert!(FiuLike::mail(f64::INFINITY, 1).reader().is_err());
+    assert!(FiuLike { reuse: -1.0, ..FiuLike::mail(0.1, 1) }.reader().is_err());
     assert!(FiuLike { sizes: [0.0; 6], ..FiuLike::mail(0.1, 1) }.reader().is_err());
     assert!(FiuLike { record_blocks: 2.0, ..FiuLike::mail(0.1, 1) }.reader().is_err());
     assert!(FiuLike { footprint_share: 1.0, ..FiuLike::mail(0.1, 1) }.reader().is_err());

@@ -1,5 +1,5 @@
-//! Claims on recorded traces. Most have no contents, so that nothing here depends on duplicates, and compression is
-//! assumed where the trace has no compressed sizes.
+//! Claims on recorded traces. Duplicates count where a trace has fingerprints, which most do not have; compression is assumed
+//! where the trace has no compressed sizes.
 
 mod found;
 
@@ -25,6 +25,9 @@ const DAYS: u64 = 21;
 const PLAIN: Kind = Kind::new(Variant::Weu, false, false);
 const COMPRESSED: Kind = Kind::new(Variant::Weu, false, true);
 const EXTENTS: Kind = Kind::new(Variant::Extent { ways: 0 }, false, false);
+/// The same with deduplication, for traces with fingerprints: N5 compares these.
+const DEDUP: Kind = Kind::new(Variant::Weu, true, false);
+const DEDUP_EXTENTS: Kind = Kind::new(Variant::Extent { ways: 0 }, true, false);
 /// The variants of Figure 6 beside plain units.
 const WORN: [Kind; 5] = [
     Kind::new(Variant::WeuLruMod, false, false),
@@ -37,8 +40,9 @@ const NO_TRACES: &str = "not run: no traces given (`--traces DIR`)";
 const NONE_USED: &str = "not run: none of the files given with `--traces` is a trace that can judge";
 const CLAIMS: [&str; 4] = ["N3r", "N5r", "N8r", "N9r"];
 
-fn kinds() -> impl Iterator<Item = Kind> {
-    [PLAIN, COMPRESSED, EXTENTS].into_iter().chain(WORN)
+fn kinds(trace: &Trace) -> impl Iterator<Item = Kind> + use<> {
+    let deduplicated = if trace.fingerprints { &[DEDUP, DEDUP_EXTENTS][..] } else { &[] };
+    [PLAIN, COMPRESSED, EXTENTS].into_iter().chain(WORN).chain(deduplicated.iter().copied())
 }
 
 /// A trace, and the size of the cache in a share of its footprint.
@@ -73,7 +77,7 @@ fn places(plan: &Plan) -> impl Iterator<Item = Place<'_>> {
 }
 
 pub(super) fn cells(plan: &Plan) -> Vec<Cell> {
-    places(plan).flat_map(|place| kinds().map(move |kind| place.cell(kind)).collect::<Vec<_>>()).collect()
+    places(plan).flat_map(|place| kinds(place.trace).map(move |kind| place.cell(kind)).collect::<Vec<_>>()).collect()
 }
 
 /// The figures of a trace and a cache, in percent where they are differences.
@@ -81,8 +85,10 @@ pub(super) fn cells(plan: &Plan) -> Vec<Cell> {
 struct Figures {
     /// N3: hits by compression.
     compressed: f64,
-    /// N5: hits of extents over units.
+    /// N5: hits of extents over units, with deduplication if the trace has fingerprints.
     finer: f64,
+    /// Hits of units by deduplication, if the trace has fingerprints.
+    dedup: Option<f64>,
     /// N8: erasures relative to plain units.
     wear: Wear,
     /// N9: hits of WEU-LRU-mod.
@@ -96,9 +102,17 @@ impl Figures {
         let more = |found: &Measures| percent_more(found.read_hit_ratio, plain.read_hit_ratio);
         let erasures = |kind| Some(measures(kind)?.erasures as f64 / plain.erasures.max(1) as f64);
         let [weu_mod, weu_trim, extent_mod, extent_trim, naive] = WORN;
+        let (dedup, finer) = match place.trace.fingerprints {
+            true => {
+                let (units, extents) = (measures(DEDUP)?, measures(DEDUP_EXTENTS)?);
+                (Some(more(units)), percent_more(extents.read_hit_ratio, units.read_hit_ratio))
+            }
+            false => (None, more(measures(EXTENTS)?)),
+        };
         Some(Self {
             compressed: more(measures(COMPRESSED)?),
-            finer: more(measures(EXTENTS)?),
+            finer,
+            dedup,
             wear: Wear {
                 units: [erasures(weu_mod)?, erasures(weu_trim)?],
                 extents: [erasures(extent_mod)?, erasures(extent_trim)?],
@@ -109,12 +123,12 @@ impl Figures {
     }
 }
 
-/// The verdicts on all claims, in the order of [`CLAIMS`]. Contents are unknown, so that the gain of deduplication in N5
-/// is the paper's smallest.
+/// The verdicts on all claims, in the order of [`CLAIMS`]. Where contents are unknown, the gain of deduplication in N5 is the
+/// paper's smallest.
 fn judge(all: &[Figures]) -> [Holds; 4] {
     let of = |figure: fn(&Figures) -> f64| all.iter().map(figure).collect::<Vec<_>>();
     let finer = of(|figures| figures.finer);
-    let dedup = vec![N4_UNITS.low; finer.len()];
+    let dedup = of(|figures| figures.dedup.unwrap_or(N4_UNITS.low));
     let wear: Vec<_> = all.iter().map(|figures| figures.wear).collect();
     [n3(&of(|f| f.compressed)), n5(&finer, &dedup), n8_each(&wear), n9(&of(|f| f.modified))]
 }
@@ -141,11 +155,12 @@ const TEXT: &str = "The claims that need no contents, on the traces of the folde
      under the names N3r to N9r, judged by the same rules, in every trace with every cache. The caches have 17 and 38 % of \
      the footprint: the paper's, of 2 % of the file system, are 17 to 38 % of what its traces access (§5.2). The first 16 \
      of 21 parts of the requests warm the cache. Units have 512 KiB; extents wait in a buffer of a tenth of the cache, as \
-     in the paper's Homes and Mail, before they are packed or written. All variants run without deduplication: the traces \
-     of block devices that are public have no contents, so that duplicates are **unknown**. Compression is **assumed**, with \
+     in the paper's Homes and Mail, before they are packed or written. N5r compares variants with deduplication if the trace \
+     has fingerprints, as recordings of `nitro serve --record` do; the traces of block devices that are public have none, so that \
+     duplicates are **unknown** there. All else runs without deduplication. Compression is **assumed**, with \
      the paper's distribution (mean 2), unless the trace has compressed sizes: N3r shows what reads gain if twice as many \
-     extents fit, not how well these data compress. N5r compares (ND, NC), and \"only\" is judged by the paper's smallest \
-     gain of deduplication (8 %). A trace is replayed if it has reads, touches at least a tenth of its blocks more than \
+     extents fit, not how well these data compress. Without fingerprints, N5r compares (ND, NC), and \"only\" is judged by the \
+     paper's smallest gain of deduplication (8 %); with them, by the measured gain. A trace is replayed if it has reads, touches at least a tenth of its blocks more than \
      once, and enough of them for a cache of 64 units; this was decided before any was replayed.";
 
 /// The traces that are replayed.
@@ -159,7 +174,7 @@ fn used(plan: &Plan) -> Table {
             trace.writes.to_string(),
             Size(trace.footprint_bytes).to_string(),
             Size(trace.again_bytes).to_string(),
-            if trace.fingerprints { "not used" } else { "unknown" }.into(),
+            if trace.fingerprints { "of the trace" } else { "unknown" }.into(),
             if trace.compressed_sizes { "of the trace" } else { "assumed 2 : 1" }.into(),
         ]);
     }
@@ -233,7 +248,12 @@ fn verdicts(given: bool, all: &[Figures]) -> Vec<Verdict> {
     };
     let found = [
         of(|figures| figures.compressed) + " (compression assumed)",
-        of(|figures| figures.finer) + " (without deduplication)",
+        of(|figures| figures.finer)
+            + match all.iter().filter(|figures| figures.dedup.is_some()).count() {
+                0 => " (without deduplication)",
+                with if with == all.len() => " (with deduplication)",
+                _ => " (with deduplication where the trace has fingerprints)",
+            },
         format!(
             "extent-LRU-mod and -TRIM {} ×; WEU-LRU-mod and -TRIM {} ×; naive {} ×",
             times(|wear| wear.extents.to_vec()),
@@ -268,6 +288,7 @@ mod tests {
     const LIKE_THE_PAPER: Figures = Figures {
         compressed: 7.0,
         finer: 2.0,
+        dedup: None,
         wear: Wear { units: [0.95, 1.0], extents: [3.0, 2.5], naive: 5000.0 },
         modified: 6.0,
     };
@@ -275,13 +296,21 @@ mod tests {
     #[test]
     fn each_claim_can_hold_and_fail_on_recorded_traces() {
         assert_eq!(judge(&[LIKE_THE_PAPER]), [Holds::Holds; 4]);
-        let unlike =
-            Figures { compressed: -0.1, finer: 9.0, wear: Wear { naive: 12.0, ..LIKE_THE_PAPER.wear }, modified: -1.0 };
+        let unlike = Figures {
+            compressed: -0.1,
+            finer: 9.0,
+            dedup: None,
+            wear: Wear { naive: 12.0, ..LIKE_THE_PAPER.wear },
+            modified: -1.0,
+        };
         // One trace that does not hold is enough.
         assert_eq!(judge(&[LIKE_THE_PAPER, unlike]), [Holds::DoesNot; 4]);
+        // Measured, deduplication gains less than finer extents do.
+        assert_eq!(judge(&[Figures { dedup: Some(1.0), finer: 6.0, ..LIKE_THE_PAPER }])[1], Holds::DoesNot);
         let weaker = Figures {
             compressed: 20.0,
             finer: 6.0,
+            dedup: None,
             wear: Wear { extents: [9.0, 3.0], ..LIKE_THE_PAPER.wear },
             modified: 1.0,
         };
@@ -321,6 +350,10 @@ mod tests {
             assert_eq!(settings.warmup, Warmup::Requests(1600));
         }
         assert_eq!(cells(&plan).len(), 16);
+        let mut with = plan.clone();
+        with.recorded.iter_mut().flat_map(|found| &mut found.traces).for_each(|trace| trace.fingerprints = true);
+        assert_eq!(used(&with).rows[0][5], "of the trace");
+        assert_eq!(cells(&with).iter().filter(|cell| cell.settings.dedup).count(), 4);
         assert_eq!(places(&plan).next().map(|place| place.cache_bytes()), Some(348 * (512 << 10)));
     }
 }

@@ -7,7 +7,7 @@ mod report;
 
 use super::bed::{Object, SSD_PAGE_BYTES, TestCache, TestVolume, WEU_BYTES, Work, beside, failed, flash, whole_units};
 use crate::kind::Kind;
-use crate::nitro::{DEPTH, DIRTY_PERCENT, Fiu, LOAD_SHARE, SATURATED, SSD_TIMES, WARM_NS, Work as TraceWork};
+use crate::nitro::{DEPTH, DIRTY_PERCENT, Fiu, LOAD_SHARE, SATURATED, SSD_TIMES, Varied, WARM_NS, Work as TraceWork};
 use crate::report::Section;
 use futures_util::future::join3;
 use image::{Image, Measured};
@@ -54,8 +54,15 @@ struct Trace {
 
 impl Trace {
     fn open_from(&self, from_ns: u64) -> Result<Box<dyn Reader>, Error> {
-        let work =
-            TraceWork::Fiu { fiu: self.fiu, scale: self.scale, seed: SEED, from_ns, steady: true, records: false };
+        let work = TraceWork::Fiu {
+            fiu: self.fiu,
+            scale: self.scale,
+            seed: SEED,
+            from_ns,
+            steady: true,
+            records: false,
+            varied: Varied::NONE,
+        };
         work.open().map_err(|e| failed(&e))
     }
 

@@ -45,6 +45,7 @@ impl FiuLike {
             same_place_share,
             first_read_share,
             own_share,
+            reuse,
             initial_dedup,
             sizes,
             record_blocks,
@@ -72,5 +73,9 @@ impl FiuLike {
             hasher.update(number.to_le_bytes());
         }
         hasher.update(seed.to_le_bytes());
+        // Without it, requests are those of generators that did not have it.
+        if *reuse != 0.0 {
+            hasher.update(reuse.to_le_bytes());
+        }
     }
 }

@@ -32,14 +32,16 @@ impl History {
         self.count += 1;
     }
 
-    /// A run that was added at least `age_min` runs ago, if there is one. The logarithm of its age is uniformly
+    /// A run that was added at least `age_min` runs ago, if there is one. The density of the logarithm of its age is
+    /// proportional to its position between the least and the greatest to the power of `reuse`: with 0, it is uniformly
     /// distributed, so that recent runs are used most.
-    pub fn pick(&self, age_min: f64, rng: &mut Rng) -> Option<(u32, u64)> {
+    pub fn pick(&self, age_min: f64, reuse: f64, rng: &mut Rng) -> Option<(u32, u64)> {
         let count = self.runs.len() as f64;
         if count < age_min || self.runs.is_empty() {
             return None;
         }
-        let age = age_min * libm::exp(rng.unit() * libm::log(count / age_min));
+        let position = if reuse == 0.0 { rng.unit() } else { libm::pow(rng.unit(), 1.0 / (1.0 + reuse)) };
+        let age = age_min * libm::exp(position * libm::log(count / age_min));
         let age = (age as u64).clamp(1, self.runs.len() as u64);
         let (first, len) = self.runs[((self.count - age) % self.limit as u64) as usize];
         Some((first, len.into()))

@@ -66,6 +66,10 @@ pub struct FiuLike {
     /// Share of the other reads that return to the places of reads, and of the other writes that return to the places
     /// of writes: an assumption. The rest return to places of either.
     pub own_share: f64,
+    /// How far requests return: the density of the logarithm of an age, from the least to the greatest, is proportional to
+    /// its position to the power of this number, above −1. 0, the assumption of the three traces, is a uniform
+    /// distribution; more means later returns.
+    pub reuse: f64,
     /// Dedup ratio of the volume's content before the trace: that of the booting machine's file system, the only one
     /// for which Nitro (§5) has it.
     pub initial_dedup: f64,
@@ -99,6 +103,7 @@ impl FiuLike {
             same_place_share: 0.5,
             first_read_share: 0.15,
             own_share: 0.0,
+            reuse: 0.0,
             initial_dedup: 1.2,
             sizes: [0.49, 0.164, 0.073, 0.122, 0.112, 0.039],
             record_blocks: 1.0,
@@ -121,6 +126,7 @@ impl FiuLike {
             same_place_share: 0.5,
             first_read_share: 0.5,
             own_share: 0.0,
+            reuse: 0.0,
             initial_dedup: 1.2,
             sizes: [0.49, 0.356, 0.101, 0.024, 0.025, 0.004],
             record_blocks: (32_418_889.0 + 136_881_792.0) / SECTORS / 17_836_701.0,
@@ -144,6 +150,7 @@ impl FiuLike {
             same_place_share: 0.5,
             first_read_share: 0.205,
             own_share: 0.8,
+            reuse: 0.0,
             initial_dedup: 1.2,
             sizes: [0.21, 0.08, 0.24, 0.31, 0.12, 0.04],
             record_blocks: 1.0,
@@ -191,6 +198,9 @@ impl FiuLike {
         }
         if !(1.0..=1.5).contains(&self.record_blocks) {
             return Err(TraceError::setting("the mean record is not from 1 to 1.5 blocks"));
+        }
+        if !(-0.9..=100.0).contains(&self.reuse) {
+            return Err(TraceError::setting("the exponent of reuse is not from -0.9 to 100"));
         }
         if !(1.0..=1000.0).contains(&self.initial_dedup) {
             return Err(TraceError::setting("the initial dedup ratio is not from 1 to 1000"));

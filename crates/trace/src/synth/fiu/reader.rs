@@ -139,7 +139,7 @@ impl FiuLikeReader {
             }
             false => (self.history * READ_AGE_SHARE).max(1.0),
         };
-        self.places[usize::from(to_written)][size].pick(age_min, &mut self.rng)
+        self.places[usize::from(to_written)][size].pick(age_min, self.parameters.reuse, &mut self.rng)
     }
 
     /// Chooses the content of a write.
@@ -162,7 +162,7 @@ impl FiuLikeReader {
         let mut source = 0..0;
         for content in &mut self.contents[blocks] {
             if source.is_empty() {
-                let (start, len) = self.sources.pick(1.0, &mut self.rng).unwrap_or((1, 1));
+                let (start, len) = self.sources.pick(1.0, 0.0, &mut self.rng).unwrap_or((1, 1));
                 source = start..start + len as u32;
             }
             *content = source.next().unwrap_or(1);
