@@ -47,6 +47,6 @@ impl SiltArgs {
 impl CosPaperArgs {
     fn settings(&self) -> StorePaper {
         let (quick, scale, only, folder) = (self.quick, self.scale, self.only.clone(), self.folder.clone());
-        StorePaper { quick, scale, only, folder, format: self.output.format }
+        StorePaper { quick, scale, only, folder, threads: self.threads, format: self.output.format }
     }
 }

@@ -77,7 +77,7 @@ fn judged(report: &Report) -> impl Iterator<Item = &'static str> {
 
 fn store_of(args: &Evaluation) -> StorePaper {
     let (folder, only) = (args.folder.clone(), Vec::new());
-    StorePaper { quick: args.quick, scale: 1.0, only, folder, format: args.format }
+    StorePaper { quick: args.quick, scale: 1.0, only, folder, threads: args.threads, format: args.format }
 }
 
 fn index_of(args: &Evaluation) -> IndexPaper {

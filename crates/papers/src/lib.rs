@@ -15,6 +15,7 @@ mod indexes;
 mod kind;
 pub mod load;
 pub mod nitro;
+mod parallel;
 pub mod report;
 mod settings;
 pub mod silt;

@@ -78,6 +78,8 @@ pub struct StorePaper {
     pub only: Vec<String>,
     /// The folder of results; it is created if it does not exist.
     pub folder: PathBuf,
+    /// The number of threads; `None`: the machine's cores if `quick`, otherwise one, because each takes RAM of its own.
+    pub threads: Option<u16>,
     /// The format of the printed results.
     pub format: Format,
 }

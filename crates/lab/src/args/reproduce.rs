@@ -152,6 +152,9 @@ pub(crate) struct CosPaperArgs {
     /// Folder for the results; created if it does not exist
     #[arg(long, default_value = "nitro-reproduction", value_name = "DIR")]
     pub(crate) folder: PathBuf,
+    /// Number of experiments at a time; each takes RAM of its own [default: the machine's cores with --quick, otherwise 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

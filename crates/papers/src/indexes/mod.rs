@@ -10,6 +10,7 @@ pub(super) use modelled::{Layer, Modelled, ModelledDevice};
 pub(super) use timed::{Draws, KeyValue, Load, Timed, Watch, load};
 
 use crate::load::Drive;
+use crate::parallel::threads_or_cores;
 use crate::report::{Bars, Chart};
 use crate::settings::IndexPaper;
 use nitro_console::error::Error;
@@ -18,7 +19,6 @@ use nitro_index::Shape;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::available_parallelism;
 
 /// Sizes of the entries: a fingerprint, and a location on the SSD.
 pub(super) const SHAPE: Shape = Shape { key_bytes: 20, value_bytes: 12 };
@@ -42,7 +42,7 @@ impl IndexPaper {
 
     /// A load with `depth` operations at a time; there are never more threads than operations.
     pub(super) fn drive(&self, depth: usize) -> Drive {
-        let threads = self.threads.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
+        let threads = threads_or_cores(self.threads);
         Drive { threads: threads.min(depth), depth }
     }
 

@@ -37,6 +37,7 @@ pub(crate) use traces::Hashes;
 pub use work::{Varied, Work};
 
 use crate::claims::{CLAIMS, Claim, why_not_judged};
+use crate::parallel::threads_or_cores;
 use crate::report::{JUDGED, Report, Section, Verdict, make, publish, say};
 use crate::settings::Evaluation;
 use nitro_console::error::Error;
@@ -207,7 +208,7 @@ pub(crate) fn command(command: &str, args: &Evaluation) -> String {
 }
 
 fn run_cells(cells: &[Cell], args: &Evaluation) -> Result<Outcomes, Error> {
-    let threads = args.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let threads = threads_or_cores(args.threads);
     let file = args.folder.join("outcomes.jsonl");
     let terminal = stderr().is_terminal();
     let mut told = None::<Instant>;

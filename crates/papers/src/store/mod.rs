@@ -7,6 +7,7 @@ mod lengths;
 mod restore;
 mod table2;
 
+use crate::parallel::{in_parallel, threads_or_cores};
 use crate::report::Section;
 use crate::report::{JUDGED, Report, make, publish, say};
 use crate::settings::StorePaper;
@@ -108,10 +109,7 @@ pub fn run(args: &StorePaper) -> Result<(), Error> {
 pub(crate) fn report(args: &StorePaper) -> Result<Report, Error> {
     let begun = Instant::now();
     let scale = Scale::of(args);
-    let clock = VirtualTime::default();
-    let sections = clock
-        .try_run(measure(args, scale, clock.clone()))
-        .unwrap_or_else(|| Err(Error::new("reproduce cos", "a request never ended").or("please report it")))?;
+    let sections = measure(args, scale)?;
     Ok(Report {
         version: env!("CARGO_PKG_VERSION"),
         command: command(args),
@@ -135,15 +133,51 @@ pub(crate) fn report(args: &StorePaper) -> Result<Report, Error> {
     })
 }
 
-async fn measure(args: &StorePaper, scale: Scale, clock: VirtualTime) -> Result<Vec<Section>, Error> {
+/// An experiment that is independent of the others, with virtual time of its own.
+enum Job {
+    Traces(table2::Part),
+    Snapshots,
+}
+
+enum Done {
+    Traces(table2::Measurement),
+    Snapshots([Section; 2]),
+}
+
+fn measure(args: &StorePaper, scale: Scale) -> Result<Vec<Section>, Error> {
     let wants = |id: &str| args.only.is_empty() || args.only.iter().any(|only| only == id);
-    let mut sections = Vec::new();
-    if wants("table-2") {
-        say("traces in front of the store");
-        sections.push(Box::pin(table2::section(args.quick, &clock)).await?);
-    }
+    let mut jobs = Vec::new();
+    // The longest first.
     if wants("figure-9") || wants("figure-10") {
-        sections.extend(Box::pin(snapshots(scale, &clock)).await?);
+        jobs.push(Job::Snapshots);
+    }
+    if wants("table-2") {
+        jobs.extend(table2::parts(args.quick).into_iter().map(Job::Traces));
+    }
+    let replayed = table2::Replayed::new();
+    let one = |job: Job| {
+        let clock = VirtualTime::default();
+        let ran = clock.try_run(async {
+            match job {
+                Job::Traces(part) => Box::pin(part.measure(&replayed, &clock)).await.map(Done::Traces),
+                Job::Snapshots => Box::pin(snapshots(scale, &clock)).await.map(Done::Snapshots),
+            }
+        });
+        ran.unwrap_or_else(|| Err(Error::new("reproduce cos", "a request never ended").or("please report it")))
+    };
+    // At full size, one experiment takes so much RAM that others would need to be asked for.
+    let threads = if args.quick { threads_or_cores(args.threads) } else { args.threads.map_or(1, usize::from) };
+    let done = in_parallel(threads, jobs, one);
+    replayed.end();
+    let (mut traces, mut sections) = (Vec::new(), Vec::new());
+    for done in done? {
+        match done? {
+            Done::Traces(measured) => traces.push(measured),
+            Done::Snapshots(both) => sections.extend(both),
+        }
+    }
+    if !traces.is_empty() {
+        sections.insert(0, table2::section(traces));
     }
     Ok(sections)
 }

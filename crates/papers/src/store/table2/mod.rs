@@ -19,6 +19,7 @@ use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
 use nitro_testkit::VirtualTime;
 use nitro_trace::Reader;
 use nitro_units::ObjectId;
+use parking_lot::Mutex;
 use player::{Player, Tally, Target};
 use std::pin::pin;
 use std::sync::Arc;
@@ -33,7 +34,8 @@ const VOLUME_UNIT_BYTES: u64 = 256 << 10;
 const QUEUE_BYTES: u64 = 4 << 20;
 const SEED: u64 = 1;
 
-/// The highest rate in open loop is searched in halves among these parts of the rate in closed loop.
+/// The highest rate in open loop is searched in halves among these parts of the rate in closed loop, or among half as many in
+/// a quick run.
 const RATE_STEPS: u32 = 15;
 
 /// How the last five days are replayed.
@@ -170,44 +172,87 @@ fn systems() -> impl Iterator<Item = Option<Kind>> {
     std::iter::once(None).chain(Kind::ALL.map(Some))
 }
 
-/// Runs the measurement and writes the section.
-pub(super) async fn section(quick: bool, clock: &VirtualTime) -> Result<Section, Error> {
-    let scales = if quick { [0.006, 0.004, 0.002] } else { [0.05; 3] };
-    let traces = Fiu::ALL.into_iter().zip(scales).map(|(fiu, scale)| Trace { fiu, scale });
-    let progress = Progress::counting(2 * systems().count() as u64 * Fiu::ALL.len() as u64, "traces replayed");
-    let mut done = 0;
-    let mut all = Vec::new();
-    for trace in traces {
-        let mut outcomes = Outcomes { trace, warm: Vec::new(), cold: Vec::new() };
-        for warm in [true, false] {
-            let image = Image::new(trace, if warm { 0 } else { WARM_NS }, clock).await?;
-            for system in systems() {
-                let outcome = Box::pin(at_high_load(&image, trace, system, warm, clock)).await?;
-                if warm { &mut outcomes.warm } else { &mut outcomes.cold }.push(outcome);
-                done += 1;
-                progress.show(done);
-            }
-        }
-        all.push(outcomes);
+/// A trace with a warm or a cold cache: independent of all others.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    trace: Trace,
+    warm: bool,
+    rate_steps: u32,
+}
+
+/// The progress of all parts.
+pub(super) struct Replayed(Mutex<(Progress, u64)>);
+
+impl Replayed {
+    pub(super) fn new() -> Self {
+        let all = 2 * systems().count() as u64 * Fiu::ALL.len() as u64;
+        Self(Mutex::new((Progress::counting(all, "traces replayed"), 0)))
     }
-    progress.end();
-    Ok(report::section(&all))
+
+    fn one(&self) {
+        let (progress, done) = &mut *self.0.lock();
+        *done += 1;
+        progress.show(*done);
+    }
+
+    pub(super) fn end(&self) {
+        self.0.lock().0.end();
+    }
+}
+
+/// All parts.
+pub(super) fn parts(quick: bool) -> Vec<Part> {
+    let (scales, rate_steps) = if quick { ([0.006, 0.004, 0.002], RATE_STEPS / 2) } else { ([0.05; 3], RATE_STEPS) };
+    let traces = Fiu::ALL.into_iter().zip(scales).map(|(fiu, scale)| Trace { fiu, scale });
+    traces.flat_map(|trace| [true, false].map(|warm| Part { trace, warm, rate_steps })).collect()
+}
+
+impl Part {
+    /// Measures all systems, in the order of [`systems`].
+    pub(super) async fn measure(self, replayed: &Replayed, clock: &VirtualTime) -> Result<Measurement, Error> {
+        let image = Image::new(self.trace, if self.warm { 0 } else { WARM_NS }, clock).await?;
+        let mut outcomes = Vec::new();
+        for system in systems() {
+            outcomes.push(Box::pin(at_high_load(&image, self, system, clock)).await?);
+            replayed.one();
+        }
+        Ok(Measurement { part: self, outcomes })
+    }
+}
+
+/// The outcomes of a part, in the order of [`systems`].
+pub(super) struct Measurement {
+    part: Part,
+    outcomes: Vec<Outcome>,
+}
+
+/// The section, from the outcomes of all parts in their order.
+pub(super) fn section(all: Vec<Measurement>) -> Section {
+    let mut traces: Vec<Outcomes> = Vec::new();
+    for Measurement { part: Part { trace, warm, .. }, outcomes } in all {
+        if traces.last().is_none_or(|last| last.trace.fiu != trace.fiu) {
+            traces.push(Outcomes { trace, warm: Vec::new(), cold: Vec::new() });
+        }
+        if let Some(last) = traces.last_mut() {
+            *if warm { &mut last.warm } else { &mut last.cold } = outcomes;
+        }
+    }
+    report::section(&traces)
 }
 
 /// Replays a trace on one system, at a share of the highest rate that the system sustains.
 async fn at_high_load(
     image: &Image,
-    trace: Trace,
+    Part { trace, warm, rate_steps }: Part,
     system: Option<Kind>,
-    warm: bool,
     clock: &VirtualTime,
 ) -> Result<Outcome, Error> {
     let most = run(image, trace, system, warm, Load::Closed, clock).await?.iops;
     // `low` steps are sustained, unless it is 0; more than `high` are not.
-    let (mut low, mut high, mut last) = (0, RATE_STEPS, Outcome::default());
+    let (mut low, mut high, mut last) = (0, rate_steps, Outcome::default());
     while low < high {
         let step = (low + high).div_ceil(2);
-        let highest = most * f64::from(step) / f64::from(RATE_STEPS);
+        let highest = most * f64::from(step) / f64::from(rate_steps);
         let load = Load::Open(highest * LOAD_SHARE);
         let outcome = Outcome { highest, ..run(image, trace, system, warm, load, clock).await? };
         (low, high) = if outcome.sustained { (step, high) } else { (low, step - 1) };
