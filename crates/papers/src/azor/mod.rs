@@ -1,0 +1,176 @@
+//! `nitro-lab reproduce azor`: *Azor: Using Two-level Block Selection to Improve SSD-based I/O Caches* (Klonatos et al., NAS
+//! 2011), simulated in virtual time.
+
+mod bed;
+mod counters;
+mod dram;
+mod metadata;
+mod oltp;
+mod parameters;
+mod policies;
+mod tables;
+mod warehouse;
+
+use crate::report::{JUDGED, Report, make, publish};
+use crate::settings::AzorPaper;
+use bed::{EXTENT_BYTES, Load};
+use dram::Dram;
+use nitro_console::error::Error;
+use nitro_trace::Reader;
+use nitro_trace::synth::{FileServer, TpccLike, TpchLike};
+use parameters::{SFS, Sizes, TPCC, TPCH};
+use std::time::Instant;
+
+/// The share of the file set that is accessed (Azor's talk).
+const ACCESSED: f64 = 0.3;
+/// How often TPC-H's queries run; the last time is measured.
+const ROUNDS: u32 = 4;
+/// Sizes of caches are multiples of this.
+const CACHE_UNIT_BYTES: u64 = 1 << 20;
+
+/// The sizes of the loads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scale {
+    /// The paper's sizes are divided by these.
+    tpch: u64,
+    sfs: u64,
+    tpcc: u64,
+    /// Operations of the file server, and transactions, that fill the caches, and as many that are measured.
+    operations: u64,
+    transactions: u64,
+    threads: usize,
+    seed: u64,
+}
+
+impl Scale {
+    fn of(args: &AzorPaper) -> Self {
+        let of = |quick: u64, full: u64| ((if args.quick { quick } else { full }) as f64 / args.scale) as u64;
+        let more = |quick: u64, full: u64| ((if args.quick { quick } else { full }) as f64 * args.scale) as u64;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            tpch: of(128, 16).max(1),
+            sfs: of(2048, 256).max(1),
+            tpcc: of(512, 64).max(1),
+            operations: more(60_000, 480_000).max(1),
+            transactions: more(8_000, 64_000).max(1),
+            threads: args.threads.map_or(cores, usize::from),
+            seed: args.seed,
+        }
+    }
+
+    /// A size of the paper in GB, scaled down, in bytes.
+    fn bytes(&self, gb: f64, divisor: u64) -> u64 {
+        let bytes = (gb * f64::from(1 << 30)) as u64 / divisor;
+        (bytes / CACHE_UNIT_BYTES).max(1) * CACHE_UNIT_BYTES
+    }
+
+    fn dram(&self, sizes: Sizes, divisor: u64) -> Dram {
+        Dram { bytes: self.bytes(sizes.dram, divisor), keeps_metadata: false }
+    }
+}
+
+fn boxed<R: Reader + 'static>(reader: R) -> Box<dyn Reader> {
+    Box::new(reader)
+}
+
+/// Runs all simulations and writes the report.
+///
+/// # Errors
+/// The folder cannot be written to, or a simulation fails.
+pub fn run(args: &AzorPaper) -> Result<(), Error> {
+    make(&args.folder)?;
+    publish(&report(args)?, &args.folder, "azor", args.format)
+}
+
+/// Runs all simulations.
+pub(crate) fn report(args: &AzorPaper) -> Result<Report, Error> {
+    let begun = Instant::now();
+    let scale = Scale::of(args);
+    let warehouse = TpchLike { database_bytes: scale.bytes(TPCH.data, scale.tpch), rounds: ROUNDS, seed: scale.seed };
+    let files = FileServer {
+        file_set_bytes: scale.bytes(SFS.data, scale.sfs),
+        accessed: ACCESSED,
+        operations: 2 * scale.operations,
+        seed: scale.seed,
+    };
+    let database = TpccLike {
+        database_bytes: scale.bytes(TPCC.data, scale.tpcc),
+        transactions: 2 * scale.transactions,
+        seed: scale.seed,
+    };
+    let queries = warehouse.queries();
+    let of_queries = u64::from(ROUNDS - 1) * queries / u64::from(ROUNDS);
+    let (open_tpch, open_sfs, open_tpcc) =
+        (|| warehouse.reader().map(boxed), || files.reader().map(boxed), || database.reader().map(boxed));
+    let tpch = Load {
+        name: "TPC-H",
+        open: &open_tpch,
+        volume_bytes: warehouse.volume_bytes(),
+        warmup: of_queries,
+        measured: queries - of_queries,
+        depth: TPCH.depth,
+        dram: scale.dram(TPCH, scale.tpch),
+    };
+    let sfs = Load {
+        name: "SPECsfs",
+        open: &open_sfs,
+        volume_bytes: files.volume_bytes(),
+        warmup: scale.operations,
+        measured: scale.operations,
+        depth: SFS.depth,
+        dram: scale.dram(SFS, scale.sfs),
+    };
+    let tpcc = Load {
+        name: "TPC-C",
+        open: &open_tpcc,
+        volume_bytes: database.volume_bytes(),
+        warmup: scale.transactions,
+        measured: scale.transactions,
+        depth: TPCC.depth,
+        dram: scale.dram(TPCC, scale.tpcc),
+    };
+    let cache = |sizes: Sizes, at: usize, divisor| scale.bytes(sizes.caches[at], divisor);
+    let of_tpch = [0, 1, 2].map(|at| cache(TPCH, at, scale.tpch));
+    let (of_sfs, of_tpcc) = (cache(SFS, 0, scale.sfs), cache(TPCC, 0, scale.tpcc));
+    let sections = vec![
+        parameters::section(&scale),
+        policies::section(&sfs, of_sfs, &scale)?,
+        metadata::section(&sfs, of_sfs, &scale)?,
+        warehouse::section(&tpch, of_tpch, &scale)?,
+        oltp::section(&tpcc, of_tpcc, args.traces.as_deref(), &scale)?,
+        counters::section(&[(tpch, of_tpch[1]), (sfs, of_sfs), (tpcc, of_tpcc)], &scale)?,
+    ];
+    Ok(Report {
+        version: env!("CARGO_PKG_VERSION"),
+        command: command(args),
+        title: "Azor's evaluation, reproduced",
+        about: format!(
+            "The paper: *Azor: Using Two-level Block Selection to Improve SSD-based I/O Caches* (NAS 2011), from the slides of \
+             its talk. Simulated in virtual time with Nitro's caches of single extents of {EXTENT_BYTES} bytes, and with the \
+             counters and the decision of the server's two-level policy. {JUDGED}"
+        ),
+        scales: None,
+        generator: None,
+        seconds: begun.elapsed().as_secs_f64(),
+        sections,
+        failures: Vec::new(),
+    })
+}
+
+/// The command that reproduces the report.
+fn command(args: &AzorPaper) -> String {
+    let mut command = "nitro-lab reproduce azor".to_owned();
+    if args.quick {
+        command += " --quick";
+    }
+    if args.scale != 1.0 {
+        command += &format!(" --scale {}", args.scale);
+    }
+    if args.seed != 1 {
+        command += &format!(" --seed {}", args.seed);
+    }
+    if let Some(traces) = &args.traces {
+        command += &format!(" --traces {}", traces.display());
+    }
+    command
+}

@@ -1,0 +1,259 @@
+//! Two-level selection and associativity under TPC-H (claims A3 and A4).
+
+use super::Scale;
+use super::bed::{Load, Point, Run};
+use super::tables::measured;
+use crate::report::{Band, Bars, Chart, Holds, Section, Verdict, percent_more};
+use nitro_console::error::Error;
+
+/// The sizes of caches.
+const SIZES: [&str; 3] = ["small", "medium", "large"];
+/// The paper's speed-ups by two-level selection: direct-mapped, fully associative.
+const TWO_LEVEL: [f64; 2] = [1.95, 1.53];
+/// The paper's medium direct-mapped cache with two-level selection against the large one without it: percent faster, and
+/// points of hit ratio.
+const MEDIUM: (f64, f64) = (20.0, -10.0);
+/// The paper's fully associative cache against the direct-mapped one: the speed-up when large, the points of conflict misses,
+/// the gain of the medium one over the large direct-mapped one in percent, and the ratio of metadata.
+const ASSOCIATIVE: (f64, f64, f64, f64) = (1.36, 15.0, 32.0, 4.7);
+/// A change of speed below this is none.
+const NOISE: f64 = 0.005;
+
+/// Speed, hit ratio in percent, and RAM of one run.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cell {
+    speed: f64,
+    hits: f64,
+    ram: f64,
+}
+
+/// The runs by size, from the smallest cache on.
+#[derive(Debug, Clone, Copy, Default)]
+struct Found {
+    mapped: [Cell; 3],
+    mapped_two_level: [Cell; 3],
+    associative: [Cell; 3],
+    associative_two_level: [Cell; 3],
+}
+
+impl Found {
+    fn of(runs: &[Run]) -> Self {
+        let cell = |at: usize| {
+            let run = runs.get(at).cloned().unwrap_or_default();
+            Cell { speed: run.per_second, hits: run.hit_percent, ram: run.ram_bytes as f64 }
+        };
+        let three = |first: usize| std::array::from_fn(|size| cell(first + size));
+        // The first run has no cache.
+        Self {
+            mapped: three(1),
+            mapped_two_level: three(4),
+            associative: three(7),
+            associative_two_level: three(10),
+        }
+    }
+
+    /// The speed-ups by two-level selection, by size: direct-mapped, fully associative.
+    fn two_level(&self) -> [[f64; 3]; 2] {
+        let of = |with: &[Cell; 3], without: &[Cell; 3]| std::array::from_fn(|at| with[at].speed / without[at].speed);
+        [of(&self.mapped_two_level, &self.mapped), of(&self.associative_two_level, &self.associative)]
+    }
+
+    /// The medium direct-mapped cache with two-level selection against the large one without it.
+    fn medium(&self) -> (f64, f64) {
+        let (medium, large) = (self.mapped_two_level[1], self.mapped[2]);
+        (percent_more(medium.speed, large.speed), medium.hits - large.hits)
+    }
+
+    /// The speed-ups of full associativity, and the conflict misses that it avoids in points of hit ratio, by size.
+    fn associativity(&self) -> ([f64; 3], [f64; 3]) {
+        let speed = std::array::from_fn(|at| self.associative[at].speed / self.mapped[at].speed);
+        (speed, std::array::from_fn(|at| self.associative[at].hits - self.mapped[at].hits))
+    }
+
+    fn medium_associative(&self) -> f64 {
+        percent_more(self.associative[1].speed, self.mapped[2].speed)
+    }
+
+    fn ram_ratio(&self) -> f64 {
+        self.associative[2].ram / self.mapped[2].ram
+    }
+}
+
+fn most(figures: &[f64]) -> f64 {
+    figures.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// A3: the best speed-up of each kind; none slows down; and the medium cache against the large one.
+fn judge_two_level(found: &Found) -> Holds {
+    let (ratios, (faster, points)) = (found.two_level(), found.medium());
+    let near = (0..2).all(|kind| Band::at(TWO_LEVEL[kind]).has(most(&ratios[kind])));
+    let near = near && Band::at(MEDIUM.0).has(faster) && Band::at(MEDIUM.1).has(points);
+    let gains = ratios.iter().all(|kind| most(kind) > 1.0 + NOISE && kind.iter().all(|ratio| *ratio > 1.0 - NOISE));
+    Holds::of(near && gains, gains && faster > 0.0 && points < 0.0)
+}
+
+/// A4: full associativity is faster at every size, has fewer misses, and the medium one beats the large direct-mapped one;
+/// and takes more RAM.
+fn judge_associativity(found: &Found) -> Holds {
+    let (speed, conflicts) = found.associativity();
+    let (large, points, medium, ram) = ASSOCIATIVE;
+    let near = Band::at(large).has(speed[2]) && Band::at(points).has(most(&conflicts));
+    let near = near && Band::at(medium).has(found.medium_associative()) && Band::at(ram).has(found.ram_ratio());
+    let better = speed.iter().all(|ratio| *ratio > 1.0) && conflicts.iter().all(|points| *points > 0.0);
+    Holds::of(near && better, better && found.medium_associative() > 0.0 && found.ram_ratio() > 1.0)
+}
+
+fn by_size(figures: &[f64; 3], unit: &str) -> String {
+    figures.map(|figure| format!("{figure:.2}")).join(", ") + unit
+}
+
+/// The parts of A3 that differ.
+fn why_two_level(found: &Found) -> String {
+    let (ratios, (faster, points)) = (found.two_level(), found.medium());
+    let mut parts = Vec::new();
+    for (kind, (name, ratios)) in ["direct-mapped", "fully associative"].iter().zip(ratios).enumerate() {
+        for (size, ratio) in SIZES.iter().zip(ratios).filter(|(_, ratio)| *ratio <= 1.0 - NOISE) {
+            parts.push(format!("the {size} {name} cache is slower with it ({ratio:.2} ×)"));
+        }
+        if !Band::at(TWO_LEVEL[kind]).has(most(&ratios)) {
+            parts.push(format!("the best {name} one is {:.2} × as fast", most(&ratios)));
+        }
+    }
+    if !(Band::at(MEDIUM.0).has(faster) && Band::at(MEDIUM.1).has(points)) {
+        parts.push(format!(
+            "the medium one has {:.1} % hits against {:.1} % of the large one, and is {faster:+.0} % faster",
+            found.mapped_two_level[1].hits, found.mapped[2].hits
+        ));
+    }
+    parts.join("; ")
+}
+
+/// The parts of A4 that differ.
+fn why_associativity(found: &Found) -> String {
+    let (speed, conflicts) = found.associativity();
+    let mut parts = Vec::new();
+    for (at, size) in SIZES.iter().enumerate().filter(|(at, _)| speed[*at] <= 1.0) {
+        parts.push(format!(
+            "the {size} associative cache is slower ({:.2} ×), with {:+.1} points of hits: reads that repeat in order are \
+             evicted by LRU before they are read again",
+            speed[at], conflicts[at]
+        ));
+    }
+    if !Band::at(ASSOCIATIVE.0).has(speed[2]) {
+        parts.push(format!("the large one is {:.2} × as fast", speed[2]));
+    }
+    if !Band::at(ASSOCIATIVE.1).has(most(&conflicts)) {
+        parts.push(format!("conflicts are up to {:.1} points of hits", most(&conflicts)));
+    }
+    if !Band::at(ASSOCIATIVE.3).has(found.ram_ratio()) {
+        parts.push(format!(
+            "the index takes {:.1} times as much RAM: a direct-mapped block takes {:.0} bytes, and an associative one a node of a \
+             list and its share of a hash table",
+            found.ram_ratio(),
+            8.0
+        ));
+    }
+    parts.join("; ")
+}
+
+/// Runs TPC-H with every cache.
+pub(super) fn section(load: &Load<'_>, caches: [u64; 3], scale: &Scale) -> Result<Section, Error> {
+    let mapped = caches.map(Point::direct_mapped);
+    let associative = caches.map(Point::associative);
+    let mut points = vec![Point::NONE];
+    points.extend(mapped.into_iter().chain(mapped.map(Point::two_level)));
+    points.extend(associative.into_iter().chain(associative.map(Point::two_level)));
+    let runs = load.run(&points, scale)?;
+    let found = Found::of(&runs);
+    let kinds = ["direct-mapped", "direct-mapped, two levels", "associative", "associative, two levels"];
+    let names: Vec<String> = std::iter::once("HDDs alone".to_owned())
+        .chain(kinds.iter().flat_map(|kind| SIZES.map(|size| format!("{size}, {kind}"))))
+        .collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let speed = |at: usize| runs.get(at).map(|run| run.per_second / runs[0].per_second);
+    let bars = kinds.iter().enumerate().map(|(kind, name)| {
+        ((*name).to_owned(), (0..3).map(|size| speed(1 + kind * 3 + size)).collect::<Vec<_>>())
+    });
+    let chart = Chart::Bars(Bars {
+        title: "TPC-H: speed over HDDs alone".into(),
+        y_label: "times the speed of HDDs".into(),
+        log_y: false,
+        groups: SIZES.map(str::to_owned).to_vec(),
+        bars: bars.collect(),
+    });
+    let (ratios, (faster, points)) = (found.two_level(), found.medium());
+    let two_level = format!(
+        "two-level selection, small to large: direct-mapped {}, fully associative {}; medium direct-mapped with it against the \
+         large one: {faster:+.0} % speed at {points:+.1} points of hits",
+        by_size(&ratios[0], " ×"),
+        by_size(&ratios[1], " ×")
+    );
+    let (speeds, conflicts) = found.associativity();
+    let associativity = format!(
+        "fully associative against direct-mapped, small to large: {}; conflict misses avoided: {}; the medium one against the \
+         large direct-mapped one: {:+.0} %; RAM of the index: {:.1} ×",
+        by_size(&speeds, " ×"),
+        by_size(&conflicts, " points"),
+        found.medium_associative(),
+        found.ram_ratio()
+    );
+    Ok(Section {
+        id: "azor-tpch",
+        title: "TPC-H: differentiation of data, and associativity".into(),
+        text: "All 22 queries run several times with other parameters; the last time is measured. The small, medium and large \
+               cache hold a quarter, a half and all of the database. Conflict misses are those that a direct-mapped cache has in \
+               addition to a fully associative one with LRU. The RAM of the index is measured in large caches without counters."
+            .into(),
+        charts: vec![chart],
+        tables: vec![measured("TPC-H by cache", "queries/s", &names, &runs)],
+        verdicts: vec![
+            Verdict::new("A3", two_level, judge_two_level(&found)).because(&why_two_level(&found)),
+            Verdict::new("A4", associativity, judge_associativity(&found)).because(&why_associativity(&found)),
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cells(speeds: [f64; 3], hits: [f64; 3], ram: f64) -> [Cell; 3] {
+        std::array::from_fn(|at| Cell { speed: speeds[at], hits: hits[at], ram })
+    }
+
+    /// The figures of the paper.
+    fn paper() -> Found {
+        Found {
+            mapped: cells([1.0, 1.5, 2.0], [30.0, 50.0, 80.0], 10.0),
+            mapped_two_level: cells([1.95, 2.4, 2.5], [35.0, 70.0, 85.0], 20.0),
+            associative: cells([1.2, 2.64, 2.72], [40.0, 65.0, 95.0], 47.0),
+            associative_two_level: cells([1.84, 2.7, 2.72], [45.0, 70.0, 95.0], 57.0),
+        }
+    }
+
+    #[test]
+    fn the_judge_of_two_levels_can_fail() {
+        assert_eq!(judge_two_level(&paper()), Holds::Holds);
+        let little = Found { mapped_two_level: cells([1.1, 2.4, 2.5], [35.0, 70.0, 85.0], 20.0), ..paper() };
+        assert_eq!(judge_two_level(&little), Holds::Holds, "1.6 is within a quarter of 1.95");
+        let less = Found { mapped_two_level: cells([1.1, 2.05, 2.2], [35.0, 70.0, 85.0], 20.0), ..paper() };
+        assert_eq!(judge_two_level(&less), Holds::InDirection);
+        let slower = Found { associative_two_level: cells([1.84, 2.0, 2.72], [45.0, 70.0, 95.0], 57.0), ..paper() };
+        assert_eq!(judge_two_level(&slower), Holds::DoesNot);
+        assert!(why_two_level(&slower).contains("medium fully associative"), "{}", why_two_level(&slower));
+        let more_hits = Found { mapped_two_level: cells([1.95, 2.4, 2.5], [35.0, 90.0, 85.0], 20.0), ..paper() };
+        assert_eq!(judge_two_level(&more_hits), Holds::DoesNot, "the medium one has more hits");
+    }
+
+    #[test]
+    fn the_judge_of_associativity_can_fail() {
+        assert_eq!(judge_associativity(&paper()), Holds::Holds);
+        let dear = Found { associative: cells([1.2, 2.64, 2.72], [40.0, 65.0, 95.0], 90.0), ..paper() };
+        assert_eq!(judge_associativity(&dear), Holds::InDirection, "nine times the RAM");
+        let slow = Found { associative: cells([0.9, 2.64, 2.72], [40.0, 65.0, 95.0], 47.0), ..paper() };
+        assert_eq!(judge_associativity(&slow), Holds::DoesNot, "slower when small");
+        assert!(why_associativity(&slow).contains("small associative"));
+        let behind = Found { associative: cells([1.2, 1.9, 2.72], [40.0, 65.0, 95.0], 47.0), ..paper() };
+        assert_eq!(judge_associativity(&behind), Holds::DoesNot, "medium behind the large direct-mapped one");
+    }
+}
