@@ -2,7 +2,9 @@
 
 use crate::args::{AzorArgs, ClamArgs, CosPaperArgs, IndexPaperArgs, NitroArgs, Paper, ReproduceArgs, SiltArgs};
 use nitro_console::error::Error;
-use nitro_papers::{AzorPaper, ClamPaper, Evaluation, IndexPaper, SiltPaper, StorePaper, all, azor, clam, nitro, silt, store};
+use nitro_papers::{
+    AzorPaper, ClamPaper, Evaluation, IndexPaper, SiltPaper, StorePaper, all, azor, clam, nitro, silt, store,
+};
 
 /// Runs the evaluation of the chosen paper and writes the report.
 pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Error> {

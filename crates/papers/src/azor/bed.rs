@@ -13,12 +13,13 @@ use nitro_trace::{Reader, TraceError};
 
 /// Extents are blocks of XFS, for which Azor has a counter each.
 pub(super) const EXTENT_BYTES: u32 = 4096;
-/// Disks and chunks of the RAID-0 (Azor's talk, "Experimental setup").
+/// Disks, their size in bytes, and chunks of the RAID-0 (Azor's talk, "Experimental setup").
 pub(super) const SPINDLES: u32 = 12;
+pub(super) const DISK_BYTES: u64 = 500_000_000_000;
 pub(super) const CHUNK_BYTES: u64 = 64 << 10;
 
-/// Opens the trace of a load at its beginning.
-pub(super) type Open<'a> = &'a (dyn Fn() -> Result<Box<dyn Reader>, TraceError> + Sync);
+/// Opens the trace of a load with a seed at its beginning.
+pub(super) type Open<'a> = &'a (dyn Fn(u64) -> Result<Box<dyn Reader>, TraceError> + Sync);
 
 /// A load.
 #[derive(Clone, Copy)]
@@ -26,8 +27,8 @@ pub(super) struct Load<'a> {
     /// The name in progress messages.
     pub(super) name: &'a str,
     pub(super) open: Open<'a>,
-    /// Bytes of the volume; the disks are full of it.
-    pub(super) volume_bytes: u64,
+    /// Bytes of a disk.
+    pub(super) disk_bytes: u64,
     /// Operations that fill the caches, and operations that are measured.
     pub(super) warmup: u64,
     pub(super) measured: u64,
@@ -75,7 +76,6 @@ impl Point {
     }
 
     fn settings(&self, load: &Load<'_>) -> Settings {
-        let disk_bytes = load.volume_bytes.div_ceil(u64::from(SPINDLES)).next_multiple_of(CHUNK_BYTES);
         let timing = Timing {
             load: Arrival::Closed(load.depth),
             origin: Origin::Tps,
@@ -83,7 +83,7 @@ impl Point {
                 spindles: SPINDLES,
                 raid: Raid::Raid0,
                 stripe_bytes: CHUNK_BYTES,
-                disk_bytes: disk_bytes.max(16 * CHUNK_BYTES),
+                disk_bytes: load.disk_bytes.max(16 * CHUNK_BYTES),
                 ..Disks::default()
             },
             nvram_bytes: 0,
@@ -105,7 +105,7 @@ impl Point {
     }
 }
 
-/// The outcome of a run.
+/// The outcome of a run; with several seeds, the means.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Run {
     /// Operations of the load per second.
@@ -118,9 +118,9 @@ pub(super) struct Run {
     pub(super) disks_percent: f64,
     pub(super) ssd_percent: f64,
     /// Bytes written to the SSD.
-    pub(super) ssd_written: u64,
+    pub(super) ssd_written: f64,
     /// RAM of index and counters in bytes.
-    pub(super) ram_bytes: u64,
+    pub(super) ram_bytes: f64,
 }
 
 impl Run {
@@ -134,27 +134,48 @@ impl Run {
             response_ms: if reads + writes > 0.0 { response / (reads + writes) / 1e3 } else { 0.0 },
             disks_percent: pace.disks_busy * 100.0,
             ssd_percent: pace.ssd_busy * 100.0,
-            ssd_written: measured.ssd_bytes_written,
-            ram_bytes: outcome.ram_bytes,
+            ssd_written: measured.ssd_bytes_written as f64,
+            ram_bytes: outcome.ram_bytes as f64,
+        }
+    }
+}
+
+impl Run {
+    /// The means of runs.
+    fn mean(runs: &[Self]) -> Self {
+        let of = |figure: fn(&Self) -> f64| runs.iter().map(figure).sum::<f64>() / runs.len().max(1) as f64;
+        Self {
+            per_second: of(|run| run.per_second),
+            hit_percent: of(|run| run.hit_percent),
+            response_ms: of(|run| run.response_ms),
+            disks_percent: of(|run| run.disks_percent),
+            ssd_percent: of(|run| run.ssd_percent),
+            ssd_written: of(|run| run.ssd_written),
+            ram_bytes: of(|run| run.ram_bytes),
         }
     }
 }
 
 impl Load<'_> {
-    /// Simulates the load with each cache.
+    /// Simulates the load with each cache, and each seed; returns the means.
     pub(super) fn run(&self, points: &[Point], scale: &Scale) -> Result<Vec<Run>, Error> {
-        say(&format!("{}: {} simulations", self.name, points.len()));
+        say(&format!("{}: {} simulations", self.name, points.len() * scale.seeds().count()));
         let settings: Vec<Settings> = points.iter().map(|point| point.settings(self)).collect();
-        let open = || Ok(Box::new(Behind::new((self.open)()?, self.dram)) as Box<dyn Reader>);
-        let swept = sweep(&open, &settings, scale.threads, None, &SweepProgress::default());
-        let outcomes = swept.map_err(|error| Error::with_sources(self.name, &error))?;
-        Ok(outcomes.iter().map(|outcome| Run::of(outcome, self.measured)).collect())
+        let mut by_seed = Vec::new();
+        for seed in scale.seeds() {
+            let open = || Ok(Box::new(Behind::new((self.open)(seed)?, self.dram)) as Box<dyn Reader>);
+            let swept = sweep(&open, &settings, scale.threads, None, &SweepProgress::default());
+            let outcomes = swept.map_err(|error| Error::with_sources(self.name, &error))?;
+            by_seed.push(outcomes.iter().map(|outcome| Run::of(outcome, self.measured)).collect::<Vec<_>>());
+        }
+        let of_point = |at: usize| by_seed.iter().filter_map(|runs| runs.get(at).cloned()).collect::<Vec<_>>();
+        Ok((0..points.len()).map(|at| Run::mean(&of_point(at))).collect())
     }
 
-    /// Reads the trace through DRAM alone, to its end.
-    pub(super) fn through_dram(&self) -> Result<Behind<Box<dyn Reader>>, Error> {
+    /// Reads the trace with the first seed through DRAM alone, to its end.
+    pub(super) fn through_dram(&self, scale: &Scale) -> Result<Behind<Box<dyn Reader>>, Error> {
         let failed = |error: TraceError| Error::with_sources(self.name, &error);
-        let mut behind = Behind::new((self.open)().map_err(failed)?, self.dram);
+        let mut behind = Behind::new((self.open)(scale.seed).map_err(failed)?, self.dram);
         let mut request = nitro_trace::Request::default();
         while behind.next(&mut request).map_err(failed)? {}
         Ok(behind)

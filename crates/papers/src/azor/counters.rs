@@ -67,11 +67,8 @@ pub(super) fn section(loads: &[(Load<'_>, u64)], scale: &Scale) -> Result<Sectio
     table.rows = KINDS.map(|(name, _)| vec![name.to_owned()]).to_vec();
     let (mut spreads, mut bars) = (Vec::new(), KINDS.map(|(name, _)| (name.to_owned(), Vec::new())));
     for (load, cache_bytes) in loads {
-        let points = KINDS.map(|(_, kind)| Point {
-            variant: Variant::Policy(kind),
-            cache_bytes: *cache_bytes,
-            ..Point::NONE
-        });
+        let points =
+            KINDS.map(|(_, kind)| Point { variant: Variant::Policy(kind), cache_bytes: *cache_bytes, ..Point::NONE });
         let runs = load.run(&points, scale)?;
         let speeds: Vec<f64> = runs.iter().map(|run| run.per_second).collect();
         spreads.push(spread(&speeds));

@@ -141,7 +141,8 @@ mod tests {
     #[test]
     fn reads_of_what_dram_has_do_not_reach_the_disks() {
         let data = ClassId::UNCLASSIFIED;
-        let requests = [(Op::Write, 1, 1, data), (Op::Read, 0, 4, data), (Op::Read, 0, 4, data), (Op::Read, 9, 1, data)];
+        let requests =
+            [(Op::Write, 1, 1, data), (Op::Read, 0, 4, data), (Op::Read, 0, 4, data), (Op::Read, 9, 1, data)];
         assert_eq!(passed(&requests, false), [(1, 1), (0, 1), (2, 2), (9, 1)]);
     }
 

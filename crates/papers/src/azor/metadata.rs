@@ -32,7 +32,7 @@ impl WithDram {
         let mut runs = with(false).run(&[Point::NONE, base, base.two_level()], scale)?.into_iter();
         let [none, base, two_level] = std::array::from_fn(|_| runs.next().unwrap_or_default());
         let kept = with(true).run(&[Point::NONE], scale)?.into_iter().next().unwrap_or_default();
-        let behind = with(false).through_dram()?;
+        let behind = with(false).through_dram(scale)?;
         Ok(Self { bytes, kept, none, base, two_level, data: behind.data, metadata: behind.first_level })
     }
 
@@ -77,7 +77,8 @@ fn why(losses: &[f64], latency: f64, theirs: &WithDram) -> String {
 /// Runs the file server's load with DRAM of each size.
 pub(super) fn section(load: &Load<'_>, cache_bytes: u64, scale: &Scale) -> Result<Section, Error> {
     let sizes = SFS_DRAM.map(|gb| scale.bytes(gb, scale.sfs));
-    let all = sizes.iter().map(|bytes| WithDram::measure(load, cache_bytes, *bytes, scale)).collect::<Result<Vec<_>, _>>()?;
+    let all =
+        sizes.iter().map(|bytes| WithDram::measure(load, cache_bytes, *bytes, scale)).collect::<Result<Vec<_>, _>>()?;
     let paper = SFS_DRAM.iter().position(|gb| *gb == SFS.dram).unwrap_or_default();
     let mut table = Table::new(
         "SPECsfs by size of DRAM",

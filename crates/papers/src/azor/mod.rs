@@ -13,7 +13,7 @@ mod warehouse;
 
 use crate::report::{JUDGED, Report, make, publish};
 use crate::settings::AzorPaper;
-use bed::{EXTENT_BYTES, Load};
+use bed::{CHUNK_BYTES, DISK_BYTES, EXTENT_BYTES, Load, SPINDLES};
 use dram::Dram;
 use nitro_console::error::Error;
 use nitro_trace::Reader;
@@ -25,6 +25,8 @@ use std::time::Instant;
 const ACCESSED: f64 = 0.3;
 /// How often TPC-H's queries run; the last time is measured.
 const ROUNDS: u32 = 4;
+/// The number of seeds over which figures are averaged.
+const SEEDS: u64 = 3;
 /// Sizes of caches are multiples of this.
 const CACHE_UNIT_BYTES: u64 = 1 << 20;
 
@@ -64,6 +66,16 @@ impl Scale {
         (bytes / CACHE_UNIT_BYTES).max(1) * CACHE_UNIT_BYTES
     }
 
+    /// The seeds of the loads.
+    fn seeds(&self) -> impl Iterator<Item = u64> {
+        self.seed..self.seed + SEEDS
+    }
+
+    /// Bytes of a disk, scaled down.
+    const fn disk_bytes(divisor: u64) -> u64 {
+        (DISK_BYTES / divisor).next_multiple_of(CHUNK_BYTES)
+    }
+
     fn dram(&self, sizes: Sizes, divisor: u64) -> Dram {
         Dram { bytes: self.bytes(sizes.dram, divisor), keeps_metadata: false }
     }
@@ -86,26 +98,32 @@ pub fn run(args: &AzorPaper) -> Result<(), Error> {
 pub(crate) fn report(args: &AzorPaper) -> Result<Report, Error> {
     let begun = Instant::now();
     let scale = Scale::of(args);
-    let warehouse = TpchLike { database_bytes: scale.bytes(TPCH.data, scale.tpch), rounds: ROUNDS, seed: scale.seed };
-    let files = FileServer {
+    let warehouse = |seed| TpchLike {
+        database_bytes: scale.bytes(TPCH.data, scale.tpch),
+        volume_bytes: u64::from(SPINDLES) * Scale::disk_bytes(scale.tpch),
+        rounds: ROUNDS,
+        seed,
+    };
+    let files = |seed| FileServer {
         file_set_bytes: scale.bytes(SFS.data, scale.sfs),
         accessed: ACCESSED,
         operations: 2 * scale.operations,
-        seed: scale.seed,
+        seed,
     };
-    let database = TpccLike {
+    let database = |seed| TpccLike {
         database_bytes: scale.bytes(TPCC.data, scale.tpcc),
         transactions: 2 * scale.transactions,
-        seed: scale.seed,
+        seed,
     };
-    let queries = warehouse.queries();
+    let queries = warehouse(scale.seed).queries();
     let of_queries = u64::from(ROUNDS - 1) * queries / u64::from(ROUNDS);
-    let (open_tpch, open_sfs, open_tpcc) =
-        (|| warehouse.reader().map(boxed), || files.reader().map(boxed), || database.reader().map(boxed));
+    let open_tpch = |seed| warehouse(seed).reader().map(boxed);
+    let open_sfs = |seed| files(seed).reader().map(boxed);
+    let open_tpcc = |seed| database(seed).reader().map(boxed);
     let tpch = Load {
         name: "TPC-H",
         open: &open_tpch,
-        volume_bytes: warehouse.volume_bytes(),
+        disk_bytes: Scale::disk_bytes(scale.tpch),
         warmup: of_queries,
         measured: queries - of_queries,
         depth: TPCH.depth,
@@ -114,7 +132,7 @@ pub(crate) fn report(args: &AzorPaper) -> Result<Report, Error> {
     let sfs = Load {
         name: "SPECsfs",
         open: &open_sfs,
-        volume_bytes: files.volume_bytes(),
+        disk_bytes: Scale::disk_bytes(scale.sfs),
         warmup: scale.operations,
         measured: scale.operations,
         depth: SFS.depth,
@@ -123,7 +141,7 @@ pub(crate) fn report(args: &AzorPaper) -> Result<Report, Error> {
     let tpcc = Load {
         name: "TPC-C",
         open: &open_tpcc,
-        volume_bytes: database.volume_bytes(),
+        disk_bytes: Scale::disk_bytes(scale.tpcc),
         warmup: scale.transactions,
         measured: scale.transactions,
         depth: TPCC.depth,

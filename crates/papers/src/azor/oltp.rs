@@ -1,7 +1,7 @@
 //! TPC-C, with the parameters that were best so far (claim A5), and a recorded TPC-C trace beside it.
 
 use super::Scale;
-use super::bed::{Load, Point, Run};
+use super::bed::{CHUNK_BYTES, Load, Point, Run, SPINDLES};
 use super::dram::Dram;
 use super::parameters::TPCC;
 use super::tables::{bars, measured};
@@ -59,8 +59,8 @@ fn why(found: &Found, runs: &[Run; 3]) -> String {
             two_level.disks_percent,
             two_level.ssd_percent,
             base.ssd_percent,
-            Size(two_level.ssd_written),
-            Size(base.ssd_written)
+            Size(two_level.ssd_written as u64),
+            Size(base.ssd_written as u64)
         ));
     }
     if found.points.abs() > SAME_POINTS {
@@ -90,8 +90,8 @@ fn recorded(folder: &Path, scale: &Scale) -> Result<Option<(String, Table)>, Err
     let cache_bytes = (footprint / 2).next_multiple_of(1 << 20).max(16 << 20);
     let load = Load {
         name: "recorded TPC-C",
-        open: &|| reopen().map(|reader| Box::new(reader) as Box<dyn nitro_trace::Reader>),
-        volume_bytes: summary.address_end,
+        open: &|_| reopen().map(|reader| Box::new(reader) as Box<dyn nitro_trace::Reader>),
+        disk_bytes: summary.address_end.div_ceil(u64::from(SPINDLES)).next_multiple_of(CHUNK_BYTES),
         warmup: 0,
         measured: summary.requests,
         depth: TPCC.depth,
@@ -109,11 +109,17 @@ fn recorded(folder: &Path, scale: &Scale) -> Result<Option<(String, Table)>, Err
 }
 
 /// Runs TPC-C.
-pub(super) fn section(load: &Load<'_>, cache_bytes: u64, traces: Option<&Path>, scale: &Scale) -> Result<Section, Error> {
+pub(super) fn section(
+    load: &Load<'_>,
+    cache_bytes: u64,
+    traces: Option<&Path>,
+    scale: &Scale,
+) -> Result<Section, Error> {
     let runs = three(load, cache_bytes, scale)?;
     let found = Found::of(&runs);
-    let mut text = "The cache is fully associative and has half the size of the database. Speed is in transactions per second."
-        .to_owned();
+    let mut text =
+        "The cache is fully associative and has half the size of the database. Speed is in transactions per second."
+            .to_owned();
     let mut tables = vec![measured("TPC-C", "transactions/s", &NAMES, &runs)];
     if let Some((note, table)) = traces.map(|folder| recorded(folder, scale)).transpose()?.flatten() {
         text = format!("{text} {note}");

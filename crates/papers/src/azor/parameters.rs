@@ -35,7 +35,7 @@ pub(super) fn section(scale: &Scale) -> Section {
     };
     let gb = |gb: f64, divisor: u64| Size(scale.bytes(gb, divisor)).to_string();
     let caches = |sizes: Sizes, divisor| sizes.caches.iter().map(|s| gb(*s, divisor)).collect::<Vec<_>>().join(", ");
-    row("disks", "12 SATA of 500 GB, RAID-0", format!("{SPINDLES} of 7200 rpm, full of the load's volume"), TALK);
+    row("disks", "12 SATA of 500 GB, RAID-0", format!("{SPINDLES} of 7200 rpm, scaled as the load is"), TALK);
     row("chunk of the RAID-0", "64 KB", Size(CHUNK_BYTES).to_string(), TALK);
     row("SSD", "4 × 32 GB SLC, RAID-0", "one with four times the rates".into(), TALK);
     row("requests per second of an SSD", "30,000 reads, 3,500 writes", "the same".into(), TALK);
@@ -55,7 +55,12 @@ pub(super) fn section(scale: &Scale) -> Section {
     row("TPC-H: tables and their sizes", "TPC-H", "the same".into(), "TPC-H specification, clause 4.2.5");
     row("TPC-H: tables of each query", "TPC-H", "the same".into(), "TPC-H specification, clause 2.4");
     row("TPC-H: share of indices; scans; probes of indices", "–", "half; see the generator".into(), ASSUMED);
-    row("TPC-H: place of files on the volume", "XFS", "448 pieces, at random on 8 times their space".into(), ASSUMED);
+    row(
+        "TPC-H: place of files on the volume",
+        "XFS",
+        "each in the next of 32 groups (inode32), contiguous there".into(),
+        "Linux, Documentation/filesystems/xfs.txt; contiguous: assumption",
+    );
     row("SPECsfs: files that are accessed", "30 %", "the same; popularity: Zipf, 0.8".into(), TALK);
     row(
         "SPECsfs: operations",
@@ -63,17 +68,34 @@ pub(super) fn section(scale: &Scale) -> Section {
         "NFS: 18 % reads, 10 % writes, others on metadata".into(),
         "SPECsfs2008 User's Guide",
     );
-    row("SPECsfs: sizes of files", "SPECsfs2008", "1 KiB to 1 MiB, mean 27 KiB".into(), "SPEC SFS 3.0 User's Guide, Table 2");
-    row("TPC-C: rows, mix, skew", "TPC-C", "the same (NURand)".into(), "TPC-C specification, clauses 1.2.1, 2.1.6, 5.2.3");
-    row("TPC-C: pages, log, delay of writes", "–", "16 KiB; 16 KiB for 4 transactions; 0.5 % of the pages".into(), ASSUMED);
+    row(
+        "SPECsfs: sizes of files",
+        "SPECsfs2008",
+        "1 KiB to 1 MiB, mean 27 KiB".into(),
+        "SPEC SFS 3.0 User's Guide, Table 2",
+    );
+    row(
+        "TPC-C: rows, mix, skew",
+        "TPC-C",
+        "the same (NURand)".into(),
+        "TPC-C specification, clauses 1.2.1, 2.1.6, 5.2.3",
+    );
+    row(
+        "TPC-C: pages, log, delay of writes",
+        "–",
+        "16 KiB; 16 KiB for 4 transactions; 0.5 % of the pages".into(),
+        ASSUMED,
+    );
     Section {
         id: "azor-parameters",
         title: "Set-up".into(),
-        text: "The loads are synthetic: neither the benchmarks' runs nor their traces are public. What is published about \
+        text: format!(
+            "The loads are synthetic: neither the benchmarks' runs nor their traces are public. What is published about \
                them is used, and the rest is assumed; the table says which is which. Sizes are scaled down; disks are scaled with \
-               them, so that arms move over the same share of a disk. Requests are issued in closed loops, in virtual time. \
-               Metadata of the file server has its class, as recordings have by detection."
-            .into(),
+               them, so that arms move over the same share of a disk. All figures are means of {} seeds. Requests are issued in closed loops, in virtual time. \
+               Metadata of the file server has its class, as recordings have by detection.",
+            scale.seeds().count()
+        ),
         tables: vec![table],
         ..Section::default()
     }

@@ -1,7 +1,7 @@
 //! The write policies on misses (claim A1).
 
-use super::bed::{Load, Point, Run};
 use super::Scale;
+use super::bed::{Load, Point, Run};
 use super::tables::{bars, measured};
 use crate::report::{Band, Holds, Section, Verdict, judge_up_to, percent_more, percents};
 use nitro_cache::admission::WritePolicy;

@@ -16,7 +16,7 @@ pub(super) fn measured(title: &str, speed: &str, names: &[&str], runs: &[Run]) -
             format!("{:.2} ms", run.response_ms),
             format!("{:.0} %", run.disks_percent),
             format!("{:.1} %", run.ssd_percent),
-            Size(run.ssd_written).to_string(),
+            Size(run.ssd_written as u64).to_string(),
         ]);
     }
     table

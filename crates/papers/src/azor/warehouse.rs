@@ -40,16 +40,11 @@ impl Found {
     fn of(runs: &[Run]) -> Self {
         let cell = |at: usize| {
             let run = runs.get(at).cloned().unwrap_or_default();
-            Cell { speed: run.per_second, hits: run.hit_percent, ram: run.ram_bytes as f64 }
+            Cell { speed: run.per_second, hits: run.hit_percent, ram: run.ram_bytes }
         };
         let three = |first: usize| std::array::from_fn(|size| cell(first + size));
         // The first run has no cache.
-        Self {
-            mapped: three(1),
-            mapped_two_level: three(4),
-            associative: three(7),
-            associative_two_level: three(10),
-        }
+        Self { mapped: three(1), mapped_two_level: three(4), associative: three(7), associative_two_level: three(10) }
     }
 
     /// The speed-ups by two-level selection, by size: direct-mapped, fully associative.
@@ -171,9 +166,10 @@ pub(super) fn section(load: &Load<'_>, caches: [u64; 3], scale: &Scale) -> Resul
         .collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let speed = |at: usize| runs.get(at).map(|run| run.per_second / runs[0].per_second);
-    let bars = kinds.iter().enumerate().map(|(kind, name)| {
-        ((*name).to_owned(), (0..3).map(|size| speed(1 + kind * 3 + size)).collect::<Vec<_>>())
-    });
+    let bars = kinds
+        .iter()
+        .enumerate()
+        .map(|(kind, name)| ((*name).to_owned(), (0..3).map(|size| speed(1 + kind * 3 + size)).collect::<Vec<_>>()));
     let chart = Chart::Bars(Bars {
         title: "TPC-H: speed over HDDs alone".into(),
         y_label: "times the speed of HDDs".into(),
