@@ -27,6 +27,8 @@ Examples:
     nitro-lab trace convert recorded.parquet recorded.csv
   A recording that was interrupted by a crash, up to its last complete part:
     nitro-lab trace convert recorded.parquet whole.parquet
+  A trace of a disk of which an image exists, with classes:
+    nitro-lab trace convert --classify disk.img sda.blktrace.0 sda.parquet
 
 The columns of a table are time_ns, op, object, offset and len; it has no fingerprints. The columns of Parquet are time (ns), op,
 object, offset and length (bytes), fingerprint (20 bytes for each block of the request), block (bytes covered by a fingerprint),
@@ -82,6 +84,10 @@ pub(crate) struct ConvertArgs {
     /// Replace an existing file
     #[arg(long)]
     pub(crate) force: bool,
+    /// Classify requests by an image of the disk, with the file system that it had: metadata, directories, the journal, and
+    /// the sizes of files, as `nitro serve` detects them. Classes of the trace are kept
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) classify: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) read: ReadArgs,
     #[command(flatten)]

@@ -34,7 +34,7 @@ pub(super) fn run(kind: &SynthCommand) -> Result<(), Error> {
     }?;
     let generator = format!("nitro-lab trace synth {} --seed {}", made.generator, made.make.seed);
     let notes = [("source", made.source), ("generator", &generator)];
-    ResultFile::new(&made.make.result, made.make.force)?.only_parquet()?.fill(
+    ResultFile::new(&made.make.result, made.make.force)?.only_parquet("fingerprints")?.fill(
         &mut made.reader,
         &notes,
         made.make.output.format,

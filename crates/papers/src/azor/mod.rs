@@ -98,9 +98,10 @@ pub fn run(args: &AzorPaper) -> Result<(), Error> {
 pub(crate) fn report(args: &AzorPaper) -> Result<Report, Error> {
     let begun = Instant::now();
     let scale = Scale::of(args);
-    let warehouse = |seed| TpchLike {
+    let warehouse = |file_per_table, seed| TpchLike {
         database_bytes: scale.bytes(TPCH.data, scale.tpch),
         volume_bytes: u64::from(SPINDLES) * Scale::disk_bytes(scale.tpch),
+        file_per_table,
         rounds: ROUNDS,
         seed,
     };
@@ -115,9 +116,10 @@ pub(crate) fn report(args: &AzorPaper) -> Result<Report, Error> {
         transactions: 2 * scale.transactions,
         seed,
     };
-    let queries = warehouse(scale.seed).queries();
+    let queries = warehouse(true, scale.seed).queries();
     let of_queries = u64::from(ROUNDS - 1) * queries / u64::from(ROUNDS);
-    let open_tpch = |seed| warehouse(seed).reader().map(boxed);
+    let open_tpch = |seed| warehouse(true, seed).reader().map(boxed);
+    let open_contiguous = |seed| warehouse(false, seed).reader().map(boxed);
     let open_sfs = |seed| files(seed).reader().map(boxed);
     let open_tpcc = |seed| database(seed).reader().map(boxed);
     let tpch = Load {
@@ -154,7 +156,7 @@ pub(crate) fn report(args: &AzorPaper) -> Result<Report, Error> {
         parameters::section(&scale),
         policies::section(&sfs, of_sfs, &scale)?,
         metadata::section(&sfs, of_sfs, &scale)?,
-        warehouse::section(&tpch, of_tpch, &scale)?,
+        warehouse::section([tpch, Load { open: &open_contiguous, ..tpch }], of_tpch, &scale)?,
         oltp::section(&tpcc, of_tpcc, args.traces.as_deref(), &scale)?,
         counters::section(&[(tpch, of_tpch[1]), (sfs, of_sfs), (tpcc, of_tpcc)], &scale)?,
     ];

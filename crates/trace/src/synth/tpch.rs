@@ -78,6 +78,8 @@ pub struct TpchLike {
     pub database_bytes: u64,
     /// Bytes of the volume: 12 disks of 500 GB in Azor's evaluation.
     pub volume_bytes: u64,
+    /// Whether each table and each table's indices are a file of its own; otherwise the database is one contiguous file.
+    pub file_per_table: bool,
     /// How often all queries run, each time in order and with other parameters.
     pub rounds: u32,
     /// The seed: another one results in another trace.
@@ -129,12 +131,13 @@ pub struct Warehouse {
 
 impl Warehouse {
     fn new(load: &TpchLike) -> Self {
-        let (all, mut files) = (SIZES.iter().map(|(_, size)| size).sum::<f64>(), 0);
+        let (all, mut files, mut end) = (SIZES.iter().map(|(_, size)| size).sum::<f64>(), 0, 0);
         let group_pages = load.volume_bytes / GROUPS / PAGE_BYTES;
         let mut file = |share: f64| {
             let pages = ((load.database_bytes / PAGE_BYTES) as f64 * share).max(1.0) as u64;
-            files += 1;
-            File { first: (files - 1) * group_pages, pages }
+            let first = if load.file_per_table { files * group_pages } else { end };
+            (files, end) = (files + 1, end + pages);
+            File { first, pages }
         };
         let tables =
             SIZES.map(|(table, size)| (table, file(size / all * (1.0 - INDEX_SHARE)), file(size / all * INDEX_SHARE)));
@@ -193,7 +196,8 @@ mod tests {
 
     #[test]
     fn queries_read_every_table_within_the_volume_and_scans_are_sequential() {
-        let load = TpchLike { database_bytes: 64 << 20, volume_bytes: 1 << 30, rounds: 1, seed: 1 };
+        let load =
+            TpchLike { database_bytes: 64 << 20, volume_bytes: 1 << 30, file_per_table: true, rounds: 1, seed: 1 };
         let all: Vec<Request> = load.reader().unwrap().requests().map(Result::unwrap).collect();
         assert!(all.iter().all(|r| r.op == Op::Read && r.end() <= load.volume_bytes));
         // The first query scans line items: two thirds of the rows, which are half of the database.
