@@ -6,7 +6,7 @@ use crate::report::say;
 use nitro_cache::admission::{AdmissionKind, WritePolicy};
 use nitro_console::error::Error;
 use nitro_sim::sweep::{SweepProgress, sweep};
-use nitro_sim::timing::{Disks, Load as Arrival, Origin, Raid, SsdSpeed, Timing};
+use nitro_sim::timing::{Cpu, Disks, Load as Arrival, Origin, Raid, SsdSpeed, Timing};
 use nitro_sim::{Outcome, Settings, Variant, Warmup};
 use nitro_trace::synth::OPERATION_NS;
 use nitro_trace::{Reader, TraceError};
@@ -34,7 +34,11 @@ pub(super) struct Load<'a> {
     pub(super) measured: u64,
     /// Requests in progress.
     pub(super) depth: u32,
+    /// The least response time of a request, in nanoseconds: the processor's work on it.
+    pub(super) cpu_ns: u64,
     pub(super) dram: Dram,
+    /// The number of seeds over which figures are averaged.
+    pub(super) seeds: u64,
 }
 
 /// The cache of a run.
@@ -89,6 +93,7 @@ impl Point {
             nvram_bytes: 0,
             ssd: SsdSpeed::azor(),
             ssd_merges: true,
+            cpu: Cpu { request_ns: load.cpu_ns, ..Cpu::default() },
             ..Timing::default()
         };
         Settings {
@@ -159,10 +164,10 @@ impl Run {
 impl Load<'_> {
     /// Simulates the load with each cache, and each seed; returns the means.
     pub(super) fn run(&self, points: &[Point], scale: &Scale) -> Result<Vec<Run>, Error> {
-        say(&format!("{}: {} simulations", self.name, points.len() * scale.seeds().count()));
+        say(&format!("{}: {} simulations", self.name, points.len() * self.seeds as usize));
         let settings: Vec<Settings> = points.iter().map(|point| point.settings(self)).collect();
         let mut by_seed = Vec::new();
-        for seed in scale.seeds() {
+        for seed in scale.seed..scale.seed + self.seeds {
             let open = || Ok(Box::new(Behind::new((self.open)(seed)?, self.dram)) as Box<dyn Reader>);
             let swept = sweep(&open, &settings, scale.threads, None, &SweepProgress::default());
             let outcomes = swept.map_err(|error| Error::with_sources(self.name, &error))?;

@@ -27,6 +27,8 @@ const ACCESSED: f64 = 0.3;
 const ROUNDS: u32 = 4;
 /// The number of seeds over which figures are averaged.
 const SEEDS: u64 = 3;
+/// The least response time of a request, in nanoseconds: the simulator's default.
+const CPU_NS: u64 = 10_000;
 /// Sizes of caches are multiples of this.
 const CACHE_UNIT_BYTES: u64 = 1 << 20;
 
@@ -66,11 +68,6 @@ impl Scale {
         (bytes / CACHE_UNIT_BYTES).max(1) * CACHE_UNIT_BYTES
     }
 
-    /// The seeds of the loads.
-    fn seeds(&self) -> impl Iterator<Item = u64> {
-        self.seed..self.seed + SEEDS
-    }
-
     /// Bytes of a disk, scaled down.
     const fn disk_bytes(divisor: u64) -> u64 {
         (DISK_BYTES / divisor).next_multiple_of(CHUNK_BYTES)
@@ -98,10 +95,11 @@ pub fn run(args: &AzorPaper) -> Result<(), Error> {
 pub(crate) fn report(args: &AzorPaper) -> Result<Report, Error> {
     let begun = Instant::now();
     let scale = Scale::of(args);
-    let warehouse = |file_per_table, seed| TpchLike {
+    let warehouse = |(file_per_table, skew): (bool, f64), seed| TpchLike {
         database_bytes: scale.bytes(TPCH.data, scale.tpch),
         volume_bytes: u64::from(SPINDLES) * Scale::disk_bytes(scale.tpch),
         file_per_table,
+        skew,
         rounds: ROUNDS,
         seed,
     };
@@ -116,10 +114,10 @@ pub(crate) fn report(args: &AzorPaper) -> Result<Report, Error> {
         transactions: 2 * scale.transactions,
         seed,
     };
-    let queries = warehouse(true, scale.seed).queries();
+    let queries = warehouse(warehouse::MAIN.place(), scale.seed).queries();
     let of_queries = u64::from(ROUNDS - 1) * queries / u64::from(ROUNDS);
-    let open_tpch = |seed| warehouse(true, seed).reader().map(boxed);
-    let open_contiguous = |seed| warehouse(false, seed).reader().map(boxed);
+    let open_tpch = |seed| warehouse(warehouse::MAIN.place(), seed).reader().map(boxed);
+    let open_varied = warehouse::VARIED.map(|varied| move |seed| warehouse(varied.place(), seed).reader().map(boxed));
     let open_sfs = |seed| files(seed).reader().map(boxed);
     let open_tpcc = |seed| database(seed).reader().map(boxed);
     let tpch = Load {
@@ -129,7 +127,9 @@ pub(crate) fn report(args: &AzorPaper) -> Result<Report, Error> {
         warmup: of_queries,
         measured: queries - of_queries,
         depth: TPCH.depth,
+        cpu_ns: CPU_NS,
         dram: scale.dram(TPCH, scale.tpch),
+        seeds: SEEDS,
     };
     let sfs = Load {
         name: "SPECsfs",
@@ -138,7 +138,9 @@ pub(crate) fn report(args: &AzorPaper) -> Result<Report, Error> {
         warmup: scale.operations,
         measured: scale.operations,
         depth: SFS.depth,
+        cpu_ns: CPU_NS,
         dram: scale.dram(SFS, scale.sfs),
+        seeds: SEEDS,
     };
     let tpcc = Load {
         name: "TPC-C",
@@ -147,8 +149,15 @@ pub(crate) fn report(args: &AzorPaper) -> Result<Report, Error> {
         warmup: scale.transactions,
         measured: scale.transactions,
         depth: TPCC.depth,
+        cpu_ns: CPU_NS,
         dram: scale.dram(TPCC, scale.tpcc),
+        seeds: SEEDS,
     };
+    let varied: Vec<Load<'_>> = warehouse::VARIED
+        .iter()
+        .zip(&open_varied)
+        .map(|(varied, open)| Load { open, cpu_ns: varied.cpu_ns, seeds: 1, ..tpch })
+        .collect();
     let cache = |sizes: Sizes, at: usize, divisor| scale.bytes(sizes.caches[at], divisor);
     let of_tpch = [0, 1, 2].map(|at| cache(TPCH, at, scale.tpch));
     let (of_sfs, of_tpcc) = (cache(SFS, 0, scale.sfs), cache(TPCC, 0, scale.tpcc));
@@ -156,7 +165,7 @@ pub(crate) fn report(args: &AzorPaper) -> Result<Report, Error> {
         parameters::section(&scale),
         policies::section(&sfs, of_sfs, &scale)?,
         metadata::section(&sfs, of_sfs, &scale)?,
-        warehouse::section([tpch, Load { open: &open_contiguous, ..tpch }], of_tpch, &scale)?,
+        warehouse::section(&tpch, &varied, of_tpch, &scale)?,
         oltp::section(&tpcc, of_tpcc, args.traces.as_deref(), &scale)?,
         counters::section(&[(tpch, of_tpch[1]), (sfs, of_sfs), (tpcc, of_tpcc)], &scale)?,
     ];

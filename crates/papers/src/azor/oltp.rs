@@ -1,10 +1,10 @@
 //! TPC-C, with the parameters that were best so far (claim A5), and a recorded TPC-C trace beside it.
 
-use super::Scale;
 use super::bed::{CHUNK_BYTES, Load, Point, Run, SPINDLES};
 use super::dram::Dram;
 use super::parameters::TPCC;
 use super::tables::{bars, measured};
+use super::{CPU_NS, Scale};
 use crate::report::{Band, Holds, Section, Table, Verdict, percent_more};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
@@ -95,7 +95,9 @@ fn recorded(folder: &Path, scale: &Scale) -> Result<Option<(String, Table)>, Err
         warmup: 0,
         measured: summary.requests,
         depth: TPCC.depth,
+        cpu_ns: CPU_NS,
         dram: Dram { bytes: 0, keeps_metadata: false },
+        seeds: 1,
     };
     let runs = three(&load, cache_bytes, scale)?;
     let text = format!(

@@ -1,7 +1,7 @@
 //! The set-up: each parameter with its source.
 
-use super::Scale;
 use super::bed::{CHUNK_BYTES, EXTENT_BYTES, SPINDLES};
+use super::{SEEDS, Scale};
 use crate::report::{Section, Table};
 use nitro_console::size::Size;
 
@@ -94,7 +94,7 @@ pub(super) fn section(scale: &Scale) -> Section {
                them is used, and the rest is assumed; the table says which is which. Sizes are scaled down; disks are scaled with \
                them, so that arms move over the same share of a disk. All figures are means of {} seeds. Requests are issued in closed loops, in virtual time. \
                Metadata of the file server has its class, as recordings have by detection.",
-            scale.seeds().count()
+            SEEDS
         ),
         tables: vec![table],
         ..Section::default()

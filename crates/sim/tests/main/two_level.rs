@@ -110,7 +110,8 @@ fn combinations_without_two_levels_are_refused_with_the_reason() {
 
 #[test]
 fn the_ssd_is_busy_for_less_of_the_time_if_neighbours_are_one_command() {
-    let reads = nitro_trace::synth::Zipf { objects: 5000, requests: 20_000, object_bytes: 16_384, ..Default::default() };
+    let reads =
+        nitro_trace::synth::Zipf { objects: 5000, requests: 20_000, object_bytes: 16_384, ..Default::default() };
     let workload = stored(&|| Ok(Box::new(reads.reader()?)), 4096).unwrap();
     let timed = |ssd_merges| {
         let timing = Timing { load: Load::Closed(4), ssd: SsdSpeed::azor(), ssd_merges, ..Timing::default() };

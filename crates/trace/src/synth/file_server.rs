@@ -60,7 +60,8 @@ impl FileServer {
     /// # Errors
     /// A parameter is out of bounds.
     pub fn reader(&self) -> Result<OperationsReader<Files>, TraceError> {
-        if !(1 << 24..=1 << 46).contains(&self.file_set_bytes) || !(self.accessed > 0.0 && self.accessed <= 1.0) {
+        let is_share = self.accessed > 0.0 && self.accessed <= 1.0;
+        if !((1 << 24..=1 << 46).contains(&self.file_set_bytes) && is_share) {
             return Err(TraceError::setting("the file set has 16 MiB to 64 TiB, and a share of it is accessed"));
         }
         Ok(OperationsReader::new(Files::new(self)?, self.operations, self.seed))

@@ -6,7 +6,9 @@
 //! database that joins by nested loops over indices, as MySQL of 2011 did: a query scans the table that it starts from, and
 //! probes the others page by page through their indices.
 
+use super::ZipfSampler;
 use super::operations::{Operations, OperationsReader, Step};
+use super::permutation::Permutation;
 use crate::TraceError;
 use crate::rng::Rng;
 use nitro_units::ClassId;
@@ -72,7 +74,7 @@ const QUERIES: [Query; 22] = [
 ];
 
 /// The load.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct TpchLike {
     /// Bytes of the database: 28 GB in Azor's evaluation.
     pub database_bytes: u64,
@@ -80,6 +82,9 @@ pub struct TpchLike {
     pub volume_bytes: u64,
     /// Whether each table and each table's indices are a file of its own; otherwise the database is one contiguous file.
     pub file_per_table: bool,
+    /// The exponent of Zipf's law for the pages of a file that are probed; 0: all are probed equally, as TPC-H's keys are
+    /// uniformly distributed.
+    pub skew: f64,
     /// How often all queries run, each time in order and with other parameters.
     pub rounds: u32,
     /// The seed: another one results in another trace.
@@ -96,7 +101,8 @@ impl TpchLike {
     /// The reader of the trace. The time of a request is the number of its query in milliseconds.
     ///
     /// # Errors
-    /// The database is smaller than 64 MiB, or a group of the volume has no room for its largest file.
+    /// The database is smaller than 64 MiB, or a group of the volume has no room for its largest file; or the skew is
+    /// not from 0 to 100.
     pub fn reader(&self) -> Result<OperationsReader<Warehouse>, TraceError> {
         let has_room = self.volume_bytes / GROUPS >= self.database_bytes / 2 && self.volume_bytes <= 1 << 60;
         if self.database_bytes < 1 << 26 || !has_room {
@@ -104,21 +110,37 @@ impl TpchLike {
                 "the database has 64 MiB or more, and the volume 16 times as many to 2^60",
             ));
         }
-        Ok(OperationsReader::new(Warehouse::new(self), self.queries(), self.seed))
+        Ok(OperationsReader::new(Warehouse::new(self)?, self.queries(), self.seed))
     }
 }
 
 /// A file: consecutive pages of the volume.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct File {
     first: u64,
     pages: u64,
+    /// The pages that are probed, by rank, and the page of each rank.
+    popular: ZipfSampler,
+    order: Permutation,
 }
 
 impl File {
     /// The offset of a page on the volume.
-    const fn at(self, page: u64) -> u64 {
+    const fn at(&self, page: u64) -> u64 {
         (self.first + page) * PAGE_BYTES
+    }
+
+    fn probe(&self, rng: &mut Rng, steps: &mut VecDeque<Step>) {
+        let page = self.order.of(self.popular.sample(rng) - 1);
+        steps.push_back(Step::read(self.at(page), PAGE_BYTES, ClassId::UNCLASSIFIED));
+    }
+
+    fn scan(&self, steps: &mut VecDeque<Step>) {
+        let each = SCAN_BYTES / PAGE_BYTES;
+        for page in (0..self.pages).step_by(each as usize) {
+            let pages = each.min(self.pages - page);
+            steps.push_back(Step::read(self.at(page), pages * PAGE_BYTES, ClassId::UNCLASSIFIED));
+        }
     }
 }
 
@@ -130,46 +152,40 @@ pub struct Warehouse {
 }
 
 impl Warehouse {
-    fn new(load: &TpchLike) -> Self {
+    fn new(load: &TpchLike) -> Result<Self, TraceError> {
         let (all, mut files, mut end) = (SIZES.iter().map(|(_, size)| size).sum::<f64>(), 0, 0);
         let group_pages = load.volume_bytes / GROUPS / PAGE_BYTES;
         let mut file = |share: f64| {
             let pages = ((load.database_bytes / PAGE_BYTES) as f64 * share).max(1.0) as u64;
             let first = if load.file_per_table { files * group_pages } else { end };
             (files, end) = (files + 1, end + pages);
-            File { first, pages }
+            let order = Permutation::new(pages, load.seed ^ files);
+            ZipfSampler::new(pages, load.skew).map(|popular| File { first, pages, popular, order })
         };
-        let tables =
-            SIZES.map(|(table, size)| (table, file(size / all * (1.0 - INDEX_SHARE)), file(size / all * INDEX_SHARE)));
-        Self { tables: tables.to_vec() }
-    }
-
-    fn files(&self, table: Table) -> (File, File) {
-        let found = self.tables.iter().find(|(known, ..)| *known == table);
-        found.map_or((File { first: 0, pages: 1 }, File { first: 0, pages: 1 }), |(_, rows, index)| (*rows, *index))
-    }
-
-    fn scan(file: File, steps: &mut VecDeque<Step>) {
-        let each = SCAN_BYTES / PAGE_BYTES;
-        for page in (0..file.pages).step_by(each as usize) {
-            let pages = each.min(file.pages - page);
-            steps.push_back(Step::read(file.at(page), pages * PAGE_BYTES, ClassId::UNCLASSIFIED));
+        let mut tables = Vec::new();
+        for (table, size) in SIZES {
+            tables.push((table, file(size / all * (1.0 - INDEX_SHARE))?, file(size / all * INDEX_SHARE)?));
         }
+        Ok(Self { tables })
+    }
+
+    /// The rows and the indices of a table.
+    fn files(&self, table: Table) -> Option<(&File, &File)> {
+        let found = self.tables.iter().find(|(known, ..)| *known == table);
+        found.map(|(_, rows, index)| (rows, index))
     }
 }
 
 impl Operations for Warehouse {
     fn add(&mut self, number: u64, rng: &mut Rng, steps: &mut VecDeque<Step>) {
         let (scanned, probed) = QUERIES[(number % QUERIES.len() as u64) as usize];
-        if let Some(table) = scanned {
-            Self::scan(self.files(table).0, steps);
+        if let Some((rows, _)) = scanned.and_then(|table| self.files(table)) {
+            rows.scan(steps);
         }
         // The probes of all tables are mixed, as in nested loops.
-        let mut left: Vec<(File, File, u64)> = Vec::new();
-        for (table, share) in probed {
-            let (rows, index) = self.files(*table);
-            left.push((rows, index, (rows.pages as f64 * share).max(1.0) as u64));
-        }
+        let files = probed.iter().filter_map(|(table, share)| Some((self.files(*table)?, share)));
+        let mut left: Vec<(&File, &File, u64)> =
+            files.map(|((rows, index), share)| (rows, index, (rows.pages as f64 * share).max(1.0) as u64)).collect();
         let mut all: u64 = left.iter().map(|(.., probes)| probes).sum();
         while all > 0 {
             let mut at = rng.below(all);
@@ -177,10 +193,8 @@ impl Operations for Warehouse {
             for (rows, index, probes) in &mut left {
                 if at < *probes {
                     *probes -= 1;
-                    for file in [&*index, &*rows] {
-                        let at = file.at(rng.below(file.pages));
-                        steps.push_back(Step::read(at, PAGE_BYTES, ClassId::UNCLASSIFIED));
-                    }
+                    index.probe(rng, steps);
+                    rows.probe(rng, steps);
                     break;
                 }
                 at -= *probes;
@@ -196,8 +210,14 @@ mod tests {
 
     #[test]
     fn queries_read_every_table_within_the_volume_and_scans_are_sequential() {
-        let load =
-            TpchLike { database_bytes: 64 << 20, volume_bytes: 1 << 30, file_per_table: true, rounds: 1, seed: 1 };
+        let load = TpchLike {
+            database_bytes: 64 << 20,
+            volume_bytes: 1 << 30,
+            file_per_table: true,
+            skew: 0.0,
+            rounds: 1,
+            seed: 1,
+        };
         let all: Vec<Request> = load.reader().unwrap().requests().map(Result::unwrap).collect();
         assert!(all.iter().all(|r| r.op == Op::Read && r.end() <= load.volume_bytes));
         // The first query scans line items: two thirds of the rows, which are half of the database.
