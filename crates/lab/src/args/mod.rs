@@ -11,8 +11,8 @@ pub(crate) use reproduce::{
 };
 pub(crate) use sim::SimArgs;
 pub(crate) use trace::{
-    BootStormArgs, ConvertArgs, FiuArgs, InfoArgs, MakeArgs, RandomArgs, SnapshotArgs, SnapshotPass, SynthCommand,
-    TraceCommand, ZipfArgs,
+    BootStormArgs, ConvertArgs, FileServerArgs, FiuArgs, InfoArgs, MakeArgs, RandomArgs, SnapshotArgs, SnapshotPass,
+    SynthCommand, TpccArgs, TpchArgs, TraceCommand, ZipfArgs,
 };
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};

@@ -197,6 +197,9 @@ fn one_seed_makes_one_file_and_it_says_that_it_is_synthetic() {
         "snapshots --image-size 8M --snapshots 9 --pass restore --snapshot 3",
         "random --working-set 1M --requests 999 --dedup-ratio 2",
         "zipf --objects 99 --requests 999 --writes 10",
+        "tpch --database 64M --volume 2G --rounds 1",
+        "tpcc --database 128M --transactions 500",
+        "file-server --file-set 16M --operations 999",
     ]
     .iter()
     .enumerate()
