@@ -7,9 +7,9 @@ mod dram;
 mod metadata;
 mod oltp;
 mod parameters;
-mod policies;
 mod tables;
 mod warehouse;
+mod write_policies;
 
 use crate::report::{JUDGED, Report, make, publish};
 use crate::settings::AzorPaper;
@@ -163,7 +163,7 @@ pub(crate) fn report(args: &AzorPaper) -> Result<Report, Error> {
     let (of_sfs, of_tpcc) = (cache(SFS, 0, scale.sfs), cache(TPCC, 0, scale.tpcc));
     let sections = vec![
         parameters::section(&scale),
-        policies::section(&sfs, of_sfs, &scale)?,
+        write_policies::section(&sfs, of_sfs, &scale)?,
         metadata::section(&sfs, of_sfs, &scale)?,
         warehouse::section(&tpch, &varied, of_tpch, &scale)?,
         oltp::section(&tpcc, of_tpcc, args.traces.as_deref(), &scale)?,
