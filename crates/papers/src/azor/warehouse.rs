@@ -137,7 +137,7 @@ fn why_associativity(found: &Found) -> String {
     let mut parts = Vec::new();
     for (at, size) in SIZES.iter().enumerate().filter(|(at, _)| speed[*at] <= 1.0) {
         parts.push(format!(
-            "the {size} associative cache is slower ({:.2} ×), with {:+.1} points of hits: LRU evicts what is read again, as \
+            "the {size} associative cache is slower ({:.3} ×), with {:+.1} points of hits: LRU evicts what is read again, as \
              two-level selection among the same places has {:.1} % hits instead of {:.1}",
             speed[at], conflicts[at], found.associative_two_level[at].hits, found.associative[at].hits
         ));
