@@ -1,7 +1,7 @@
 //! Two-level selection with any associativity (Azor).
 
 use crate::run;
-use nitro_cache::admission::AdmissionKind;
+use nitro_cache::admission::{AdmissionKind, WritePolicy};
 use nitro_cache::builtin;
 use nitro_cache::destage::Watermarks;
 use nitro_sim::timing::{Load, SsdSpeed, Timing};
@@ -30,16 +30,14 @@ impl Reader for Script {
     }
 }
 
+fn request(op: Op, extent: u64) -> Request {
+    Request { op, offset: extent * EXTENT_BYTES, len: EXTENT_BYTES, ..Request::default() }
+}
+
 /// Extents that are read again and again, between extents of a scan; the last ones are metadata that is read once, and then
 /// once more at the end.
 fn scanned() -> Stored {
-    let read = |extent: u64, class| Request {
-        op: Op::Read,
-        offset: extent * EXTENT_BYTES,
-        len: EXTENT_BYTES,
-        class,
-        ..Request::default()
-    };
+    let read = |extent: u64, class| Request { class, ..request(Op::Read, extent) };
     let data = nitro_units::ClassId::UNCLASSIFIED;
     let metadata = |at: u64| read(3_000_000 + at * 3, builtin::METADATA);
     let mut all: Vec<Request> = (0..100).map(metadata).collect();
@@ -120,4 +118,18 @@ fn the_ssd_is_busy_for_less_of_the_time_if_neighbours_are_one_command() {
     };
     let (each, merged) = (timed(false), timed(true));
     assert!(merged.ssd_busy > 0.0 && merged.ssd_busy < each.ssd_busy && each.ssd_busy < 1.0, "{each:?} {merged:?}");
+}
+
+#[test]
+fn what_a_write_invalidates_gives_up_its_place_first() {
+    let half = CACHE_EXTENTS / 2;
+    let steps = [(Op::Read, half), (Op::Read, 0), (Op::Write, 0), (Op::Read, 10 * half), (Op::Read, half)];
+    let of = |(op, first): (Op, u64)| (first..first + half).map(move |at| request(op, at));
+    let all: Vec<Request> = steps.into_iter().flat_map(of).collect();
+    let workload = stored(&|| Ok(Box::new(Script(all.clone().into_iter()))), EXTENT_BYTES as u32).unwrap();
+    for ways in [0, CACHE_EXTENTS as u32] {
+        let settings = settings(Variant::Extent { ways }, AdmissionKind::All);
+        let measured = run(&workload, &Settings { write_policy: WritePolicy::Invalidate, ..settings }).measured;
+        assert_eq!(measured.read_hits, half, "{ways} ways: those that were read first are still there");
+    }
 }
