@@ -65,7 +65,7 @@ impl Timing {
     }
 
     /// A RAID-0 of `drives` (at least 1) of Azor's drive, the X25-E, as one: SLC flash with a page read of 25 µs, a page
-    /// program of 250 µs (Micron's SLC NAND, data sheet M51A) and a SATA-2 link for each drive. `reads` and `writes` are the
+    /// program of 250 µs (usual for SLC NAND of its time: an assumption) and a SATA-2 link for each drive. `reads` and `writes` are the
     /// random requests per second of one drive. Flash, channels, links and controllers are `drives` times as fast.
     #[must_use]
     pub fn of_slc_raid(geometry: &Geometry, reads: u32, writes: u32, drives: u32) -> Self {
