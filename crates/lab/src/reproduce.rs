@@ -1,8 +1,10 @@
 //! `nitro-lab reproduce`: the evaluations of the papers, with the reproduced results next to the published ones.
 
-use crate::args::{ClamArgs, CosPaperArgs, IndexPaperArgs, NitroArgs, Paper, ReproduceArgs, SiltArgs};
+use crate::args::{AzorArgs, ClamArgs, CosPaperArgs, IndexPaperArgs, NitroArgs, Paper, ReproduceArgs, SiltArgs};
 use nitro_console::error::Error;
-use nitro_papers::{ClamPaper, Evaluation, IndexPaper, SiltPaper, StorePaper, all, clam, nitro, silt, store};
+use nitro_papers::{
+    AzorPaper, ClamPaper, Evaluation, IndexPaper, SiltPaper, StorePaper, all, azor, clam, nitro, silt, store,
+};
 
 /// Runs the evaluation of the chosen paper and writes the report.
 pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Error> {
@@ -12,6 +14,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Error> {
         Some(Paper::Nitro(args)) => nitro::evaluation(&args.settings(), "nitro"),
         Some(Paper::Clam(args)) => clam::run(&args.settings()),
         Some(Paper::Silt(args)) => silt::run(&args.settings()),
+        Some(Paper::Azor(args)) => azor::run(&args.settings()),
         Some(Paper::Cos(args)) => store::run(&args.settings()),
     }
 }
@@ -41,6 +44,14 @@ impl ClamArgs {
 impl SiltArgs {
     fn settings(&self) -> SiltPaper {
         SiltPaper { common: self.common.settings() }
+    }
+}
+
+impl AzorArgs {
+    fn settings(&self) -> AzorPaper {
+        let (traces, folder) = (self.traces.clone(), self.folder.clone());
+        let (quick, scale, threads, seed) = (self.quick, self.scale, self.threads, self.seed);
+        AzorPaper { quick, scale, traces, folder, threads, seed, format: self.output.format }
     }
 }
 

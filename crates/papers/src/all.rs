@@ -1,8 +1,8 @@
 //! `nitro-lab reproduce`: the evaluations of all papers, in one report.
 
 use crate::report::{JUDGED, Report, Section, Verdict, make, say};
-use crate::settings::{ClamPaper, Evaluation, IndexPaper, SiltPaper, StorePaper};
-use crate::{clam, nitro, silt, store};
+use crate::settings::{AzorPaper, ClamPaper, Evaluation, IndexPaper, SiltPaper, StorePaper};
+use crate::{azor, clam, nitro, silt, store};
 use nitro_console::error::Error;
 
 /// The name of the report's files.
@@ -18,9 +18,10 @@ type Run<'a> = &'a dyn Fn() -> Result<Report, Error>;
 pub fn run(args: &Evaluation) -> Result<(), Error> {
     make(&args.folder)?;
     // Simulations come first: they are kept if the run is stopped.
-    let parts: [(&str, &str, Run<'_>); 4] = [
+    let parts: &[(&str, &str, Run<'_>)] = &[
         ("nitro", "simulated", &|| nitro::report(args)),
         ("cos", "in front of the store", &|| store::report(&store_of(args))),
+        ("azor", "", &|| azor::report(&azor_of(args))),
         ("clam", "", &|| {
             clam::report(&ClamPaper { common: index_of(args), dollars: ClamPaper::DOLLARS, content: None })
         }),
@@ -38,7 +39,7 @@ pub fn run(args: &Evaluation) -> Result<(), Error> {
         failures: Vec::new(),
     };
     let mut reports = Vec::new();
-    for (id, how, run) in parts {
+    for &(id, how, run) in parts {
         say(&format!("reproducing {id}"));
         match run() {
             Ok(report) => reports.push((id, how, report)),
@@ -78,6 +79,12 @@ fn judged(report: &Report) -> impl Iterator<Item = &'static str> {
 fn store_of(args: &Evaluation) -> StorePaper {
     let (folder, only) = (args.folder.clone(), Vec::new());
     StorePaper { quick: args.quick, scale: 1.0, only, folder, threads: args.threads, format: args.format }
+}
+
+fn azor_of(args: &Evaluation) -> AzorPaper {
+    let (traces, folder) = (args.traces.clone(), args.folder.clone());
+    let (quick, threads, seed) = (args.quick, args.threads, args.seed);
+    AzorPaper { quick, scale: 1.0, traces, folder, threads, seed, format: args.format }
 }
 
 fn index_of(args: &Evaluation) -> IndexPaper {

@@ -177,11 +177,7 @@ pub(crate) fn text(id: &str) -> &'static str {
 /// The reason why `nitro-lab reproduce` judges none of the claims of a paper; `None` if it judges them.
 pub(crate) fn why_not_judged(id: &str) -> Option<&'static str> {
     match &id[..1] {
-        "A" => Some(
-            "the paper ran SPECsfs, TPC-H and TPC-C on a block cache that distinguishes metadata from data; these \
-             loads are not reproduced. That would need their traces, or the benchmarks themselves on `nitro serve`, \
-             with Azor's policies on misses and its direct-mapped cache",
-        ),
+        "A" => Some("simulated by `nitro-lab reproduce azor`"),
         "B" => Some("measured on this machine by `nitro-lab reproduce clam`"),
         "D" => Some(
             "the claims are about disk reads for metadata and data in a Data Domain system, whose layout is not \

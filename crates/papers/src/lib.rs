@@ -2,13 +2,14 @@
 //! published figures, and reports with tables, charts and verdicts.
 //!
 //! [`all::run`] runs all of them. [`nitro::evaluation`] simulates Nitro's evaluation, and [`store::run`] runs its experiments on the deduplicating
-//! store in virtual time. [`clam::run`] and [`silt::run`] measure indexes on flash, on this machine and on a modelled
+//! store in virtual time. [`azor::run`] simulates Azor's. [`clam::run`] and [`silt::run`] measure indexes on flash, on this machine and on a modelled
 //! SSD.
 #![forbid(unsafe_code)]
 // The futures of a request are nested from a volume down to a store.
 #![recursion_limit = "256"]
 
 pub mod all;
+pub mod azor;
 mod claims;
 pub mod clam;
 mod indexes;
@@ -22,4 +23,4 @@ pub mod silt;
 pub mod store;
 
 pub use claims::{CLAIMS, Claim, GOALS, PAPERS, RECORDED};
-pub use settings::{ClamPaper, Evaluation, IndexPaper, SiltPaper, StorePaper};
+pub use settings::{AzorPaper, ClamPaper, Evaluation, IndexPaper, SiltPaper, StorePaper};

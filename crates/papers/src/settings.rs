@@ -67,6 +67,25 @@ pub struct SiltPaper {
     pub common: IndexPaper,
 }
 
+/// Parameters of Azor's evaluation.
+#[derive(Debug, Clone)]
+pub struct AzorPaper {
+    /// Whether the loads are small.
+    pub quick: bool,
+    /// A factor on the sizes of the loads.
+    pub scale: f64,
+    /// A folder of recorded traces.
+    pub traces: Option<PathBuf>,
+    /// The folder of results; it is created if it does not exist.
+    pub folder: PathBuf,
+    /// The number of threads; `None`: the machine's cores.
+    pub threads: Option<u16>,
+    /// The seed of the loads.
+    pub seed: u64,
+    /// The format of the printed results.
+    pub format: Format,
+}
+
 /// Parameters of the experiments on the deduplicating store.
 #[derive(Debug, Clone)]
 pub struct StorePaper {

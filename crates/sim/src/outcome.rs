@@ -64,6 +64,9 @@ pub struct Pace {
     pub write_response: Latency,
     /// The share of time in which the origin's disks were busy, 0 to 1.
     pub disks_busy: f64,
+    /// The share of time in which the SSD had requests, 0 to 1.
+    #[serde(default)]
+    pub ssd_busy: f64,
 }
 
 /// Measurements of a window of the trace. A ratio without data is 0, or 1 for deduplication, compression and write

@@ -185,7 +185,7 @@ pub struct Settings {
     pub compress: bool,
     /// The share of the cached extents whose fingerprints are kept, in percent.
     pub fingerprint_index_percent: u8,
-    /// The policy of admission, for variants with write-evict units.
+    /// The policy of admission; the variants with separate places have two-level selection only, and others have none.
     pub admission: AdmissionKind,
     /// The policy of eviction, for variants with write-evict units.
     pub eviction: EvictionKind,
@@ -345,13 +345,13 @@ impl Settings {
         if !(1.0..=100.0).contains(&self.compression_mean) || !(0.0..=100.0).contains(&self.compression_variance) {
             return Err(Error::setting("the compression ratio's mean is from 1 to 100, its variance from 0 to 100"));
         }
-        let policies = (self.admission, self.eviction);
-        let is_paper = policies == (AdmissionKind::All, EvictionKind::Lru) && self.write_budget.is_none();
+        let is_paper = self.eviction == EvictionKind::Lru && self.write_budget.is_none();
         if !self.variant.has_weus() && !is_paper {
             return Err(Error::setting(
-                "policies of admission and eviction, and write budgets, are for the variants with write-evict units",
+                "policies of eviction, and write budgets, are for the variants with write-evict units",
             ));
         }
+        self.check_admission()?;
         if self.staging_bytes > 0 && !self.variant.has_staging() {
             return Err(Error::setting(
                 "staging is for the variants with write-evict units, and fully associative ones of extents on an SSD",
@@ -379,6 +379,27 @@ impl Settings {
             return Err(Error::setting("recipes are of use only with deduplication"));
         }
         self.timing.as_ref().map_or(Ok(()), Timing::check)
+    }
+
+    fn check_admission(&self) -> Result<(), Error> {
+        match self.admission {
+            _ if self.variant.has_weus() => Ok(()),
+            AdmissionKind::All => Ok(()),
+            AdmissionKind::TwoLevel | AdmissionKind::TwoLevelStatic if self.variant.has_places() => {
+                match self.write_back {
+                    None => Ok(()),
+                    Some(_) => Err(Error::setting(
+                        "two-level selection of single extents is for write-through: in write-back, what is written must be \
+                         admitted",
+                    )),
+                }
+            }
+            admission if self.variant.has_places() => Err(Error::setting(format!(
+                "{admission} is for the variants with write-evict units; {} has all, two-level and two-level-static",
+                self.variant
+            ))),
+            _ => Err(Error::setting(format!("{} has no policies of admission: it admits everything", self.variant))),
+        }
     }
 
     fn check_write_back(&self) -> Result<(), Error> {

@@ -18,7 +18,7 @@ pub use by_source::BySource;
 pub use counters::ObjectCounters;
 pub use probation::Probation;
 pub use second_miss::SecondMiss;
-pub use two_level::TwoLevel;
+pub use two_level::{TwoLevel, is_metadata};
 pub use write_policy::WritePolicy;
 
 use crate::shelf::Band;

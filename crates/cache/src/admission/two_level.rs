@@ -12,6 +12,9 @@ const LOOK_EVERY: u32 = 64;
 /// Admits metadata always, and data if it was accessed more often than half of the data in the unit that is evicted
 /// next. It admits no data while that unit holds mostly metadata. While the cache has room, it admits everything.
 /// Metadata goes to [`Lane::Main`], data to [`Lane::Side`].
+///
+/// Caches that replace extents one by one call [`saw_victim`](Admission::saw_victim) with the extent that would be evicted,
+/// before each call of [`admit`](Admission::admit): as in the paper, data must then have more accesses than that extent.
 #[derive(Debug)]
 pub struct TwoLevel {
     counters: Counters,
@@ -31,8 +34,9 @@ enum Bar {
     Metadata,
 }
 
-/// Whether a class belongs to the first level.
-fn is_metadata(class: ClassId) -> bool {
+/// Whether a class belongs to the first level of [`TwoLevel`].
+#[must_use]
+pub fn is_metadata(class: ClassId) -> bool {
     [builtin::METADATA, builtin::DIRECTORY, builtin::JOURNAL].contains(&class)
 }
 
@@ -149,5 +153,19 @@ mod tests {
         assert!(policy.admit(key(9), read).is_none() && policy.admit(key(500), metadata).is_some());
         policy.saw_victim(None);
         assert!(policy.admit(key(500), read).is_some());
+    }
+
+    #[test]
+    fn a_single_extent_is_replaced_by_one_with_more_accesses_only() {
+        let mut policy = TwoLevel::with_static_counters(1000);
+        let read = Provenance::read(ClassId::UNCLASSIFIED);
+        (0..3).for_each(|number| (0..=number).for_each(|_| policy.looked_up(key(number))));
+        for (victim_number, admitted) in [(0, true), (1, false), (2, false)] {
+            victim(&mut policy, victim_number..victim_number + 1, ClassId::UNCLASSIFIED);
+            assert_eq!(policy.admit(key(1), read).is_some(), admitted, "{victim_number}");
+        }
+        victim(&mut policy, 0..1, builtin::JOURNAL);
+        assert!(policy.admit(key(2), read).is_none(), "metadata is not replaced by data");
+        assert!(policy.admit(key(9), Provenance::read(builtin::DIRECTORY)).is_some());
     }
 }

@@ -11,10 +11,22 @@ use crate::ConfigError;
 use nitro_cache::builtin;
 use nitro_cache::class::{Band, ClassPolicy, Classes, Rules};
 use nitro_console::error::Error;
+use nitro_detect::Found;
 use nitro_files::{self as files, Links};
 use nitro_units::ClassId;
 use std::collections::BTreeMap;
 use std::path::Path;
+
+/// The built-in class of a block that detection recognised.
+#[must_use]
+pub const fn of_block(found: Found) -> ClassId {
+    match found {
+        Found::Metadata => builtin::METADATA,
+        Found::Directory => builtin::DIRECTORY,
+        Found::Journal => builtin::JOURNAL,
+        Found::File(bytes) => builtin::of_file(bytes),
+    }
+}
 
 /// The longest file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -6,11 +6,13 @@ mod sim;
 mod trace;
 
 pub(crate) use index::{BenchArgs, IndexCommand, IndexKind, PlanArgs, ShapeArgs};
-pub(crate) use reproduce::{ClamArgs, CosPaperArgs, IndexPaperArgs, NitroArgs, Paper, ReproduceArgs, SiltArgs};
+pub(crate) use reproduce::{
+    AzorArgs, ClamArgs, CosPaperArgs, IndexPaperArgs, NitroArgs, Paper, ReproduceArgs, SiltArgs,
+};
 pub(crate) use sim::SimArgs;
 pub(crate) use trace::{
-    BootStormArgs, ConvertArgs, FiuArgs, InfoArgs, MakeArgs, RandomArgs, SnapshotArgs, SnapshotPass, SynthCommand,
-    TraceCommand, ZipfArgs,
+    BootStormArgs, ConvertArgs, FileServerArgs, FiuArgs, InfoArgs, MakeArgs, RandomArgs, SnapshotArgs, SnapshotPass,
+    SynthCommand, TpccArgs, TpchArgs, TraceCommand, ZipfArgs,
 };
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};

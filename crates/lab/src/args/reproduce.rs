@@ -16,8 +16,8 @@ Examples:
   One figure of Nitro's paper, for a script:
     nitro-lab reproduce --quick --only figure-4 -o json
 
-All evaluations are in one report: Nitro's (`nitro`), its Table 2 and Figures 9 and 10 in front of the store (`cos`), CLAM's
-(`clam`) and SILT's (`silt`). The results are written to the folder: reproduction.html (one file, with charts),
+All evaluations are in one report: Nitro's (`nitro`), its Table 2 and Figures 9 and 10 in front of the store (`cos`), Azor's
+(`azor`), CLAM's (`clam`) and SILT's (`silt`). The results are written to the folder: reproduction.html (one file, with charts),
 reproduction.md, reproduction.json, and outcomes.jsonl with every finished simulation. --only, --scale and --seed are about
 Nitro's evaluation. What is not simulated is measured on this machine: run no other programs at the same time.";
 
@@ -58,6 +58,17 @@ The results are written to the folder: silt.html (one file, with charts), silt.m
 of 20 + 1000 bytes is created in a file and filled. It serves 90 % look-ups and 10 % insertions while it converts and merges,
 and then look-ups at increasing depth. The file is removed at the end. Run no other programs at the same time.";
 
+const AZOR_EXAMPLES: &str = "\
+Examples:
+  In minutes:
+    nitro-lab reproduce azor --folder /var/tmp/azor
+  In seconds, smaller, for a script:
+    nitro-lab reproduce azor --quick -o json
+
+The results are written to the folder: azor.html (one file, with charts), azor.md and azor.json. Loads shaped as SPECsfs, TPC-H
+and TPC-C are simulated behind a buffer cache, on modelled disks and a modelled SSD, in virtual time: the figures are the same on
+every machine.";
+
 const COS_EXAMPLES: &str = "\
 Examples:
   In some hours:
@@ -83,6 +94,9 @@ pub(crate) enum Paper {
     /// Reproduce the evaluation of SILT, on this machine
     #[command(after_long_help = SILT_EXAMPLES)]
     Silt(SiltArgs),
+    /// Reproduce the evaluation of Azor (two-level block selection, associativity, write policies), simulated
+    #[command(after_long_help = AZOR_EXAMPLES)]
+    Azor(AzorArgs),
     /// Reproduce Nitro's Table 2 (COS) and Figures 9 and 10 (aged and restored snapshots) on the deduplicating store,
     /// in virtual time
     #[command(after_long_help = COS_EXAMPLES)]
@@ -134,6 +148,31 @@ pub(crate) struct ClamArgs {
 pub(crate) struct SiltArgs {
     #[command(flatten)]
     pub(crate) common: IndexPaperArgs,
+}
+
+/// `nitro-lab reproduce azor`
+#[derive(Debug, Args)]
+pub(crate) struct AzorArgs {
+    /// Use small loads: takes seconds, with less precise figures
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Factor on the sizes of the loads; below 1, they become smaller
+    #[arg(long, default_value_t = 1.0, value_name = "FACTOR", value_parser = factor)]
+    pub(crate) scale: f64,
+    /// Folder of recorded traces: DiskSim's TPC-C sample (disksim/tpcc-small.trace) is run beside the synthetic load
+    #[arg(long, value_name = "DIR")]
+    pub(crate) traces: Option<PathBuf>,
+    /// Folder for the results; created if it does not exist
+    #[arg(long, default_value = "nitro-reproduction", value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// Threads [default: the machine's cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// Seed of the synthetic loads
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 /// `nitro-lab reproduce cos`

@@ -36,7 +36,8 @@ compressed sizes, compression ratios are drawn at random (normal distribution, m
 The options that nitro serve has, too, mean the same, and without any of them a simulation is that of the server without options. Only other
 variants than weu have other defaults: --admission all, --eviction lru, --staging 0; and --cost has --ram 0 and --sequential-threshold 0.
 --compression, --admission and --eviction are for write-evict units, where lz4 and zstd are the same; --ram and --sequential-threshold are for
-variants on an SSD.";
+variants on an SSD. Of the policies of admission, extents in separate places (direct-mapped, N-way, extent and its variants) have two-level and
+two-level-static in write-through: data then replaces only data that was accessed less often, and never metadata.";
 
 /// `nitro-lab sim`
 #[derive(Debug, Args)]

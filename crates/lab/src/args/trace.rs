@@ -27,6 +27,8 @@ Examples:
     nitro-lab trace convert recorded.parquet recorded.csv
   A recording that was interrupted by a crash, up to its last complete part:
     nitro-lab trace convert recorded.parquet whole.parquet
+  A trace of a disk of which an image exists, with classes:
+    nitro-lab trace convert --classify disk.img sda.blktrace.0 sda.parquet
 
 The columns of a table are time_ns, op, object, offset and len; it has no fingerprints. The columns of Parquet are time (ns), op,
 object, offset and length (bytes), fingerprint (20 bytes for each block of the request), block (bytes covered by a fingerprint),
@@ -82,6 +84,10 @@ pub(crate) struct ConvertArgs {
     /// Replace an existing file
     #[arg(long)]
     pub(crate) force: bool,
+    /// Classify requests by an image of the disk, with the file system that it had: metadata, directories, the journal, and
+    /// the sizes of files, as `nitro serve` detects them. Classes of the trace are kept
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) classify: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) read: ReadArgs,
     #[command(flatten)]
@@ -131,6 +137,12 @@ pub(crate) enum SynthCommand {
     Random(RandomArgs),
     /// Requests with a Zipf distribution
     Zipf(ZipfArgs),
+    /// Like TPC-H: a data warehouse that is only read, with scans of tables and random reads of indices and rows
+    Tpch(TpchArgs),
+    /// Like TPC-C: transactions with random reads and writes of pages, with the benchmark's skew
+    Tpcc(TpccArgs),
+    /// Like SPECsfs: a file server with many small files; requests have the classes of metadata and of sizes of files
+    FileServer(FileServerArgs),
 }
 
 /// `nitro-lab trace synth boot-storm`
@@ -230,6 +242,57 @@ pub(crate) struct ZipfArgs {
     /// Size of an object
     #[arg(long, default_value = "4K", value_name = "SIZE")]
     pub(crate) object_size: Size,
+}
+
+/// `nitro-lab trace synth tpch`
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TpchArgs {
+    #[command(flatten)]
+    pub(crate) make: MakeArgs,
+    /// Size of the database; half of it is indices
+    #[arg(long, default_value = "1G", value_name = "SIZE")]
+    pub(crate) database: Size,
+    /// Size of the volume, at least 16 times that of the database
+    #[arg(long, default_value = "200G", value_name = "SIZE")]
+    pub(crate) volume: Size,
+    /// The database is one contiguous file, instead of a file for each table
+    #[arg(long)]
+    pub(crate) one_file: bool,
+    /// Exponent of the Zipf distribution of the pages that are probed; 0: uniform
+    #[arg(long, default_value_t = 0.0, value_name = "S")]
+    pub(crate) skew: f64,
+    /// Number of times that all 22 queries run
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    pub(crate) rounds: u32,
+}
+
+/// `nitro-lab trace synth tpcc`
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TpccArgs {
+    #[command(flatten)]
+    pub(crate) make: MakeArgs,
+    /// Size of the database; a warehouse takes about 100 MB
+    #[arg(long, default_value = "1G", value_name = "SIZE")]
+    pub(crate) database: Size,
+    /// Number of transactions
+    #[arg(long, default_value_t = 50_000, value_name = "N")]
+    pub(crate) transactions: u64,
+}
+
+/// `nitro-lab trace synth file-server`
+#[derive(Debug, Clone, Args)]
+pub(crate) struct FileServerArgs {
+    #[command(flatten)]
+    pub(crate) make: MakeArgs,
+    /// Size of all files
+    #[arg(long, default_value = "4G", value_name = "SIZE")]
+    pub(crate) file_set: Size,
+    /// Percentage of the files that are accessed
+    #[arg(long, default_value_t = 30.0, value_name = "PCT", value_parser = percentage)]
+    pub(crate) accessed: f64,
+    /// Number of operations of clients
+    #[arg(long, default_value_t = 500_000, value_name = "N")]
+    pub(crate) operations: u64,
 }
 
 fn percentage(text: &str) -> Result<f64, String> {

@@ -1,9 +1,11 @@
 //! `nitro-lab trace convert`
 
+use super::classify::{Classified, Image};
 use super::result::ResultFile;
 use crate::args::ConvertArgs;
 use nitro_commands::traces::Input;
 use nitro_console::error::Error;
+use nitro_console::note;
 use nitro_trace::parquet::is_of_object;
 
 /// Converts traces to one Parquet or CSV file.
@@ -18,7 +20,15 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Error> {
         notes.push(("source".to_owned(), format!("converted from {}", names.join(", "))));
     }
     let notes: Vec<_> = notes.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-    result.fill(&mut input, &notes, args.output.format)?;
+    match &args.classify {
+        None => result.fill(&mut input, &notes, args.output.format)?,
+        Some(image) => {
+            let result = result.only_parquet("classes")?;
+            let mut classified = Classified::new(&mut input, Image::read(image)?);
+            result.fill(&mut classified, &notes, args.output.format)?;
+            note!("{}", classified.told());
+        }
+    }
     input.tell_skipped();
     Ok(())
 }

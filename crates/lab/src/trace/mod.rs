@@ -1,5 +1,6 @@
 //! `nitro-lab trace`: information about traces, conversion to Parquet or CSV, and synthetic traces.
 
+mod classify;
 mod convert;
 mod info;
 mod result;

@@ -69,12 +69,14 @@ impl ResultFile {
         Ok(Self { path: path.to_owned(), part: part.into(), kind })
     }
 
-    /// Refuses a CSV table, because it cannot hold the fingerprints of the trace.
-    pub(super) fn only_parquet(self) -> Result<Self, Error> {
+    /// Refuses a CSV table, because it cannot hold `what` of the trace.
+    pub(super) fn only_parquet(self, what: &str) -> Result<Self, Error> {
         match self.kind {
             Kind::Parquet => Ok(self),
-            Kind::Csv => Err(Error::new(format_args!("result {}", self.path.display()), "a table has no fingerprints")
-                .or("name it .parquet; nitro-lab trace convert can convert it to a table")),
+            Kind::Csv => {
+                Err(Error::new(format_args!("result {}", self.path.display()), format_args!("a table has no {what}"))
+                    .or("name it .parquet; nitro-lab trace convert can convert it to a table"))
+            }
         }
     }
 

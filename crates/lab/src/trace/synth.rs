@@ -1,10 +1,15 @@
 //! `nitro-lab trace synth`
 
 use super::result::ResultFile;
-use crate::args::{BootStormArgs, FiuArgs, MakeArgs, RandomArgs, SnapshotArgs, SnapshotPass, SynthCommand, ZipfArgs};
+use crate::args::{
+    BootStormArgs, FileServerArgs, FiuArgs, MakeArgs, RandomArgs, SnapshotArgs, SnapshotPass, SynthCommand, TpccArgs,
+    TpchArgs, ZipfArgs,
+};
 use nitro_commands::traces::{Input, ReadArgs, refused};
 use nitro_console::error::Error;
-use nitro_trace::synth::{BootStorm, FiuLike, RandomReads, SnapshotChain, Zipf, boot_template, recorded_boot};
+use nitro_trace::synth::{
+    BootStorm, FileServer, FiuLike, RandomReads, SnapshotChain, TpccLike, TpchLike, Zipf, boot_template, recorded_boot,
+};
 use nitro_trace::{Reader, TraceError};
 use std::slice;
 
@@ -31,10 +36,13 @@ pub(super) fn run(kind: &SynthCommand) -> Result<(), Error> {
         SynthCommand::Snapshots(args) => snapshots(args),
         SynthCommand::Random(args) => random(args),
         SynthCommand::Zipf(args) => zipf(args),
+        SynthCommand::Tpch(args) => tpch(args),
+        SynthCommand::Tpcc(args) => tpcc(args),
+        SynthCommand::FileServer(args) => file_server(args),
     }?;
     let generator = format!("nitro-lab trace synth {} --seed {}", made.generator, made.make.seed);
     let notes = [("source", made.source), ("generator", &generator)];
-    ResultFile::new(&made.make.result, made.make.force)?.only_parquet()?.fill(
+    ResultFile::new(&made.make.result, made.make.force)?.only_parquet("fingerprints")?.fill(
         &mut made.reader,
         &notes,
         made.make.output.format,
@@ -146,4 +154,31 @@ fn zipf(args: &ZipfArgs) -> Result<Made<'_>, Error> {
     );
     let source = "synthetic: requests with a Zipf distribution";
     Ok(Made { make: &args.make, reader: boxed(zipf.reader())?, source, generator })
+}
+
+fn tpch(args: &TpchArgs) -> Result<Made<'_>, Error> {
+    let (database_bytes, volume_bytes) = (args.database.0, args.volume.0);
+    let (file_per_table, skew, rounds, seed) = (!args.one_file, args.skew, args.rounds, args.make.seed);
+    let load = TpchLike { database_bytes, volume_bytes, file_per_table, skew, rounds, seed };
+    let file = if args.one_file { " --one-file" } else { "" };
+    let generator =
+        format!("tpch --database {database_bytes} --volume {volume_bytes}{file} --skew {skew} --rounds {rounds}");
+    let source = "synthetic: a data warehouse shaped as TPC-H, not a recording";
+    Ok(Made { make: &args.make, reader: boxed(load.reader())?, source, generator })
+}
+
+fn tpcc(args: &TpccArgs) -> Result<Made<'_>, Error> {
+    let (database_bytes, transactions) = (args.database.0, args.transactions);
+    let load = TpccLike { database_bytes, transactions, seed: args.make.seed };
+    let generator = format!("tpcc --database {database_bytes} --transactions {transactions}");
+    let source = "synthetic: transactions shaped as TPC-C, not a recording";
+    Ok(Made { make: &args.make, reader: boxed(load.reader())?, source, generator })
+}
+
+fn file_server(args: &FileServerArgs) -> Result<Made<'_>, Error> {
+    let (file_set_bytes, accessed, operations) = (args.file_set.0, args.accessed, args.operations);
+    let load = FileServer { file_set_bytes, accessed: accessed / 100.0, operations, seed: args.make.seed };
+    let generator = format!("file-server --file-set {file_set_bytes} --accessed {accessed} --operations {operations}");
+    let source = "synthetic: a file server shaped as SPECsfs, not a recording";
+    Ok(Made { make: &args.make, reader: boxed(load.reader())?, source, generator })
 }

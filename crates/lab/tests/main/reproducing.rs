@@ -133,3 +133,21 @@ fn what_cannot_be_reproduced_of_the_papers_on_indexes() {
         assert!(help.contains("Examples:") && help.contains("--entries"), "{help}");
     }
 }
+
+#[test]
+fn azors_evaluation_judges_every_claim_of_it() {
+    let place = Place::new();
+    let told = place.stdout("reproduce azor --quick --scale 0.5 --folder out -o json");
+    let told: Value = serde_json::from_str(&told).unwrap();
+    let sections = told["sections"].as_array().unwrap();
+    let verdicts: Vec<_> = sections.iter().flat_map(|s| s["verdicts"].as_array().unwrap()).collect();
+    assert_eq!(
+        verdicts.iter().map(|v| v["id"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["A1", "A2", "A3", "A4", "A5", "A6"]
+    );
+    for verdict in verdicts {
+        assert_ne!(verdict["holds"], "not-judged", "{verdict}");
+        assert!(verdict["holds"] == "holds" || !verdict["reason"].as_str().unwrap().is_empty(), "{verdict}");
+    }
+    assert!(fs::read_to_string(place.path("out/azor.html")).unwrap().contains("<svg"));
+}

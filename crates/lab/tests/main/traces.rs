@@ -197,6 +197,9 @@ fn one_seed_makes_one_file_and_it_says_that_it_is_synthetic() {
         "snapshots --image-size 8M --snapshots 9 --pass restore --snapshot 3",
         "random --working-set 1M --requests 999 --dedup-ratio 2",
         "zipf --objects 99 --requests 999 --writes 10",
+        "tpch --database 64M --volume 2G --rounds 1",
+        "tpcc --database 128M --transactions 500",
+        "file-server --file-set 16M --operations 999",
     ]
     .iter()
     .enumerate()
@@ -288,4 +291,33 @@ fn a_result_beyond_the_limit_of_sizes_is_an_error_and_not_a_signal() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("File too large") && said.contains("LimitFSIZE"), "{said}");
+}
+
+#[test]
+fn an_image_of_the_disk_gives_a_trace_classes() {
+    let place = Place::new();
+    fs::create_dir(place.path("files")).unwrap();
+    fs::write(place.path("files/large"), vec![7; 3 << 20]).unwrap();
+    let mut mkfs = Command::new("mkfs.ext4");
+    mkfs.args(["-q", "-b", "4096", "-d", "files", "disk.img", "16M"]).current_dir(place.path(""));
+    let made = mkfs.stderr(Stdio::null()).status();
+    if !made.is_ok_and(|made| made.success()) {
+        return eprintln!("not run: there is no mkfs.ext4");
+    }
+    // The superblock, and every block of the image.
+    let rows: String = (0..4096u64).map(|block| format!("{block}.0;R;{};8\n", block * 8)).collect();
+    fs::write(place.path("t.csv"), format!("when;what;where;how many\n{rows}")).unwrap();
+    place.stdout(&format!("trace convert --classify disk.img {COLUMNS} t.csv t.parquet"));
+    let told: Value = serde_json::from_str(&place.stdout("sim t.parquet --cache-size 32M -o json")).unwrap();
+    let reads = |id: u64| {
+        let found = told["classes"].as_array().unwrap().iter().find(|class| class["id"] == id);
+        found.map_or(0, |class| class["reads"].as_u64().unwrap())
+    };
+    // The file has 768 blocks: 4 MiB is the next step of sizes.
+    assert_eq!(reads(9), 768, "{}", told["classes"]);
+    assert!(reads(1) > 8 && reads(3) >= 1 && reads(2) > 100, "{}", told["classes"]);
+    let told = place.failure(&format!("trace convert --classify t.csv {COLUMNS} t.csv other.parquet"), 1);
+    assert!(told.contains("no file system"), "{told}");
+    let told = place.failure(&format!("trace convert --classify disk.img {COLUMNS} t.csv other.csv"), 1);
+    assert!(told.contains("a table has no classes"), "{told}");
 }

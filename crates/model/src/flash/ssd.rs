@@ -66,8 +66,16 @@ impl<F: Ftl> Ssd<F> {
     /// # Errors
     /// [`Error::OutOfRange`] if the run extends beyond the last logical page.
     pub fn write(&mut self, arrival: Nanos, run: PageRun) -> Result<Nanos, Error> {
-        self.check(run)?;
         self.timeline.begin_write(arrival);
+        self.write_on(run)
+    }
+
+    /// Writes further pages as a part of the last command; returns the time when the last page is programmed.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_on(&mut self, run: PageRun) -> Result<Nanos, Error> {
+        self.check(run)?;
         self.ftl.write(run, &mut self.timeline);
         Ok(self.timeline.end())
     }
@@ -77,8 +85,16 @@ impl<F: Ftl> Ssd<F> {
     /// # Errors
     /// [`Error::OutOfRange`] if the run extends beyond the last logical page.
     pub fn read(&mut self, arrival: Nanos, run: PageRun) -> Result<Nanos, Error> {
-        self.check(run)?;
         self.timeline.begin_read(arrival);
+        self.read_on(run)
+    }
+
+    /// Reads further pages as a part of the last command; returns the time when the host has the last page.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_on(&mut self, run: PageRun) -> Result<Nanos, Error> {
+        self.check(run)?;
         for lpn in run.range() {
             match self.ftl.lookup(Lpn(lpn)) {
                 Some(ppn) => self.timeline.read(ppn),

@@ -4,7 +4,8 @@ use super::caches::CacheEntry;
 use super::connections::sleep;
 use super::scan::Scan;
 use crate::export::VolumeExport;
-use nitro_cache::{builtin, class};
+use nitro_cache::class;
+use nitro_config::classes::of_block;
 use nitro_console::size::Size;
 use nitro_detect::{Counters, Detector, Found};
 use nitro_engine::{Classifier, Learned};
@@ -71,12 +72,7 @@ impl VolumeDetector {
             Found::Metadata | Found::Directory | Found::Journal => class::Found::Metadata,
             Found::File(bytes) => class::Found::File(bytes),
         };
-        self.entry.classes.of_content(asked).unwrap_or_else(|| match found {
-            Found::Metadata => builtin::METADATA,
-            Found::Directory => builtin::DIRECTORY,
-            Found::Journal => builtin::JOURNAL,
-            Found::File(bytes) => builtin::of_file(bytes),
-        })
+        self.entry.classes.of_content(asked).unwrap_or_else(|| of_block(found))
     }
 }
 

@@ -192,6 +192,7 @@ fn speed(text: &SsdText) -> Result<SsdSpeed, Fault> {
         value.as_ref().map_or(Ok(usual), |value| within(key, value, &PER_SECOND))
     };
     Ok(SsdSpeed {
+        slc_drives: 0,
         reads: given("random_reads", &text.random_reads, usual.reads)?,
         writes: given("random_writes", &text.random_writes, usual.writes)?,
     })

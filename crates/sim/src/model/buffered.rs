@@ -119,6 +119,10 @@ impl<M: Model> Model for Buffered<M> {
         self.staged.ram_bytes() as u64
     }
 
+    fn ssd_busy(&self) -> Nanos {
+        self.cache.ssd_busy()
+    }
+
     fn page_bytes(&self) -> u32 {
         self.cache.page_bytes()
     }

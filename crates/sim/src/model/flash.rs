@@ -4,7 +4,7 @@ use crate::Error;
 use crate::settings::{Settings, Variant};
 use nitro_model::{
     AnyFtl, CoDesignedSettings, Counters, Ftl, FtlSettings, Geometry, HybridSettings, Lpn, Nanos, PageMappedSettings,
-    PageRun, Ssd, Timing, VictimPolicy,
+    PageRun, Ssd, VictimPolicy,
 };
 
 /// The bounds of the size of a page; pages have the size of extents otherwise.
@@ -27,8 +27,22 @@ pub(crate) struct Flash {
     page_bytes: u32,
     /// Whether the SSD needs to know reads.
     notes_reads: bool,
+    /// Whether neighbouring extents of one request are one command.
+    merges: bool,
+    /// The direction of the last command, the time of its request, and the page after its last one.
+    last: (Direction, Nanos, u32),
+    /// The time until which the SSD has requests, and the sum of the times in which it had any.
+    busy_until: Nanos,
+    busy: Nanos,
     /// The current time.
     pub(crate) now: Nanos,
+}
+
+/// The direction of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Read,
+    Write,
 }
 
 /// The translation layer of a variant.
@@ -72,12 +86,35 @@ impl Flash {
         let notes_reads = settings.variant == Variant::WeuLruMod;
         let model = match settings.timing {
             Some(timing) => {
-                let speed = Timing::of_drive(&geometry, timing.ssd.reads, timing.ssd.writes);
+                let speed = timing.ssd.timing(&geometry);
                 Model::Timed(Box::new(Ssd::new(ftl, speed)))
             }
             None => Model::Worn(Box::new(ftl)),
         };
-        Ok((Self { model, page_bytes, notes_reads, now: Nanos::ZERO }, usable))
+        let merges = settings.timing.is_some_and(|timing| timing.ssd_merges);
+        let last = (Direction::Read, Nanos::ZERO, 0);
+        let (busy_until, busy, now) = (Nanos::ZERO, Nanos::ZERO, Nanos::ZERO);
+        Ok((Self { model, page_bytes, notes_reads, merges, last, busy_until, busy, now }, usable))
+    }
+
+    /// Whether a command continues the one before, as a part of the same request.
+    fn continues(&mut self, direction: Direction, run: PageRun) -> bool {
+        let next = run.first.0 + run.pages;
+        let last = std::mem::replace(&mut self.last, (direction, self.now, next));
+        self.merges && last == (direction, self.now, run.first.0)
+    }
+
+    /// Notes that a command that arrived now ends at `done`.
+    fn note_busy(&mut self, done: Nanos) -> Nanos {
+        let begin = self.busy_until.max(self.now);
+        self.busy = self.busy + Nanos(done.0.saturating_sub(begin.0));
+        self.busy_until = self.busy_until.max(done);
+        done
+    }
+
+    /// The time in which the SSD has had requests.
+    pub(crate) const fn busy(&self) -> Nanos {
+        self.busy
     }
 
     fn run(&self, offset: u64, bytes: u64) -> PageRun {
@@ -89,22 +126,32 @@ impl Flash {
     /// Writes bytes; returns the time when the write ends.
     pub(crate) fn write(&mut self, offset: u64, bytes: u64) -> Result<Nanos, Error> {
         let run = self.run(offset, bytes);
-        match &mut self.model {
-            Model::Worn(ftl) => ftl.write(run, &mut ()),
-            Model::Timed(ssd) => return Ok(ssd.write(self.now, run)?),
-        }
-        Ok(self.now)
+        let continues = self.continues(Direction::Write, run);
+        let done = match &mut self.model {
+            Model::Worn(ftl) => {
+                ftl.write(run, &mut ());
+                return Ok(self.now);
+            }
+            Model::Timed(ssd) if continues => ssd.write_on(run)?,
+            Model::Timed(ssd) => ssd.write(self.now, run)?,
+        };
+        Ok(self.note_busy(done))
     }
 
     /// Reads bytes; returns the time when the read ends.
     pub(crate) fn read(&mut self, offset: u64, bytes: u64) -> Result<Nanos, Error> {
         let run = self.run(offset, bytes);
-        match &mut self.model {
-            Model::Worn(ftl) if self.notes_reads => ftl.read(run),
-            Model::Worn(_) => {}
-            Model::Timed(ssd) => return Ok(ssd.read(self.now, run)?),
-        }
-        Ok(self.now)
+        let continues = self.continues(Direction::Read, run);
+        let done = match &mut self.model {
+            Model::Worn(ftl) if self.notes_reads => {
+                ftl.read(run);
+                return Ok(self.now);
+            }
+            Model::Worn(_) => return Ok(self.now),
+            Model::Timed(ssd) if continues => ssd.read_on(run)?,
+            Model::Timed(ssd) => ssd.read(self.now, run)?,
+        };
+        Ok(self.note_busy(done))
     }
 
     /// Trims bytes.

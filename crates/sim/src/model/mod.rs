@@ -2,6 +2,7 @@
 
 mod allowance;
 mod buffered;
+mod door;
 mod flash;
 mod places;
 mod plain;
@@ -129,6 +130,11 @@ pub(crate) trait Model {
     /// RAM of the lists of staging in bytes.
     fn staging_ram_bytes(&self) -> u64 {
         0
+    }
+
+    /// The time in which the SSD has had requests, if timing is modelled.
+    fn ssd_busy(&self) -> Nanos {
+        Nanos::ZERO
     }
 
     /// Bytes of a page of the SSD; 0 without an SSD.

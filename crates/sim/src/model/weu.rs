@@ -343,6 +343,10 @@ impl Model for Weus {
         self.staged.ram_bytes() as u64
     }
 
+    fn ssd_busy(&self) -> Nanos {
+        self.flash.busy()
+    }
+
     fn page_bytes(&self) -> u32 {
         self.flash.page_bytes()
     }

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use nitro_model::flash::{NITRO_READS, NITRO_WRITES};
+use nitro_model::{Geometry, Timing as Durations};
 use serde::{Deserialize, Serialize};
 
 /// The arrival of requests.
@@ -157,16 +158,34 @@ pub struct SsdSpeed {
     pub reads: u32,
     /// Writes per second.
     pub writes: u32,
+    /// The number of such drives with SLC flash in RAID-0; 0: one drive with MLC flash.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub slc_drives: u32,
 }
 
 impl Default for SsdSpeed {
     /// Nitro's drive (§5.3).
     fn default() -> Self {
-        Self { reads: NITRO_READS, writes: NITRO_WRITES }
+        Self { reads: NITRO_READS, writes: NITRO_WRITES, slc_drives: 0 }
     }
 }
 
 impl SsdSpeed {
+    /// Azor's four Intel SSDs with SLC flash in RAID-0, each with 30,000 reads and 3,500 writes a second (the talk's table of
+    /// devices).
+    #[must_use]
+    pub const fn azor() -> Self {
+        Self { reads: 30_000, writes: 3_500, slc_drives: 4 }
+    }
+
+    /// The durations of the flash's operations.
+    pub(crate) fn timing(&self, geometry: &Geometry) -> Durations {
+        match self.slc_drives {
+            0 => Durations::of_drive(geometry, self.reads, self.writes),
+            drives => Durations::of_slc_raid(geometry, self.reads, self.writes, drives),
+        }
+    }
+
     fn is_usual(&self) -> bool {
         *self == Self::default()
     }
@@ -189,6 +208,10 @@ pub struct Timing {
     /// See [`SsdSpeed`].
     #[serde(default, skip_serializing_if = "SsdSpeed::is_usual")]
     pub ssd: SsdSpeed,
+    /// Whether neighbouring extents of one request are read from the SSD, and written to it, by one command, for variants
+    /// with separate places.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub ssd_merges: bool,
     /// See [`Cpu`].
     pub cpu: Cpu,
 }
@@ -203,6 +226,7 @@ impl Default for Timing {
             nvram_bytes: 960 << 20,
             ssd_times: 1,
             ssd: SsdSpeed::default(),
+            ssd_merges: false,
             cpu: Cpu::default(),
         }
     }

@@ -3,7 +3,7 @@
 
 use super::origin::{OperationId, Origin};
 use super::settings::{Load, Origin as Kind, Timing};
-use super::window::Window;
+use super::window::{Busy, Window};
 use crate::Error;
 use crate::model::{Hit, Model};
 use crate::outcome::{Measures, Outcome};
@@ -178,8 +178,8 @@ pub(crate) fn simulate(
         destage: Destage::default(),
         blocked: VecDeque::new(),
         extent_bytes: settings.extent_bytes,
-        whole: Window::new(Duration::ZERO, Duration::ZERO)?,
-        period: Window::new(Duration::ZERO, Duration::ZERO)?,
+        whole: Window::new(Duration::ZERO, Busy::default())?,
+        period: Window::new(Duration::ZERO, Busy::default())?,
     };
     let (mut batch, mut request, mut done, mut told) = (Vec::new(), Vec::new(), 0, 0);
     while pieces.next_batch(&mut batch)? {
@@ -266,6 +266,11 @@ impl Timed<'_> {
         Ok(())
     }
 
+    /// The times for which devices have been busy so far.
+    fn busy(&self) -> Busy {
+        Busy { disks: self.origin.busy(), ssd: self.run.model.ssd_busy().into() }
+    }
+
     /// The current second, for the age of dirty extents.
     fn seconds(&self) -> u32 {
         u32::try_from(self.now.as_secs()).unwrap_or(u32::MAX)
@@ -273,7 +278,7 @@ impl Timed<'_> {
 
     fn turn_window(&mut self, first: &Piece) -> Result<(), Error> {
         let was_measuring = self.run.windows.is_measuring();
-        let (busy, disks) = (self.origin.busy(), self.timing.disks.spindles);
+        let (busy, disks) = (self.busy(), self.timing.disks.spindles);
         let Some(over) = self.run.turn_if_due(first) else { return Ok(()) };
         if let Some(measures) = over {
             measures.pace = Some(self.period.pace(busy, disks));
@@ -497,7 +502,7 @@ impl Timed<'_> {
 
     fn finish(mut self, pieces: &dyn Pieces) -> Result<Outcome, Error> {
         while !self.requests.is_empty() && self.step() {}
-        let (busy, disks) = (self.origin.busy(), self.timing.disks.spindles);
+        let (busy, disks) = (self.busy(), self.timing.disks.spindles);
         let mut outcome = self.run.finish(pieces)?;
         outcome.measured.pace = Some(self.whole.pace(busy, disks));
         if let Some(Measures { pace: pace @ None, .. }) = outcome.periods.last_mut() {

@@ -5,18 +5,27 @@ use crate::outcome::{Latency, Pace};
 use hdrhistogram::Histogram;
 use std::time::Duration;
 
+/// The times for which devices have been busy.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Busy {
+    /// The sum over the origin's disks.
+    pub(super) disks: Duration,
+    /// The SSD.
+    pub(super) ssd: Duration,
+}
+
 /// The response times of the requests that end in a window.
 pub(super) struct Window {
     begin: Duration,
-    busy: Duration,
+    busy: Busy,
     reads: Histogram<u64>,
     writes: Histogram<u64>,
     last: Duration,
 }
 
 impl Window {
-    /// A window that begins at `begin`, when the disks have been busy for `busy`.
-    pub(super) fn new(begin: Duration, busy: Duration) -> Result<Self, Error> {
+    /// A window that begins at `begin`, when devices have been busy for `busy`.
+    pub(super) fn new(begin: Duration, busy: Busy) -> Result<Self, Error> {
         let histogram = || Histogram::new(3).map_err(|error| Error::Setting(error.to_string()));
         Ok(Self { begin, busy, reads: histogram()?, writes: histogram()?, last: begin })
     }
@@ -31,7 +40,7 @@ impl Window {
     }
 
     /// The results of the window.
-    pub(super) fn pace(&self, busy: Duration, disks: u32) -> Pace {
+    pub(super) fn pace(&self, busy: Busy, disks: u32) -> Pace {
         let seconds = self.last.saturating_sub(self.begin).as_secs_f64();
         let requests = self.reads.len() + self.writes.len();
         let per = |part: f64| if seconds > 0.0 { part / seconds } else { 0.0 };
@@ -40,7 +49,8 @@ impl Window {
             iops: per(requests as f64),
             read_response: latency(&self.reads),
             write_response: latency(&self.writes),
-            disks_busy: per(busy.saturating_sub(self.busy).as_secs_f64() / f64::from(disks)).min(1.0),
+            disks_busy: per(busy.disks.saturating_sub(self.busy.disks).as_secs_f64() / f64::from(disks)).min(1.0),
+            ssd_busy: per(busy.ssd.saturating_sub(self.busy.ssd).as_secs_f64()).min(1.0),
         }
     }
 }

@@ -8,6 +8,7 @@ mod hostile;
 mod policies;
 mod sweeps;
 mod timing;
+mod two_level;
 mod variants;
 mod workload;
 

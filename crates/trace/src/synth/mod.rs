@@ -3,17 +3,25 @@
 //! figures name their source; all others are assumptions, and marked as such.
 
 mod boot;
+mod file_server;
 mod fiu;
+mod operations;
 mod permutation;
 mod quota;
 mod random;
 mod snapshots;
+mod tpcc;
+mod tpch;
 mod zipf;
 
 pub use boot::{BootStorm, BootStormReader, boot_template, recorded_boot};
+pub use file_server::{FileServer, Files};
 pub use fiu::{FiuLike, FiuLikeReader, FiuLikeRecords};
+pub use operations::{OPERATION_NS, OperationsReader};
 pub use random::{RandomReads, RandomReadsReader};
 pub use snapshots::{SnapshotChain, SnapshotReader};
+pub use tpcc::{TpccLike, Warehouses};
+pub use tpch::{TpchLike, Warehouse};
 pub use zipf::{Zipf, ZipfReader, ZipfSampler};
 
 use crate::rng::hash;

@@ -1,11 +1,13 @@
 //! Extents in sets of places, chosen by the extent's offset: direct-mapped and N-way caches, for any N that divides the
-//! number of places. Within a set, replacement is LRU.
+//! number of places. Within a set, replacement is LRU; with two-level selection, data is replaced before metadata, and
+//! new data must have been accessed more often than the data that it replaces.
 
 mod flat;
 mod linked;
 #[cfg(test)]
 mod tests;
 
+use super::door::{Door, Level};
 use super::{Flash, Hit, Model, Totals};
 use crate::Error;
 use crate::settings::Settings;
@@ -23,8 +25,19 @@ enum Index {
 }
 
 impl Index {
-    fn new(sets: u64, ways: u32) -> Self {
-        if ways <= Flat::WAYS_MAX { Self::Flat(Flat::new(sets, ways)) } else { Self::Linked(Linked::new(sets, ways)) }
+    fn new(sets: u64, ways: u32, has_levels: bool) -> Self {
+        match ways <= Flat::WAYS_MAX {
+            true => Self::Flat(Flat::new(sets, ways, has_levels)),
+            false => Self::Linked(Linked::new(sets, ways, has_levels)),
+        }
+    }
+
+    /// The key that a new key of a set would replace, and its level; `None` if the set has a free place.
+    fn victim(&self, set: u64) -> Option<(u64, Level)> {
+        match self {
+            Self::Flat(flat) => flat.victim(set),
+            Self::Linked(linked) => linked.victim(set),
+        }
     }
 
     /// The place of a key, which becomes the most recently used of its set; `None` if it is absent.
@@ -36,10 +49,10 @@ impl Index {
     }
 
     /// Inserts a key into its set; returns its place, and the key that was there before, which may be the same.
-    fn insert(&mut self, set: u64, key: u64) -> (u64, Option<u64>) {
+    fn insert(&mut self, set: u64, key: u64, level: Level) -> (u64, Option<u64>) {
         match self {
-            Self::Flat(flat) => flat.insert(set, key),
-            Self::Linked(linked) => linked.insert(set, key),
+            Self::Flat(flat) => flat.insert(set, key, level),
+            Self::Linked(linked) => linked.insert(set, key, level),
         }
     }
 
@@ -69,6 +82,7 @@ impl Index {
 /// A cache of sets. Neighbouring extents are in neighbouring sets, as in Azor.
 pub(crate) struct Sets {
     index: Index,
+    door: Door,
     sets: u64,
     cached: u64,
     flash: Flash,
@@ -102,9 +116,11 @@ pub(crate) fn check(all: u64, ways: u32) -> Result<(), Error> {
 impl Sets {
     pub(crate) fn new(settings: &Settings, ways: u32) -> Result<Self, Error> {
         let (flash, usable_bytes) = Flash::new(settings)?;
-        let sets = usable_bytes / u64::from(settings.extent_bytes) / u64::from(ways);
+        let places = usable_bytes / u64::from(settings.extent_bytes);
+        let (sets, door) = (places / u64::from(ways), Door::new(settings, places));
         Ok(Self {
-            index: Index::new(sets, ways),
+            index: Index::new(sets, ways, door.has_levels()),
+            door,
             sets,
             cached: 0,
             flash,
@@ -123,6 +139,19 @@ impl Sets {
     fn at(&self, place: u64) -> u64 {
         place * u64::from(self.extent_bytes)
     }
+
+    /// Whether an extent is admitted; one that is cached is.
+    fn admits(&mut self, set: u64, piece: &Piece) -> bool {
+        if !self.door.has_levels() || self.index.has(set, piece.key.raw()) {
+            return true;
+        }
+        match self.index.victim(set) {
+            None => self.door.admits(piece, None),
+            Some((key, level)) => {
+                self.door.admits(piece, Some((level, &mut std::iter::once(ExtentKey::from_raw(key)))))
+            }
+        }
+    }
 }
 
 impl Model for Sets {
@@ -131,6 +160,7 @@ impl Model for Sets {
     }
 
     fn read(&mut self, piece: &Piece) -> Result<Option<Hit>, Error> {
+        self.door.looked_up(piece);
         let Some(place) = self.index.refresh(self.set(piece.key), piece.key.raw()) else { return Ok(None) };
         let done = self.flash.read(self.at(place), self.extent_bytes.into())?;
         Ok(Some(Hit { done, compressed: false, staged: false }))
@@ -141,8 +171,12 @@ impl Model for Sets {
     }
 
     fn insert(&mut self, piece: &Piece) -> Result<bool, Error> {
-        let key = piece.key.raw();
-        let (place, old) = self.index.insert(self.set(piece.key), key);
+        let (key, set, level) = (piece.key.raw(), self.set(piece.key), self.door.level(piece));
+        if !self.admits(set, piece) {
+            self.stats.rejections += 1;
+            return Ok(false);
+        }
+        let (place, old) = self.index.insert(set, key, level);
         self.stats.weus_evicted += u64::from(old.is_some_and(|old| old != key));
         self.cached += u64::from(old.is_none());
         let bytes = u64::from(self.extent_bytes);
@@ -155,6 +189,7 @@ impl Model for Sets {
 
     /// The freed place is the next to be used.
     fn forget(&mut self, piece: &Piece) -> Result<bool, Error> {
+        self.door.looked_up(piece);
         let was_there = self.index.forget(self.set(piece.key), piece.key.raw());
         self.cached -= u64::from(was_there);
         self.stats.invalidations += u64::from(was_there);
@@ -166,7 +201,11 @@ impl Model for Sets {
     }
 
     fn ram_bytes(&self) -> u64 {
-        self.index.ram_bytes() as u64
+        self.index.ram_bytes() as u64 + self.door.ram_bytes()
+    }
+
+    fn ssd_busy(&self) -> Nanos {
+        self.flash.busy()
     }
 
     fn page_bytes(&self) -> u32 {

@@ -44,7 +44,7 @@ proptest! {
         (sets, ways) in (1u64..6, 1u32..12),
         operations in prop::collection::vec((0u8..8, 0u64..60), 0..500),
     ) {
-        for mut index in [Index::Flat(Flat::new(sets, ways)), Index::Linked(Linked::new(sets, ways))] {
+        for mut index in [Index::Flat(Flat::new(sets, ways, false)), Index::Linked(Linked::new(sets, ways, false))] {
             let mut naive = Naive { sets: vec![Vec::new(); sets as usize], ways: ways as usize };
             let mut places: HashMap<u64, u64> = HashMap::new();
             for (operation, key) in &operations {
@@ -56,7 +56,7 @@ proptest! {
                         prop_assert_eq!(place, places.get(&key).copied());
                     }
                     4..7 => {
-                        let (place, old) = index.insert(set, key);
+                        let (place, old) = index.insert(set, key, Level::Second);
                         prop_assert_eq!(old, naive.insert(set, key));
                         if let Some(old) = old {
                             prop_assert_eq!(places.remove(&old), Some(place));
@@ -86,5 +86,22 @@ fn ways_divide_the_places_of_a_cache() {
     ] {
         let error = check(all, ways).map_err(|error| error.to_string());
         assert!(error.as_ref().is_err_and(|error| error.contains(told)), "{error:?}");
+    }
+}
+
+#[test]
+fn data_is_replaced_before_metadata_and_metadata_by_metadata_only_if_a_set_has_nothing_else() {
+    for mut index in [Index::Flat(Flat::new(2, 3, true)), Index::Linked(Linked::new(2, 3, true))] {
+        for (key, level) in [(0, Level::First), (2, Level::Second), (4, Level::Second)] {
+            assert_eq!(index.victim(0), None, "there is a free place");
+            assert_eq!(index.insert(0, key, level).1, None);
+        }
+        assert!(index.refresh(0, 2).is_some());
+        assert_eq!(index.victim(0), Some((4, Level::Second)), "the oldest data, though metadata is older");
+        assert_eq!(index.insert(0, 6, Level::First).1, Some(4));
+        assert_eq!(index.insert(0, 8, Level::First).1, Some(2));
+        assert_eq!(index.victim(0), Some((0, Level::First)), "there is no data left");
+        assert!(index.forget(0, 6));
+        assert_eq!((index.victim(0), index.victim(1)), (None, None));
     }
 }
