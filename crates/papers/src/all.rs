@@ -1,8 +1,8 @@
 //! `nitro-lab reproduce`: the evaluations of all papers, in one report.
 
 use crate::report::{JUDGED, Report, Section, Verdict, make, say};
-use crate::settings::{ClamPaper, Evaluation, IndexPaper, SiltPaper, StorePaper};
-use crate::{clam, nitro, silt, store};
+use crate::settings::{ClamPaper, DataDomainPaper, Evaluation, IndexPaper, SiltPaper, StorePaper};
+use crate::{clam, data_domain, nitro, silt, store};
 use nitro_console::error::Error;
 
 /// The name of the report's files.
@@ -18,9 +18,10 @@ type Run<'a> = &'a dyn Fn() -> Result<Report, Error>;
 pub fn run(args: &Evaluation) -> Result<(), Error> {
     make(&args.folder)?;
     // Simulations come first: they are kept if the run is stopped.
-    let parts: [(&str, &str, Run<'_>); 4] = [
+    let parts: [(&str, &str, Run<'_>); 5] = [
         ("nitro", "simulated", &|| nitro::report(args)),
         ("cos", "in front of the store", &|| store::report(&store_of(args))),
+        ("data-domain", "", &|| data_domain::report(&data_domain_of(args))),
         ("clam", "", &|| clam::report(&ClamPaper { common: index_of(args), dollars: ClamPaper::DOLLARS })),
         ("silt", "", &|| silt::report(&SiltPaper { common: index_of(args) })),
     ];
@@ -76,6 +77,10 @@ fn judged(report: &Report) -> impl Iterator<Item = &'static str> {
 fn store_of(args: &Evaluation) -> StorePaper {
     let (folder, only) = (args.folder.clone(), Vec::new());
     StorePaper { quick: args.quick, scale: 1.0, only, folder, format: args.format }
+}
+
+fn data_domain_of(args: &Evaluation) -> DataDomainPaper {
+    DataDomainPaper { quick: args.quick, folder: args.folder.clone(), format: args.format }
 }
 
 fn index_of(args: &Evaluation) -> IndexPaper {

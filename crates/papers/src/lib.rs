@@ -3,7 +3,7 @@
 //!
 //! [`all::run`] runs all of them. [`nitro::evaluation`] simulates Nitro's evaluation, and [`store::run`] runs its experiments on the deduplicating
 //! store in virtual time. [`clam::run`] and [`silt::run`] measure indexes on flash, on this machine and on a modelled
-//! SSD.
+//! SSD. [`data_domain::run`] uses the store as Data Domain's was.
 #![forbid(unsafe_code)]
 // The futures of a request are nested from a volume down to a store.
 #![recursion_limit = "256"]
@@ -11,6 +11,7 @@
 pub mod all;
 mod claims;
 pub mod clam;
+pub mod data_domain;
 mod indexes;
 mod kind;
 pub mod load;
@@ -21,4 +22,4 @@ pub mod silt;
 pub mod store;
 
 pub use claims::{CLAIMS, Claim, GOALS, RECORDED};
-pub use settings::{ClamPaper, Evaluation, IndexPaper, SiltPaper, StorePaper};
+pub use settings::{ClamPaper, DataDomainPaper, Evaluation, IndexPaper, SiltPaper, StorePaper};
