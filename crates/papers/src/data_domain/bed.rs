@@ -6,11 +6,12 @@ use super::noted::{Noted, Request};
 use crate::store::Scale;
 use crate::store::bed::{Bed, CHUNK_BYTES, Disk, Flash, bytes_of, flash, snapshot_name};
 use nitro_console::error::Error;
-use nitro_cos::{Part, Settings, SsdOptions, SsdSource, Stats, Store, Volume};
+use nitro_cos::{Part, Settings, SsdOptions, SsdSource, Stats, Store, StoreOptions, Volume};
 use nitro_device::hdd::HddModel;
 use nitro_device::{HddDevice, RamDevice};
 use nitro_port::Device;
 use nitro_port::buf::is_zero;
+use nitro_port::codec::Compression;
 use nitro_port::slice::SliceDevice;
 use nitro_testkit::VirtualTime;
 use std::sync::Arc;
@@ -27,6 +28,19 @@ const STRIPE_BYTES: u64 = 256 << 10;
 const COPY_BYTES: u64 = 64 << 10;
 /// Bytes that the store without detection of patterns reads after each read: a region of the store.
 const SIMPLE_PREFETCH_BYTES: u32 = 64 << 10;
+
+/// The store for random access. Its containers are small, so that even a small volume is in hundreds of them, and RAM has as
+/// little of it as of a large one. The compression is fast, as the default of the paper's systems is.
+pub(super) const RANDOM: StoreOptions = StoreOptions {
+    size_bytes: 0,
+    chunk_bytes: CHUNK_BYTES as u32,
+    region_bytes: 32 << 10,
+    container_bytes: 128 << 10,
+    compression: Compression::Lz4,
+    journal_bytes: None,
+};
+/// The store for restores.
+pub(super) const SEQUENTIAL: StoreOptions = StoreOptions { region_bytes: 64 << 10, container_bytes: 1 << 20, ..RANDOM };
 
 /// What a request of the disk is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -85,36 +99,59 @@ impl Requests {
     }
 }
 
+/// Images of the volume that are accessed at random: the paper's system had up to 32.
+pub(super) const IMAGES: usize = 32;
+/// Chunks by which an image is shifted against the one before it, so that no two have the same recipe blocks.
+const SHIFT_CHUNKS: usize = 37;
+/// The object that has all images.
+const NAME: &str = "images";
+/// Bytes of a write.
+const WRITE_BYTES: usize = 1 << 20;
+
 /// An aged store that was closed.
 pub(super) struct Image {
     disk: Arc<Disk>,
     /// The contents of each generation.
     pub(super) generations: Vec<Vec<u64>>,
+    /// The contents of all images, by chunk.
+    pub(super) contents: Vec<u64>,
     pub(super) stats: Stats,
     clock: VirtualTime,
 }
 
 impl Image {
-    pub(super) async fn new(scale: Scale, clock: VirtualTime) -> Result<Self, Error> {
+    /// A store with generations, and with images of the last one.
+    pub(super) async fn new(scale: Scale, images: usize, clock: VirtualTime) -> Result<Self, Error> {
         let mut bed = Bed::new(scale, clock.clone()).await?;
         bed.age(scale.generations).await?;
         let (disk, generations) = bed.close().await?;
-        let store = Store::open(Arc::clone(&disk), Settings::default()).await.map_err(|e| failed(&e))?;
-        let stats = store.stats();
+        let store = Arc::new(Store::open(Arc::clone(&disk), Settings::default()).await.map_err(|e| failed(&e))?);
+        let mut contents = Vec::new();
+        for image in 0..images {
+            let mut shifted = generations.last().cloned().unwrap_or_default();
+            let by = image * SHIFT_CHUNKS % shifted.len().max(1);
+            shifted.rotate_left(by);
+            contents.extend(shifted);
+        }
+        if images > 0 {
+            let bytes = contents.len() as u64 * CHUNK_BYTES;
+            store.create_volume(NAME, bytes, Some(CHUNK_BYTES as u32), 0).await.map_err(|e| failed(&e))?;
+            let volume = store.open_volume(NAME).await.map_err(|e| failed(&e))?;
+            for (number, some) in (0..).zip(contents.chunks(WRITE_BYTES / CHUNK_BYTES as usize)) {
+                volume.write_range(number * WRITE_BYTES as u64, bytes_of(some)).await.map_err(|e| failed(&e))?;
+            }
+        }
         store.close().await.map_err(|e| failed(&e))?;
-        Ok(Self { disk, generations, stats, clock })
+        let stats = store.stats();
+        Ok(Self { disk, generations, contents, stats, clock })
     }
 
-    /// The contents of the volume, by chunk.
-    pub(super) fn contents(&self) -> &[u64] {
-        self.generations.last().map_or(&[], |last| last)
-    }
-
+    /// Bytes of a generation.
     pub(super) fn volume_bytes(&self) -> u64 {
-        self.contents().len() as u64 * CHUNK_BYTES
+        self.generations.last().map_or(0, Vec::len) as u64 * CHUNK_BYTES
     }
 
-    /// An SSD whose share for data holds the whole volume, as the paper's was "sufficient to instantly access" images.
+    /// An SSD whose share for data holds the data of all images, as the paper's was "sufficient to instantly access" images.
     pub(super) fn ssd_bytes(&self) -> u64 {
         self.volume_bytes() * 100 / u64::from(SsdOptions::default().data_percent)
     }
@@ -149,7 +186,7 @@ pub(super) struct Design {
 /// more block of a recipe, and the fingerprints of one container.
 fn hardly_any_ram() -> Settings {
     Settings {
-        region_cache_bytes: 128 << 10,
+        region_cache_bytes: 2 * u64::from(RANDOM.region_bytes),
         recipe_cache_bytes: 48 << 10,
         locality_containers: 1,
         readahead_bytes: 0,
@@ -226,8 +263,9 @@ impl System {
         Ok(system)
     }
 
+    /// All images.
     pub(super) async fn volume(&self) -> Result<Object, Error> {
-        self.store.open_volume(crate::store::bed::VOLUME).await.map_err(|e| failed(&e))
+        self.store.open_volume(NAME).await.map_err(|e| failed(&e))
     }
 
     pub(super) async fn snapshot(&self, generation: usize) -> Result<Object, Error> {

@@ -3,7 +3,7 @@
 //!
 //! A page of the first level has the addresses of buckets; a bucket has full fingerprints with their places. A page of the
 //! table has four bytes of each fingerprint with its place. The first level's pages have few addresses each, and pages are
-//! apart, so that even a small index is spread over all disks, as one of full size is. New entries stay in RAM: their
+//! far apart, so that even a small index is spread over all disks and their tracks, as one of full size is. New entries stay in RAM: their
 //! merging into pages is not a part of the experiments.
 
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Bytes of a page of either level, and of the table.
 pub(super) const PAGE_BYTES: u64 = 4096;
 /// Bytes from one page on the disk to the next one.
-const STRIDE_BYTES: u64 = 68 << 10;
+const STRIDE_BYTES: u64 = 1092 << 10;
 /// Addresses in a page of the first level.
 const ADDRESSES: u64 = 8;
 /// Bytes of an address of a bucket.
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn an_entry_takes_two_reads_of_the_disk_or_one_of_the_ssd() {
-        let disk = Arc::new(crate::data_domain::noted::Noted::new(RamDevice::new(64 << 20, 4096)));
+        let disk = Arc::new(crate::data_domain::noted::Noted::new(RamDevice::new(512 << 20, 4096)));
         let ssd = Arc::new(RamDevice::new(1 << 20, 4096));
         let content = |n: u64| crate::store::bed::content(crate::load::mix(n));
         for table in [None, Some(ssd)] {

@@ -1,7 +1,7 @@
 //! D3: random requests a second without an SSD, with metadata on it, with data, and with the changes of the software.
 
 use super::Work;
-use super::bed::{Design, Image, Kind, Object, Requests, System, wrong};
+use super::bed::{Design, IMAGES, Image, Kind, Object, Requests, System, wrong};
 use super::failed;
 use crate::report::{Band, Bars, Chart, Holds, Section, Table, Verdict};
 use crate::store::bed::{CHUNK_BYTES, Draws, bytes_of};
@@ -18,13 +18,19 @@ const PAPER: [f64; 3] = [5.7, 1.7, 2.7];
 const CLIENTS: u64 = 64;
 /// Percent of the requests that are writes.
 const WRITE_PERCENT: u64 = 30;
-/// One in this number of writes has a content that the volume has elsewhere.
+/// One in this number of writes has a content that an image has elsewhere.
 const COPY_PART: u64 = 6;
+/// RAM that a store counts for a recipe block.
+const BLOCK_RAM_BYTES: u64 = 24 << 10;
+/// The containers whose fingerprints RAM holds.
+const CONTAINERS_IN_RAM: usize = 8;
+/// A recipe block has at least this number of chunks.
+const CHUNKS_A_BLOCK: usize = 256;
 /// Contents of writes are numbered from here on.
 const NEW_CONTENTS: u64 = 1 << 40;
 /// How far the borders of chunks are from those of clients' blocks where chunks are not fixed by them.
 const SHIFT_BYTES: u64 = CHUNK_BYTES / 2;
-/// Shares of the volume that the data cache holds, in percent.
+/// Shares of the images' data that the data cache holds, in percent.
 const FITTING: [u64; 3] = [25, 50, 100];
 
 /// The changes of the software, each of which may be made.
@@ -78,8 +84,6 @@ struct Run {
     requests: [f64; Kind::ALL.len()],
     /// Pages of the SSD that were read for one.
     ssd_pages: f64,
-    /// The share of the chunks that were read from the disk.
-    missed: f64,
 }
 
 impl Run {
@@ -107,7 +111,7 @@ impl Load<'_> {
         if chunks.clone().any(|chunk| self.touched.borrow().contains(&chunk)) {
             return Ok(());
         }
-        let expected = bytes_of(&self.image.contents()[chunks]);
+        let expected = bytes_of(&self.image.contents[chunks]);
         let expected = &expected[self.shift as usize..][..read.len()];
         if read != expected {
             return Err(wrong());
@@ -125,7 +129,7 @@ impl Load<'_> {
     async fn client(&self, number: u64, operations: u64) -> Result<(), Error> {
         let mut draws = Draws::new(number);
         // The last chunk has no neighbour.
-        let chunks = self.image.contents().len() as u64 - 1;
+        let chunks = self.image.contents.len() as u64 - 1;
         loop {
             let begun = self.begun.get();
             if begun >= operations {
@@ -136,16 +140,18 @@ impl Load<'_> {
             if draws.below(100) >= WRITE_PERCENT {
                 self.read(chunk).await?;
             } else if draws.below(COPY_PART) == 0 {
-                self.write(chunk, self.image.contents()[draws.below(chunks) as usize]).await?;
+                self.write(chunk, self.image.contents[draws.below(chunks) as usize]).await?;
             } else {
                 self.write(chunk, NEW_CONTENTS + begun).await?;
             }
         }
     }
 
-    /// Reads everything once at random.
-    async fn warm(&self) -> Result<(), Error> {
-        let mut order: Vec<usize> = (0..self.image.contents().len() - 1).collect();
+    /// Reads each recipe block and, if `data`, each content, at random.
+    async fn warm(&self, data: bool) -> Result<(), Error> {
+        let contents = self.image.contents.len();
+        let whole = if data { contents / IMAGES } else { 0 };
+        let mut order: Vec<usize> = (0..whole).chain((whole..contents - 1).step_by(CHUNKS_A_BLOCK)).collect();
         let mut draws = Draws::new(0xD3);
         for at in (1..order.len()).rev() {
             order.swap(at, draws.below(at as u64 + 1) as usize);
@@ -166,8 +172,8 @@ async fn run(image: &Image, work: &Work, name: &str, design: Design, changes: Ch
     let system = System::open(image, &changes.applied(design)).await?;
     let shift = if changes.fixed { 0 } else { SHIFT_BYTES };
     let load = Load { image, volume: system.volume().await?, shift, begun: Cell::new(0), touched: RefCell::default() };
-    if design.ssd.is_some() {
-        load.warm().await?;
+    if let Some(ssd) = design.ssd {
+        load.warm(ssd.data).await?;
     }
     system.take();
     let (begun, pages) = (system.clock.now(), system.ssd_pages_read());
@@ -175,16 +181,23 @@ async fn run(image: &Image, work: &Work, name: &str, design: Design, changes: Ch
     let seconds = (system.clock.now() - begun).as_secs_f64();
     let each = |count: u64| count as f64 / work.operations as f64;
     let requests = Requests::of(&system.take()).0.map(each);
-    let stats = system.store.ssd_stats();
-    let data = stats
-        .map_or((0, 1), |stats| stats.pieces.iter().find(|p| p.kind == "data").map_or((0, 1), |p| (p.hits, p.misses)));
     Ok(Run {
         name: name.to_owned(),
         iops: work.operations as f64 / seconds,
         requests,
         ssd_pages: each(system.ssd_pages_read() - pages),
-        missed: data.1 as f64 / (data.0 + data.1).max(1) as f64,
     })
+}
+
+/// With as much RAM as the requests in progress need: a recipe block for each client, and the fingerprints of a few
+/// containers.
+fn with_clients(design: Design) -> Design {
+    let settings = Settings {
+        recipe_cache_bytes: (CLIENTS + 1) * BLOCK_RAM_BYTES,
+        locality_containers: CONTAINERS_IN_RAM,
+        ..design.settings
+    };
+    Design { settings, ..design }
 }
 
 /// What is on the SSD: recipes, and data if `data`.
@@ -195,7 +208,7 @@ fn on_ssd(data: bool) -> SsdOptions {
 pub(super) async fn section(image: &Image, work: &Work) -> Result<Section, Error> {
     let none = Changes::default();
     let bytes = image.ssd_bytes();
-    let paper = Design::paper();
+    let paper = with_clients(Design::paper());
     let metadata = Design { short: true, ..paper }.with_ssd(on_ssd(false), bytes);
     let data = metadata.with_ssd(on_ssd(true), bytes);
     let mut runs = vec![
@@ -203,9 +216,10 @@ pub(super) async fn section(image: &Image, work: &Work) -> Result<Section, Error
         run(image, work, "metadata on SSD", metadata, none).await?,
         run(image, work, "data on SSD, too", data, none).await?,
         run(image, work, "and all changes of the software", data, Changes::all()).await?,
+        run(image, work, "these without data on SSD", metadata, Changes::all()).await?,
     ];
     let own = Changes::all();
-    let ours = Design::own();
+    let ours = with_clients(Design::own());
     let with_dedup = Changes { no_dedup: false, ..own };
     runs.push(run(image, work, "our store, no SSD", ours, with_dedup).await?);
     runs.push(run(image, work, "our store, with SSD", ours.with_ssd(SsdOptions::default(), bytes), with_dedup).await?);
@@ -220,7 +234,7 @@ pub(super) async fn section(image: &Image, work: &Work) -> Result<Section, Error
     let mut fitting = Vec::new();
     for percent in FITTING {
         let smaller = metadata.with_ssd(on_ssd(true), bytes * percent / 100);
-        let name = format!("data cache of {percent} % of the volume");
+        let name = format!("data cache of {percent} % of the data");
         let before = run(image, work, &name, smaller, none).await?;
         fitting.push([before, run(image, work, &name, smaller, Changes::all()).await?]);
     }
@@ -253,12 +267,12 @@ fn shown(runs: &[Run], alone: &[[Run; 3]], fitting: &[[Run; 2]], work: &Work) ->
         switches.rows.push(vec![name, ratio(0, none), ratio(1, metadata), ratio(2, data), requests]);
     }
     let mut sizes = Table::new(
-        "Data caches that hold a part of the volume",
+        "Data caches that hold a part of the images' data",
         &[
             "data cache",
             "IOPS relative to metadata on SSD",
             "with all changes, relative to that",
-            "chunks read from the disk",
+            "requests of the disk before and after the changes",
         ],
     );
     for [before, after] in fitting {
@@ -266,7 +280,7 @@ fn shown(runs: &[Run], alone: &[[Run; 3]], fitting: &[[Run; 2]], work: &Work) ->
             before.name.clone(),
             format!("{:.2}", before.iops / metadata.iops),
             format!("{:.2}", after.iops / before.iops),
-            format!("{:.0} %", before.missed * 100.0),
+            format!("{:.2} and {:.2}", before.disk(), after.disk()),
         ]);
     }
     let chart = Chart::Bars(Bars {
@@ -291,9 +305,9 @@ fn shown(runs: &[Run], alone: &[[Run; 3]], fitting: &[[Run; 2]], work: &Work) ->
         id: "data-domain-iops",
         title: "IOPS of random requests".into(),
         text: format!(
-            "{CLIENTS} clients make {} requests of 8 KiB at random places of the volume, {WRITE_PERCENT} % of which are writes; \
-             one in {COPY_PART} of these has a content that the volume has elsewhere. The paper does not say what its load was. \
-             With an SSD, everything was read once before; its share for data holds the volume (\"sufficient to instantly \
+            "{CLIENTS} clients make {} requests of 8 KiB at random places of the images, {WRITE_PERCENT} % of which are writes; \
+             one in {COPY_PART} of these has a content that an image has elsewhere. The paper does not say what its load was. \
+             With an SSD, everything was read once before; its share for data holds the data of the images (\"sufficient to instantly \
              access\" images). Before the changes of the software, each read is followed by a read of the next 64 KiB (the paper: \
              \"simple prefetch\"; it gives no size), look-ups are made one after the other, a look-up reads the metadata of the \
              container, small writes are deduplicated, each write updates the recipe, and the borders of chunks lie in the \
@@ -329,11 +343,11 @@ fn verdict(runs: &[Run], fitting: &[[Run; 2]]) -> Verdict {
         .iter()
         .map(|[before, after]| {
             format!(
-                "{}: × {:.1} and × {:.1}, {:.0} % of the chunks from the disk",
+                "{}: × {:.1} and × {:.1}, {:.1} requests of the disk",
                 before.name,
                 before.iops / metadata.iops,
                 after.iops / before.iops,
-                before.missed * 100.0
+                before.disk()
             )
         })
         .collect();

@@ -12,10 +12,11 @@ mod shares;
 
 use crate::report::{JUDGED, Report, Section, make, publish, say};
 use crate::settings::DataDomainPaper;
-use crate::store::{CHANGED_SHARE, GENERATIONS, RETAINED, Runs, Scale};
-use bed::{Image, SPINDLES};
+use crate::store::{CHANGED_SHARE, GENERATIONS, Runs, Scale};
+use bed::{IMAGES, Image, RANDOM, SEQUENTIAL, SPINDLES};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
+use nitro_cos::StoreOptions;
 use nitro_testkit::VirtualTime;
 use std::time::Instant;
 
@@ -27,6 +28,8 @@ fn failed(error: &(dyn std::error::Error + 'static)) -> Error {
 #[derive(Debug, Clone, Copy)]
 struct Work {
     volume_bytes: u64,
+    /// The volume for restores.
+    restored_bytes: u64,
     generations: usize,
     /// Random reads whose requests are counted one by one.
     reads: usize,
@@ -39,10 +42,18 @@ struct Work {
 impl Work {
     const fn of(quick: bool) -> Self {
         if quick {
-            Self { volume_bytes: 48 << 20, generations: 12, reads: 200, operations: 1_500, fingerprints: 10_000_000 }
+            Self {
+                volume_bytes: 48 << 20,
+                restored_bytes: 48 << 20,
+                generations: 12,
+                reads: 200,
+                operations: 1_000,
+                fingerprints: 10_000_000,
+            }
         } else {
             Self {
-                volume_bytes: 128 << 20,
+                volume_bytes: 256 << 20,
+                restored_bytes: 128 << 20,
                 generations: GENERATIONS,
                 reads: 1_000,
                 operations: 6_000,
@@ -52,12 +63,16 @@ impl Work {
     }
 
     /// Generations as those of Nitro's Figure 10.
-    fn scale(&self) -> Scale {
+    fn scale(&self, volume_bytes: u64, options: StoreOptions) -> Scale {
         Scale {
-            volume_bytes: self.volume_bytes,
+            volume_bytes,
+            // A restore has the locality that the paper counts on: one look-up of the index for a MiB.
+            copies: false,
+            options,
             generations: self.generations,
-            retained: self.generations * RETAINED / GENERATIONS,
-            changed_share: CHANGED_SHARE * (GENERATIONS / self.generations) as f64,
+            // All are kept: those of different ages are restored.
+            retained: self.generations,
+            changed_share: CHANGED_SHARE,
             reads: self.reads,
             restores: 1,
             runs: Runs::Mixed,
@@ -93,14 +108,15 @@ pub(crate) fn report(args: &DataDomainPaper) -> Result<Report, Error> {
              ATC 2018). Its store is Nitro's own (`nitro cos`), used as the paper's was: recipes have no places, so that \
              each recipe block and each chunk is looked up by its fingerprint in an index of two levels on the disk, and \
              then in the metadata of its container; RAM holds the fingerprints of one container, two regions and two \
-             recipe blocks. In it are {} generations of a volume of {}, each with {:.1} % of the chunks changed, of which the last \
-             {} are kept. The disks are {SPINDLES} modelled ones of 7200 rpm, filled by the store, with one modelled SSD \
+             recipe blocks. In it are {} generations of a volume of {} ({} for restores), each with {:.1} % of the chunks changed; \
+             all are kept. What is accessed at random is {IMAGES} images of that volume, each shifted against the others, so that \
+             their data are stored once, but not their recipes: those are as much larger than RAM as in a large store. The disks are {SPINDLES} modelled ones of 7200 rpm, filled by the store, with one modelled SSD \
              of 18,700 reads a second; time is virtual, without the processor's. D4 needs shares between workloads, and is \
              not judged. {JUDGED}",
             work.generations,
             Size(work.volume_bytes),
-            work.scale().changed_share * 100.0,
-            work.scale().retained,
+            Size(work.restored_bytes),
+            CHANGED_SHARE * 100.0,
         ),
         scales: None,
         generator: None,
@@ -112,15 +128,18 @@ pub(crate) fn report(args: &DataDomainPaper) -> Result<Report, Error> {
 
 async fn measure(work: Work, clock: VirtualTime) -> Result<Vec<Section>, Error> {
     say("writing generations");
-    let image = Image::new(work.scale(), clock).await?;
+    let image = Image::new(work.scale(work.volume_bytes, RANDOM), IMAGES, clock.clone()).await?;
     say("requests of random reads");
     let (reads, random) = Box::pin(reads::section(&image, &work)).await?;
     say("restores");
-    let restored = Box::pin(restores::Restored::measure(&image, &work)).await?;
+    let sequential = Image::new(work.scale(work.restored_bytes, SEQUENTIAL), 0, clock).await?;
+    let restored = Box::pin(restores::Restored::measure(&sequential)).await?;
     say("short fingerprints");
     let drawn = collisions::Drawn::draw(work.fingerprints);
+    let index = restores::section(&sequential, &restored, &drawn, random);
+    drop(sequential);
     say("IOPS");
     let iops = Box::pin(iops::section(&image, &work)).await?;
     let shares = Box::pin(shares::section(&image)).await?;
-    Ok(vec![reads, restores::section(&image, &restored, &drawn, random), iops, shares])
+    Ok(vec![reads, index, iops, shares])
 }

@@ -82,7 +82,7 @@ async fn read(system: &System, image: &Image, chunks: &[usize]) -> Result<Vec<Ve
     for chunk in chunks.iter().copied() {
         system.take();
         let read = volume.read_range(chunk as u64 * CHUNK_BYTES, CHUNK_BYTES as usize).await.map_err(|e| failed(&e))?;
-        check(&read, &image.contents()[chunk..=chunk])?;
+        check(&read, &image.contents[chunk..=chunk])?;
         reads.push(system.take());
     }
     Ok(reads)
@@ -91,7 +91,7 @@ async fn read(system: &System, image: &Image, chunks: &[usize]) -> Result<Vec<Ve
 /// The section, and the requests of random reads without an SSD.
 pub(super) async fn section(image: &Image, work: &Work) -> Result<(Section, Requests), Error> {
     let mut draws = Draws::new(0xD1);
-    let chunks: Vec<usize> = (0..work.reads).map(|_| draws.below(image.contents().len() as u64) as usize).collect();
+    let chunks: Vec<usize> = (0..work.reads).map(|_| draws.below(image.contents.len() as u64) as usize).collect();
     let mut all = Vec::new();
     for (name, design) in designs(image) {
         let system = System::open(image, &design).await?;
@@ -132,7 +132,7 @@ fn shown(all: &[Counted], work: &Work) -> Section {
         id: "data-domain-reads",
         title: "The requests of a random read, one by one".into(),
         text: format!(
-            "{} chunks of the volume are read at random, one at a time, and each request of the disk is noted with what it is \
+            "{} chunks of the images are read at random, one at a time, and each request of the disk is noted with what it is \
              for. The volume is open, so that the directory is not asked; nothing is read ahead. With an SSD, the same \
              chunks were read once before. The recipe's root is in RAM; its other blocks and all chunks are found by their \
              fingerprints: two requests for the index, one for the container's metadata, one for the content. In our own \

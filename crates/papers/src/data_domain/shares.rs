@@ -3,6 +3,7 @@
 use super::bed::{Design, Image, System};
 use super::failed;
 use crate::report::{Band, Holds, Section, Table, Verdict};
+use crate::store::bed::CHUNK_BYTES;
 use nitro_cache::eviction::EvictionKind;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
@@ -28,7 +29,7 @@ struct Figures {
     block_bytes: f64,
     /// Recipes in percent of the logical size of all objects.
     recipes_percent: f64,
-    /// The recipe of the volume in percent of the share that the SSD has for recipes.
+    /// The recipes of the images in percent of the share that the SSD has for recipes.
     filled_percent: f64,
 }
 
@@ -53,7 +54,7 @@ pub(super) async fn section(image: &Image) -> Result<Section, Error> {
     let system = System::open(image, &Design::own().with_ssd(options, bytes)).await?;
     let volume = system.volume().await?;
     // Backwards, so that each block is read at random.
-    for step in (0..image.volume_bytes() / STEP_BYTES).rev() {
+    for step in (0..image.contents.len() as u64 * CHUNK_BYTES / STEP_BYTES).rev() {
         volume.read_range(step * STEP_BYTES, 8192).await.map_err(|e| failed(&e))?;
     }
     let stats = system.store.ssd_stats().map(|stats| stats.pieces[0]);
@@ -86,14 +87,14 @@ fn shown(image: &Image, figures: &Figures) -> Section {
             format!("{RECIPES_PERCENT} %"),
         ],
         vec![
-            "the volume's recipe, of the share for recipes".into(),
+            "the images' recipes, of the share for recipes".into(),
             format!("{:.1} %", figures.filled_percent),
             "–".into(),
         ],
     ];
     let found = format!(
-        "shares {} and {} %, units of {}, {}; recipe blocks of {:.1} KiB, {:.2} % of the logical size of {}; the volume's recipe \
-         takes {:.0} % of the share",
+        "shares {} and {} %, units of {}, {}; recipe blocks of {:.1} KiB, {:.2} % of the logical size of {}; the images' recipes \
+         take {:.0} % of the share",
         figures.fmd_percent,
         figures.data_percent,
         Size(figures.unit_bytes.into()),
@@ -115,7 +116,7 @@ fn shown(image: &Image, figures: &Figures) -> Section {
         id: "data-domain-shares",
         title: "Shares of the SSD".into(),
         text: "Shares, units and order are the defaults of the store's SSD, which is the one of the other experiments. The size of \
-               recipe blocks is that of the volume's blocks on it; recipes of all generations are set against the logical size of \
+               recipe blocks is that of the images' blocks on it; recipes of all generations are set against the logical size of \
                all generations."
             .into(),
         charts: Vec::new(),

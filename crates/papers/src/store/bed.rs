@@ -168,7 +168,7 @@ pub(super) fn little_ram(volume_bytes: u64) -> nitro_cos::Settings {
 impl Bed {
     /// A store without generations.
     pub(crate) async fn new(scale: Scale, clock: VirtualTime) -> Result<Self, Error> {
-        let options = StoreOptions { size_bytes: scale.disk_bytes(), ..StoreOptions::default() };
+        let options = StoreOptions { size_bytes: scale.disk_bytes(), ..scale.options };
         let plan = Plan::new(&options, 0x5EED, 1).map_err(|e| failed(&e))?;
         let ram = RamDevice::new(scale.disk_bytes(), 4096);
         let disk =
@@ -217,7 +217,7 @@ impl Bed {
     /// The contents of a run that is written: new ones, or those of another run of the volume.
     fn fresh(&mut self, chunks: usize) -> Vec<u64> {
         let places = (self.contents.len() + 1).saturating_sub(chunks) as u64;
-        if places > 0 && self.draws.below(COPY_PART) == 0 {
+        if self.scale.copies && places > 0 && self.draws.below(COPY_PART) == 0 {
             let first = self.draws.below(places) as usize;
             return self.contents[first..first + chunks].to_vec();
         }

@@ -14,6 +14,7 @@ use aged::Aged;
 use bed::{Bed, INNER_RATIO};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
+use nitro_cos::StoreOptions;
 use nitro_testkit::VirtualTime;
 use restore::Restored;
 use std::time::Instant;
@@ -23,7 +24,7 @@ use std::time::Instant;
 pub(crate) const CHANGED_SHARE: f64 = 0.018;
 /// The number of the paper's snapshots, and of those retained (12 weeks).
 pub(crate) const GENERATIONS: usize = 100;
-pub(crate) const RETAINED: usize = 84;
+const RETAINED: usize = 84;
 
 /// The lengths of the runs of chunks that change together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +55,10 @@ pub(crate) struct Scale {
     pub(crate) runs: Runs,
     /// The sizes of caches, in percent of the volume.
     pub(crate) cache_percents: &'static [u64],
+    /// Whether a part of the volume's runs are copies of others.
+    pub(crate) copies: bool,
+    /// The store, apart from its size.
+    pub(crate) options: StoreOptions,
 }
 
 impl Scale {
@@ -73,6 +78,8 @@ impl Scale {
             restores: of(1, 2),
             runs: Runs::Mixed,
             cache_percents: if args.quick { &[5] } else { &[2, 5] },
+            copies: true,
+            options: StoreOptions::default(),
         }
     }
 
