@@ -1,7 +1,8 @@
 //! The store as the paper's was, and our own, each on a copy of the same aged store.
 
+use super::disk::{Hdd, Placement, StorePart};
 use super::failed;
-use super::index::{TwoLevels, Used, spread_bytes, table_bytes};
+use super::index::{TwoLevels, Used, spread_pages, table_bytes};
 use super::noted::{Noted, Request};
 use crate::store::Scale;
 use crate::store::bed::{Bed, CHUNK_BYTES, Disk, Flash, bytes_of, flash, snapshot_name};
@@ -16,9 +17,8 @@ use nitro_port::slice::SliceDevice;
 use nitro_testkit::VirtualTime;
 use std::sync::Arc;
 
-pub(super) type Hdd = HddDevice<Noted, VirtualTime>;
-pub(super) type TestStore = Store<Hdd>;
-pub(super) type Object = Volume<Hdd>;
+pub(super) type TestStore = Store<StorePart>;
+pub(super) type Object = Volume<StorePart>;
 
 /// Disks with data of the smallest unit in which the paper's systems are extended: a pack of 15 dense disks, of which one
 /// is a spare and two are for parity.
@@ -99,8 +99,6 @@ impl Requests {
     }
 }
 
-/// Images of the volume that are accessed at random: the paper's system had up to 32.
-pub(super) const IMAGES: usize = 32;
 /// Chunks by which an image is shifted against the one before it, so that no two have the same recipe blocks.
 const SHIFT_CHUNKS: usize = 37;
 /// The object that has all images.
@@ -113,9 +111,13 @@ pub(super) struct Image {
     disk: Arc<Disk>,
     /// The contents of each generation.
     pub(super) generations: Vec<Vec<u64>>,
+    /// The number of images that are accessed at random.
+    pub(super) images: usize,
     /// The contents of all images, by chunk.
     pub(super) contents: Vec<u64>,
     pub(super) stats: Stats,
+    /// Bytes from the beginning of the store to the end of its last container.
+    used_bytes: u64,
     clock: VirtualTime,
 }
 
@@ -143,7 +145,15 @@ impl Image {
         }
         store.close().await.map_err(|e| failed(&e))?;
         let stats = store.stats();
-        Ok(Self { disk, generations, contents, stats, clock })
+        let mut used_bytes = disk.geometry().size_bytes;
+        while used_bytes > COPY_BYTES {
+            let read = disk.inner().read(used_bytes - COPY_BYTES, COPY_BYTES as usize).await.map_err(|e| failed(&e))?;
+            if !is_zero(&read) {
+                break;
+            }
+            used_bytes -= COPY_BYTES;
+        }
+        Ok(Self { disk, generations, images, contents, stats, used_bytes, clock })
     }
 
     /// Bytes of a generation.
@@ -156,9 +166,15 @@ impl Image {
         self.volume_bytes() * 100 / u64::from(SsdOptions::default().data_percent)
     }
 
-    async fn copy(&self) -> Result<RamDevice, Error> {
+    /// A copy on the disks of the paper's system.
+    async fn copy(&self) -> Result<StorePart, Error> {
         let size = self.disk.geometry().size_bytes;
-        let copy = RamDevice::new(size + spread_bytes(self.stats.chunks), 4096);
+        let placement = Placement::new(size, self.used_bytes, spread_pages(self.stats.chunks));
+        let span = placement.used_bytes() / u64::from(SPINDLES);
+        let model = HddModel::rpm_7200().with_spindles(SPINDLES, STRIPE_BYTES).with_span(span);
+        let ram = Noted::new(RamDevice::new(placement.disk_bytes(), 4096));
+        let disk = Arc::new(HddDevice::new(ram, self.clock.clone(), model));
+        let copy = StorePart { disk, placement };
         for at in (0..size).step_by(COPY_BYTES as usize) {
             let len = COPY_BYTES.min(size - at);
             let bytes = self.disk.inner().read(at, len as usize).await.map_err(|e| failed(&e))?;
@@ -231,8 +247,8 @@ pub(super) struct System {
 impl System {
     pub(super) async fn open(image: &Image, design: &Design) -> Result<Self, Error> {
         let clock = image.clock.clone();
-        let model = HddModel::rpm_7200().with_spindles(SPINDLES, STRIPE_BYTES);
-        let disk = Arc::new(HddDevice::new(Noted::new(image.copy().await?), clock.clone(), model));
+        let part = Arc::new(image.copy().await?);
+        let (disk, placement) = (Arc::clone(&part.disk), part.placement);
         let unit = u64::from(SsdOptions::default().unit_bytes);
         let table = if design.short { table_bytes(image.stats.chunks).next_multiple_of(unit) } else { 0 };
         let of_store = if design.ssd.is_some() { design.ssd_bytes.next_multiple_of(unit) } else { 0 };
@@ -247,11 +263,10 @@ impl System {
             }
             _ => None,
         };
-        let store = Store::open_with_ssd(Arc::clone(&disk), design.settings, source).await.map_err(|e| failed(&e))?;
+        let store = Store::open_with_ssd(part, design.settings, source).await.map_err(|e| failed(&e))?;
         let index = if design.two_levels {
             let ssd = flash.clone().filter(|_| design.short);
-            let at = image.disk.geometry().size_bytes;
-            let index = Arc::new(TwoLevels::new(Arc::clone(&disk), at, ssd));
+            let index = Arc::new(TwoLevels::new(Arc::clone(&disk), placement, ssd));
             store.use_index(Box::new(Used(Arc::clone(&index)))).await.map_err(|e| failed(&e))?;
             index.settle().await.map_err(|e| failed(&e))?;
             Some(index)
@@ -278,13 +293,14 @@ impl System {
     }
 
     fn kind(&self, request: &Request) -> Kind {
-        match (self.store.part_at(request.offset), &self.index) {
-            (Part::Behind, Some(index)) if index.level(request.offset) == 1 => Kind::IndexLevel1,
-            (Part::Behind, Some(_)) => Kind::IndexLevel2,
-            (Part::Index, _) => Kind::OwnIndex,
-            (Part::Metadata, _) => Kind::Metadata,
-            (Part::Recipe, _) => Kind::Recipe,
-            (Part::Data, _) => Kind::Data,
+        let part = Placement::store_offset(request.offset).map(|offset| self.store.part_at(offset));
+        match (part, &self.index) {
+            (None, Some(index)) if index.level(request.offset) == 1 => Kind::IndexLevel1,
+            (None, Some(_)) => Kind::IndexLevel2,
+            (Some(Part::Index), _) => Kind::OwnIndex,
+            (Some(Part::Metadata), _) => Kind::Metadata,
+            (Some(Part::Recipe), _) => Kind::Recipe,
+            (Some(Part::Data), _) => Kind::Data,
             _ => Kind::Other,
         }
     }

@@ -6,9 +6,11 @@
 //! far apart, so that even a small index is spread over all disks and their tracks, as one of full size is. New entries stay in RAM: their
 //! merging into pages is not a part of the experiments.
 
+use super::disk::{PAGE_BYTES, Placement};
 use bytes::Bytes;
 use futures_util::future::{FutureExt, LocalBoxFuture};
-use hashbrown::HashMap;
+
+use hashbrown::{HashMap, HashSet};
 use nitro_cos::ContentIndex;
 use nitro_port::buf::BufMut;
 use nitro_port::{Device, DeviceError};
@@ -17,10 +19,6 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes of a page of either level, and of the table.
-pub(super) const PAGE_BYTES: u64 = 4096;
-/// Bytes from one page on the disk to the next one.
-const STRIDE_BYTES: u64 = 1092 << 10;
 /// Addresses in a page of the first level.
 const ADDRESSES: u64 = 8;
 /// Bytes of an address of a bucket.
@@ -48,28 +46,25 @@ pub(super) fn table_bytes(entries: u64) -> u64 {
     pages_for(entries, SHORT_ENTRY_BYTES) * PAGE_BYTES
 }
 
-/// Bytes of the disk that an index of this number of contents takes in the experiment.
-pub(super) fn spread_bytes(entries: u64) -> u64 {
+/// Pages on the disk of an index of this number of contents in the experiment.
+pub(super) fn spread_pages(entries: u64) -> u64 {
     let buckets = pages_for(entries, ENTRY_BYTES);
-    (buckets + buckets.div_ceil(ADDRESSES)) * STRIDE_BYTES
+    buckets + buckets.div_ceil(ADDRESSES)
 }
 
-/// Which level a byte of the index's part of the disk belongs to, counted from 1.
-fn level_at(within: u64, buckets: u64) -> usize {
-    if within / STRIDE_BYTES < buckets.div_ceil(ADDRESSES) { 1 } else { 2 }
-}
-
+#[derive(Default)]
 struct Pages {
     /// The number of buckets, and of pages of the table.
     buckets: u64,
     table: u64,
+    /// The places of the pages of the first level.
+    first: HashSet<u64>,
 }
 
 /// The index. Its pages are written by [`settle`](Self::settle).
 pub(super) struct TwoLevels<D, S> {
     disk: Arc<D>,
-    /// Where it begins on the disk.
-    at: u64,
+    placement: Placement,
     /// The SSD whose first bytes are the table, if there is one.
     ssd: Option<Arc<S>>,
     pages: Mutex<Pages>,
@@ -118,9 +113,8 @@ fn filled(
 }
 
 impl<D: Device, S: Device> TwoLevels<D, S> {
-    pub(super) fn new(disk: Arc<D>, at: u64, ssd: Option<Arc<S>>) -> Self {
-        let pages = Mutex::new(Pages { buckets: 0, table: 0 });
-        Self { disk, at, ssd, pages, new: Mutex::default(), table_reads: AtomicU64::new(0) }
+    pub(super) fn new(disk: Arc<D>, placement: Placement, ssd: Option<Arc<S>>) -> Self {
+        Self { disk, placement, ssd, pages: Mutex::default(), new: Mutex::default(), table_reads: AtomicU64::new(0) }
     }
 
     /// The number of reads of the table.
@@ -128,9 +122,9 @@ impl<D: Device, S: Device> TwoLevels<D, S> {
         self.table_reads.load(Relaxed)
     }
 
-    /// The level that a read of the disk at `offset` is of.
+    /// The level that a read of the disk at `offset` is of, counted from 1.
     pub(super) fn level(&self, offset: u64) -> usize {
-        level_at(offset - self.at, self.pages.lock().buckets)
+        if self.pages.lock().first.contains(&offset) { 1 } else { 2 }
     }
 
     /// Writes all entries to disk and SSD. Afterwards, RAM has only newer ones.
@@ -140,7 +134,7 @@ impl<D: Device, S: Device> TwoLevels<D, S> {
         let count = entries.len() as u64;
         let buckets = pages_for(count, ENTRY_BYTES);
         let first = buckets.div_ceil(ADDRESSES);
-        let address = |page: u64| self.at + page * STRIDE_BYTES;
+        let address = |page: u64| self.placement.of_page(page);
         for page in 0..first {
             let mut bytes = BufMut::zeroed(PAGE_BYTES as usize);
             for (bucket, field) in
@@ -160,7 +154,7 @@ impl<D: Device, S: Device> TwoLevels<D, S> {
                 ssd.write(number * PAGE_BYTES, page.freeze()).await?;
             }
         }
-        *self.pages.lock() = Pages { buckets, table };
+        *self.pages.lock() = Pages { buckets, table, first: (0..first).map(address).collect() };
         Ok(count)
     }
 
@@ -174,7 +168,7 @@ impl<D: Device, S: Device> TwoLevels<D, S> {
 
     async fn on_disk(&self, fingerprint: &Fingerprint) -> Result<Option<u64>, DeviceError> {
         let bucket = page_of(fingerprint, self.pages.lock().buckets);
-        let first: Bytes = self.disk.read(self.at + bucket / ADDRESSES * STRIDE_BYTES, PAGE_BYTES as usize).await?;
+        let first: Bytes = self.disk.read(self.placement.of_page(bucket / ADDRESSES), PAGE_BYTES as usize).await?;
         let address = u64_of(&first[(bucket % ADDRESSES) as usize * ADDRESS_BYTES..]);
         let second = self.disk.read(address, PAGE_BYTES as usize).await?;
         Ok(find(&second, ENTRY_BYTES, &fingerprint.0))
@@ -216,12 +210,16 @@ mod tests {
 
     #[test]
     fn an_entry_takes_two_reads_of_the_disk_or_one_of_the_ssd() {
-        let disk = Arc::new(crate::data_domain::noted::Noted::new(RamDevice::new(512 << 20, 4096)));
+        let disk = Arc::new(crate::data_domain::noted::Noted::new(RamDevice::new(2 << 30, 4096)));
         let ssd = Arc::new(RamDevice::new(1 << 20, 4096));
         let content = |n: u64| crate::store::bed::content(crate::load::mix(n));
         for table in [None, Some(ssd)] {
             let with_table = table.is_some();
-            let index = Arc::new(TwoLevels::new(Arc::clone(&disk), 4096, table));
+            let index = Arc::new(TwoLevels::new(
+                Arc::clone(&disk),
+                Placement::new(64 << 20, 64 << 20, spread_pages(30_000)),
+                table,
+            ));
             let used = Used(Arc::clone(&index));
             (0..20_000).for_each(|n| used.enter(&content(n), n));
             let clock = VirtualTime::default();

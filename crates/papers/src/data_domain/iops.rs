@@ -1,7 +1,7 @@
 //! D3: random requests a second without an SSD, with metadata on it, with data, and with the changes of the software.
 
 use super::Work;
-use super::bed::{Design, IMAGES, Image, Kind, Object, Requests, System, wrong};
+use super::bed::{Design, Image, Kind, Object, Requests, System, wrong};
 use super::failed;
 use crate::report::{Band, Bars, Chart, Holds, Section, Table, Verdict};
 use crate::store::bed::{CHUNK_BYTES, Draws, bytes_of};
@@ -150,7 +150,7 @@ impl Load<'_> {
     /// Reads each recipe block and, if `data`, each content, at random.
     async fn warm(&self, data: bool) -> Result<(), Error> {
         let contents = self.image.contents.len();
-        let whole = if data { contents / IMAGES } else { 0 };
+        let whole = if data { contents / self.image.images } else { 0 };
         let mut order: Vec<usize> = (0..whole).chain((whole..contents - 1).step_by(CHUNKS_A_BLOCK)).collect();
         let mut draws = Draws::new(0xD3);
         for at in (1..order.len()).rev() {
@@ -312,7 +312,8 @@ fn shown(runs: &[Run], alone: &[[Run; 3]], fitting: &[[Run; 2]], work: &Work) ->
              \"simple prefetch\"; it gives no size), look-ups are made one after the other, a look-up reads the metadata of the \
              container, small writes are deduplicated, each write updates the recipe, and the borders of chunks lie in the \
              middle of clients' blocks, as those of content-defined chunks do: a request touches two chunks. Container \
-             and journal writes are part of the times; a client does not flush.",
+             and journal writes are part of the times; a client does not flush. A change alone may cost more than it saves: the \
+             metadata that one look-up reads answer those of the neighbouring chunks, but only if they come later.",
             work.operations
         ),
         charts: vec![chart, each],

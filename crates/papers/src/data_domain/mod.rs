@@ -3,6 +3,7 @@
 
 mod bed;
 mod collisions;
+mod disk;
 mod index;
 mod iops;
 mod noted;
@@ -13,7 +14,7 @@ mod shares;
 use crate::report::{JUDGED, Report, Section, make, publish, say};
 use crate::settings::DataDomainPaper;
 use crate::store::{CHANGED_SHARE, GENERATIONS, Runs, Scale};
-use bed::{IMAGES, Image, RANDOM, SEQUENTIAL, SPINDLES};
+use bed::{Image, RANDOM, SEQUENTIAL, SPINDLES};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_cos::StoreOptions;
@@ -28,6 +29,9 @@ fn failed(error: &(dyn std::error::Error + 'static)) -> Error {
 #[derive(Debug, Clone, Copy)]
 struct Work {
     volume_bytes: u64,
+    /// Images of it that are accessed at random: the paper's system had up to 32. With more bytes than 1.5 GiB, recipes
+    /// would have another level.
+    images: usize,
     /// The volume for restores.
     restored_bytes: u64,
     generations: usize,
@@ -44,6 +48,7 @@ impl Work {
         if quick {
             Self {
                 volume_bytes: 48 << 20,
+                images: 32,
                 restored_bytes: 48 << 20,
                 generations: 12,
                 reads: 200,
@@ -52,7 +57,8 @@ impl Work {
             }
         } else {
             Self {
-                volume_bytes: 256 << 20,
+                volume_bytes: 96 << 20,
+                images: 16,
                 restored_bytes: 128 << 20,
                 generations: GENERATIONS,
                 reads: 1_000,
@@ -109,14 +115,15 @@ pub(crate) fn report(args: &DataDomainPaper) -> Result<Report, Error> {
              each recipe block and each chunk is looked up by its fingerprint in an index of two levels on the disk, and \
              then in the metadata of its container; RAM holds the fingerprints of one container, two regions and two \
              recipe blocks. In it are {} generations of a volume of {} ({} for restores), each with {:.1} % of the chunks changed; \
-             all are kept. What is accessed at random is {IMAGES} images of that volume, each shifted against the others, so that \
-             their data are stored once, but not their recipes: those are as much larger than RAM as in a large store. The disks are {SPINDLES} modelled ones of 7200 rpm, filled by the store, with one modelled SSD \
+             all are kept. What is accessed at random is {} images of that volume, each shifted against the others, so that \
+             their data are stored once, but not their recipes: those are as much larger than RAM as in a large store. The disks are {SPINDLES} modelled ones of 7200 rpm, over all of which the parts of the store are spread, with one modelled SSD \
              of 18,700 reads a second; time is virtual, without the processor's. D4 needs shares between workloads, and is \
              not judged. {JUDGED}",
             work.generations,
             Size(work.volume_bytes),
             Size(work.restored_bytes),
             CHANGED_SHARE * 100.0,
+            work.images,
         ),
         scales: None,
         generator: None,
@@ -128,7 +135,7 @@ pub(crate) fn report(args: &DataDomainPaper) -> Result<Report, Error> {
 
 async fn measure(work: Work, clock: VirtualTime) -> Result<Vec<Section>, Error> {
     say("writing generations");
-    let image = Image::new(work.scale(work.volume_bytes, RANDOM), IMAGES, clock.clone()).await?;
+    let image = Image::new(work.scale(work.volume_bytes, RANDOM), work.images, clock.clone()).await?;
     say("requests of random reads");
     let (reads, random) = Box::pin(reads::section(&image, &work)).await?;
     say("restores");
