@@ -16,7 +16,6 @@ const STEP: u64 = 11;
 const FANOUT: u64 = 448;
 
 async fn open(bed: &Bed, settings: Settings) -> Arc<Store<Erased>> {
-    // Half of it is never filled by this volume: while it is cold, it also keeps what is beside a chunk.
     let source = SsdSource::new(RamDevice::new(256 << 20, 4096), SsdOptions::default());
     Arc::new(Store::open_with_ssd(erased(&bed.disk), settings, Some(source)).await.unwrap())
 }
@@ -62,7 +61,7 @@ fn reads_that_go_upwards_with_gaps_read_the_recipe_in_advance_and_keep_no_data_o
         let store = open(&bed, Settings { patterns: false, ..Settings::default() }).await;
         read(&bed, &store, (0..chunks).step_by(STEP as usize)).await;
         let [_, _, data] = pieces(&store);
-        assert!(data.hits + data.misses == blocks.len() as u64 && data.pieces > upwards, "{data:?}");
+        assert!(data.misses > upwards * 3 && data.pieces > upwards * 3, "{data:?}, {upwards}");
         store.close().await.unwrap();
     });
 }
