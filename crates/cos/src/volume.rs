@@ -166,10 +166,11 @@ impl<D: Device> Volume<D> {
                 Kind::Volume if access == Access::Monotonic => {
                     let last = (offset + len as u64).saturating_sub(1) / u64::from(self.object.chunk_bytes);
                     let next = self.store.read_next_leaf(&self.object, last, access);
-                    join(self.read_volume(offset, len, access), next).await.0
+                    // Boxed, as the rare cases below are, so that the futures of all requests stay small.
+                    Box::pin(join(self.read_volume(offset, len, access), next)).await.0
                 }
                 Kind::Volume if access == Access::Random && self.store.settings.nsio_prefetch_bytes > 0 => {
-                    self.read_with_more(offset, len, access).await
+                    Box::pin(self.read_with_more(offset, len, access)).await
                 }
                 Kind::Volume => self.read_volume(offset, len, access).await,
                 Kind::Stream => self.read_stream(offset, len, access).await,
@@ -301,14 +302,14 @@ impl<D: Device> Volume<D> {
         let size = self.size_bytes();
         // The chunks at both ends keep the bytes that are not written.
         let ends = [(start, offset), (offset + len, end.min(size))];
-        let olds = ends.map(|(from, to)| async move {
+        let old = |(from, to): (u64, u64)| async move {
             if from < to { self.read_volume(from, (to - from) as usize, access).await } else { Ok(Bytes::new()) }
-        });
-        let [first, last] = olds;
+        };
+        let [first, last] = ends.map(old);
         let olds = if self.store.settings.nsio_parallel {
-            <[Bytes; 2]>::from(try_join(first, last).await?)
+            <[Bytes; 2]>::from(Box::pin(try_join(first, last)).await?)
         } else {
-            [first.await?, last.await?]
+            [Box::pin(first).await?, Box::pin(last).await?]
         };
         for ((from, _), old) in ends.into_iter().zip(olds) {
             if !old.is_empty() {
