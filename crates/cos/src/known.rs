@@ -71,7 +71,7 @@ impl<D: Device> Store<D> {
                 }
                 Ok::<_, Error>(())
             });
-            try_join_all(lookups).await?;
+            Box::pin(try_join_all(lookups)).await?;
             return Ok(found);
         }
         for (fingerprint, found) in fingerprints.iter().zip(&mut found) {

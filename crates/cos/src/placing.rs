@@ -89,12 +89,8 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// References with the places that are used to read them: those that they have, or, if
-    /// [`Settings::places`](crate::Settings::places) is off, those that a look-up finds.
+    /// References with the places that look-ups find, for stores that do not use the places in recipes.
     pub(crate) async fn placed(&self, references: &[Reference], access: Access) -> Result<Vec<Reference>, Error> {
-        if self.settings.places {
-            return Ok(references.to_vec());
-        }
         let look_up = async |reference: &Reference| {
             let place = self.place_of(&reference.fingerprint, access).await?;
             Ok::<_, Error>(Reference { place, ..*reference })

@@ -4,6 +4,7 @@
 mod bed;
 mod collisions;
 mod disk;
+mod fingerprints;
 mod index;
 mod iops;
 mod noted;
@@ -143,7 +144,7 @@ async fn measure(work: Work, clock: VirtualTime) -> Result<Vec<Section>, Error> 
     let restored = Box::pin(restores::Restored::measure(&sequential)).await?;
     say("short fingerprints");
     let drawn = collisions::Drawn::draw(work.fingerprints);
-    let index = restores::section(&sequential, &restored, &drawn, random);
+    let index = fingerprints::section(&sequential, &restored, &drawn, random);
     drop(sequential);
     say("IOPS");
     let iops = Box::pin(iops::section(&image, &work)).await?;
