@@ -370,15 +370,18 @@ fn verdict(runs: &[Run], fitting: &[[Run; 2]]) -> Verdict {
         })
         .collect();
     let why = format!(
-        "metadata on the SSD saves {:.0} % of the disk's requests, which alone is × {:.1}; the rest follows from the queues of the \
-         disks. With data on it, {:.2} requests of the disk remain for each request; what then bounds the IOPS is the SSD, of which \
-         {:.1} pages are read for each request before the changes and {:.1} after them. The size of the data cache decides how the \
-         gain is divided between data and software ({}). The processor takes no time here, and the paper does not give its load",
+        "metadata on the SSD saves {:.0} % of the disk's requests, which is × {:.1} in requests; the paper's ratio would take {:.0} %. \
+         With data on it, {:.2} requests of the disk remain for each request, and the SSD reads {:.1} pages for each before the changes \
+         and {:.1} after them ({:.0} and {:.0} a second). The size of the data cache decides how the gain is divided between data and \
+         software ({}). The processor takes no time here, and the paper does not give its load",
         100.0 * (1.0 - metadata.disk() / none.disk()),
         none.disk() / metadata.disk(),
+        100.0 * (1.0 - 1.0 / PAPER[0]),
         data.disk(),
         data.ssd_pages,
         all.ssd_pages,
+        data.ssd_pages * data.iops,
+        all.ssd_pages * all.iops,
         partial.join("; "),
     );
     Verdict::new("D3", found, judge(ratios)).because(&why)
