@@ -73,7 +73,7 @@ takes four times the size of the volume, and 16 GiB for the traces, or 1 GiB wit
 
 const DATA_DOMAIN_EXAMPLES: &str = "\
 Examples:
-  In about ten minutes:
+  In about five minutes:
     nitro-lab reproduce data-domain
   In half a minute, smaller, for a script:
     nitro-lab reproduce data-domain --quick -o json
