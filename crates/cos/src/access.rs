@@ -20,8 +20,19 @@ pub(crate) enum Access {
     Disk,
     /// A sequential access of a client: recipe blocks are looked up on the SSD, and nothing is cached there.
     Sequential,
-    /// An access of a client that is not sequential (NSIO).
+    /// An access of a client that goes upwards with gaps (NSIO-Monotonic in the paper). The next recipe block is read in
+    /// advance, and recipe blocks are cached on the SSD. Data are neither read ahead nor cached there: each part is
+    /// accessed once. Duplicates are searched for as in a sequence, because what was written in order is stored in order.
+    Monotonic,
+    /// An access of a client at random (NSIO).
     Random,
+}
+
+impl Access {
+    /// Whether recipe blocks that it reads are cached on the SSD.
+    pub(crate) const fn keeps_recipes(self) -> bool {
+        matches!(self, Self::Monotonic | Self::Random)
+    }
 }
 
 /// The patterns of the objects that were used most recently.
@@ -49,7 +60,8 @@ impl<D: Device> Store<D> {
             return if len <= SMALL_BYTES { Access::Random } else { Access::Sequential };
         }
         match self.patterns.access(object.id, offset, len) {
-            Pattern::Random | Pattern::Monotonic => Access::Random,
+            Pattern::Random => Access::Random,
+            Pattern::Monotonic => Access::Monotonic,
             Pattern::Unknown if len <= SMALL_BYTES => Access::Random,
             Pattern::Unknown | Pattern::Sequential => Access::Sequential,
         }

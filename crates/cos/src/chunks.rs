@@ -181,7 +181,7 @@ impl<D: Device> Store<D> {
     async fn compare(&self, source: &Bytes, pieces: &Cuts, places: &mut [Option<Place>]) -> Result<(), Error> {
         for ((fingerprint, range), found) in pieces.iter().zip(places) {
             let Some(place) = *found else { continue };
-            let there = self.locate(&Reference { fingerprint: *fingerprint, place }).await;
+            let there = self.locate(&Reference { fingerprint: *fingerprint, place }, Access::Disk).await;
             if there.is_ok_and(|(_, bytes)| bytes == source[range.clone()]) {
                 continue;
             }
@@ -253,14 +253,14 @@ impl<D: Device> Store<D> {
     /// Reads chunks. Neighbouring regions are read with one read, and chunks that were moved are looked up.
     pub(crate) async fn read_chunks(&self, references: &[Reference], access: Access) -> Result<Vec<Bytes>, Error> {
         let Some(ssd) = self.ssd.keeping(PieceKind::Data).filter(|_| access == Access::Random) else {
-            return self.read_from_disk(references).await;
+            return self.read_from_disk(references, access).await;
         };
         let pieces: Vec<_> = references.iter().map(|r| self.piece(&ssd, r)).collect();
         let mut found = self.read_from_ssd(&ssd, references, &pieces).await;
         let missing: Vec<usize> = (0..found.len()).filter(|i| found[*i].is_none()).collect();
         if !missing.is_empty() {
             let wanted: Vec<Reference> = missing.iter().map(|i| references[*i]).collect();
-            for (i, chunk) in missing.iter().zip(self.read_from_disk(&wanted).await?) {
+            for (i, chunk) in missing.iter().zip(self.read_from_disk(&wanted, access).await?) {
                 self.keep_chunk(&ssd, &pieces[*i], &references[*i], &chunk).await;
                 found[*i] = Some(chunk);
             }
@@ -268,7 +268,14 @@ impl<D: Device> Store<D> {
         Ok(found.into_iter().flatten().collect())
     }
 
-    async fn read_from_disk(&self, references: &[Reference]) -> Result<Vec<Bytes>, Error> {
+    async fn read_from_disk(&self, references: &[Reference], access: Access) -> Result<Vec<Bytes>, Error> {
+        let placed;
+        let references = if self.settings.places {
+            references
+        } else {
+            placed = Box::pin(self.placed(references, access)).await?;
+            &placed[..]
+        };
         let mut wanted: Vec<Place> = references.iter().map(|r| Place { number: 0, ..r.place }).collect();
         // Outdated places may differ in size from the region that is there now.
         wanted.sort_by_key(order);
@@ -287,7 +294,14 @@ impl<D: Device> Store<D> {
     }
 
     /// Reads a chunk; also returns its place.
-    pub(crate) async fn locate(&self, reference: &Reference) -> Result<(Place, Bytes), Error> {
+    pub(crate) async fn locate(&self, reference: &Reference, access: Access) -> Result<(Place, Bytes), Error> {
+        let placed;
+        let reference = if self.settings.places {
+            reference
+        } else {
+            placed = Box::pin(self.placed(std::slice::from_ref(reference), access)).await?;
+            placed.first().unwrap_or(reference)
+        };
         let region = self.read_regions(&[reference.place], 1).await?.pop().flatten();
         match region.and_then(|r| r.chunk(reference.place.number, &reference.fingerprint)) {
             Some(chunk) => Ok((reference.place, chunk)),

@@ -154,8 +154,8 @@ impl<D: Device> Store<D> {
             Some(bytes) => Arc::new(Page::decode(&bytes)?),
             None => {
                 self.counters.directory_reads.add(1);
-                let (place, bytes) = self.locate(reference).await?;
-                if access == Access::Random && place == reference.place {
+                let (place, bytes) = self.locate(reference, access).await?;
+                if access.keeps_recipes() && (place == reference.place || !self.settings.places) {
                     self.keep_node(reference, &bytes).await;
                 }
                 Arc::new(Page::decode(&bytes)?)

@@ -64,6 +64,16 @@ impl<D: Device> Store<D> {
             self.find_by_region(fingerprints, &mut found).await?;
             return Ok(found);
         }
+        if access == Access::Random && self.settings.nsio_parallel {
+            let lookups = fingerprints.iter().zip(&mut found).map(async |(fingerprint, found)| {
+                if found.is_none() && self.summary.may_contain(fingerprint) {
+                    *found = self.find_in_index(fingerprint).await?;
+                }
+                Ok::<_, Error>(())
+            });
+            Box::pin(try_join_all(lookups)).await?;
+            return Ok(found);
+        }
         for (fingerprint, found) in fingerprints.iter().zip(&mut found) {
             if found.is_none() && self.summary.may_contain(fingerprint) {
                 // A container that was read for an earlier fingerprint may contain this one.
@@ -79,16 +89,25 @@ impl<D: Device> Store<D> {
     /// The place of a content according to the index.
     pub(crate) async fn indexed_place(&self, fingerprint: &Fingerprint) -> Result<Option<Place>, Error> {
         self.counters.index_lookups.add(1);
+        if let Some(other) = self.other_index.get() {
+            return Ok(other.get(fingerprint, true).await?.map(Place::unpack));
+        }
+        self.own_indexed_place(fingerprint).await
+    }
+
+    /// The place of a content according to the store's own index.
+    pub(crate) async fn own_indexed_place(&self, fingerprint: &Fingerprint) -> Result<Option<Place>, Error> {
         let value = self.index.get(&fingerprint.0).await?;
         let value = value.and_then(|v| <[u8; Place::BYTES]>::try_from(&v[..]).ok());
         Ok(value.map(|v| Place::unpack(u64::from_le_bytes(v))))
     }
 
-    /// Finds contents that are not in RAM through the index and the regions that it names, all concurrently. No other
+    /// Finds contents that are not in RAM through the index and the regions that it names, concurrently. No other
     /// contents of these containers are loaded, because they are not expected to be needed.
     async fn find_by_region(&self, fingerprints: &[Fingerprint], found: &mut [Option<Place>]) -> Result<(), Error> {
         let mut rest: Vec<_> = fingerprints.iter().zip(found).filter(|(_, found)| found.is_none()).collect();
-        for some in rest.chunks_mut(ENTERED_AT_ONCE) {
+        let at_once = if self.settings.nsio_parallel { ENTERED_AT_ONCE } else { 1 };
+        for some in rest.chunks_mut(at_once) {
             let lookups = some.iter_mut().map(async |(fingerprint, found)| {
                 if self.summary.may_contain(fingerprint) {
                     **found = self.find_in_region(fingerprint).await?;
@@ -195,6 +214,9 @@ impl<D: Device> Store<D> {
 
     /// Enters the place of a content in the index.
     pub(crate) async fn index_content(&self, fingerprint: &Fingerprint, place: Place) -> Result<(), Error> {
+        if let Some(other) = self.other_index.get() {
+            other.enter(fingerprint, place.pack());
+        }
         Ok(self.index.insert(&fingerprint.0, &place.pack().to_le_bytes()).await?)
     }
 

@@ -15,6 +15,7 @@ use crate::lane::{LANES, Lane, Open};
 use crate::ledger::{Bounds, Ledger};
 use crate::locality::Locality;
 use crate::namespace::Objects;
+use crate::placing::ContentIndex;
 use crate::plan::{Layout, Plan, index_plan};
 use crate::recover;
 use crate::room::Room;
@@ -60,6 +61,18 @@ pub struct Settings {
     pub nsio_metadata: bool,
     /// Whether an [`AutoCollector`](crate::AutoCollector) may begin collections.
     pub auto_collect: bool,
+    /// Whether the places in recipes are used. If this is off, each recipe block and each chunk is looked up by its
+    /// fingerprint before it is read, as in Data Domain's file system (Zhu et al. 2008, Allu et al. 2018): in RAM, then
+    /// in the index, then in the container's metadata. To measure what places save.
+    pub places: bool,
+    /// Whether the chunks of a small random access are looked up concurrently; otherwise, one after the other.
+    pub nsio_parallel: bool,
+    /// Bytes that are read after each small random read into RAM, as a store does that does not detect patterns; 0:
+    /// nothing. To measure what the detection of patterns saves.
+    pub nsio_prefetch_bytes: u32,
+    /// Whether changes stay in RAM and the journal before the recipe is updated; otherwise, each write updates the
+    /// recipe. To measure what the delay saves.
+    pub delayed_recipes: bool,
 }
 
 impl Default for Settings {
@@ -74,6 +87,10 @@ impl Default for Settings {
             nsio_dedup: true,
             nsio_metadata: false,
             auto_collect: true,
+            places: true,
+            nsio_parallel: true,
+            nsio_prefetch_bytes: 0,
+            delayed_recipes: true,
         }
     }
 }
@@ -122,6 +139,8 @@ pub struct Store<D> {
     pub(crate) opened: Mutex<HashMap<u32, Arc<Open>>>,
     pub(crate) lanes: Box<[AsyncMutex<Lane>]>,
     pub(crate) index: Silt<IndexDevice<D>>,
+    /// An index that is asked instead, if one was given.
+    pub(crate) other_index: OnceLock<Box<dyn ContentIndex>>,
     pub(crate) ssd: Arc<SsdSlot>,
     pub(crate) patterns: Patterns,
     pub(crate) ahead: Ahead,
@@ -244,6 +263,7 @@ impl<D: Device> Store<D> {
             opened: Mutex::new(HashMap::new()),
             lanes: (0..LANES).map(|_| AsyncMutex::new(None)).collect(),
             index,
+            other_index: OnceLock::new(),
             ssd,
             patterns: Patterns::default(),
             ahead: Ahead::default(),

@@ -64,12 +64,13 @@ impl<D: Device> Store<D> {
             return Ok(node);
         }
         self.counters.recipe_reads.add(1);
-        let (place, bytes) = self.locate(reference).await?;
+        let (place, bytes) = self.locate(reference, access).await?;
         let node = Arc::new(Node::decode(&bytes)?);
         // Unless it was found elsewhere, or the container was freed meanwhile.
-        if place == reference.place && self.node_key(reference) == key {
+        let is_here = place == reference.place || !self.settings.places;
+        if is_here && self.node_key(reference) == key {
             self.nodes.lock().put(key, Arc::clone(&node));
-            if access == Access::Random {
+            if access.keeps_recipes() {
                 self.keep_node(reference, &bytes).await;
             }
         }
@@ -102,6 +103,15 @@ impl<D: Device> Store<D> {
             }
         }
         Ok(Some(node))
+    }
+
+    /// Reads the block of a volume's recipe after that of a chunk into RAM, unless it is there. Errors are left to whoever
+    /// needs the block.
+    pub(crate) async fn read_next_leaf(&self, object: &Object, index: u64, access: Access) {
+        let root = object.state.lock().record.root;
+        if let Err(error) = self.find_node(root, (0, index / FANOUT as u64 + 1), access).await {
+            tracing::debug!("a recipe block could not be read in advance: {error}");
+        }
     }
 
     /// The reference of a chunk of a volume in a recipe.
@@ -165,6 +175,11 @@ impl<D: Device> Store<D> {
 
     /// Writes the changes of the overlay into the recipe.
     pub(crate) async fn flush_tree(&self, object: &Object) -> Result<(), Error> {
+        self.flush_tree_by(object, Access::Disk).await
+    }
+
+    /// As [`flush_tree`](Self::flush_tree); `access` decides whether old blocks are looked up on the SSD.
+    pub(crate) async fn flush_tree_by(&self, object: &Object, access: Access) -> Result<(), Error> {
         let _flushing = object.flushing.lock().await;
         let _mutating = self.mutating.shared(ALL).await;
         let (root, changes, size) = {
@@ -184,9 +199,9 @@ impl<D: Device> Store<D> {
         for level in 0..levels {
             // When the tree gets another level, the old root becomes the first block of its level.
             if let Some(root) = root.filter(|r| r.levels == level) {
-                written.entry(0).or_insert((Some(self.root_entry(&root, Access::Disk).await?), 0));
+                written.entry(0).or_insert((Some(self.root_entry(&root, access).await?), 0));
             }
-            written = self.write_level(root, level, written).await?;
+            written = self.write_level((root, access), level, written).await?;
         }
         let root = written.into_values().next().and_then(|(entry, _)| entry);
         let root = root.map(|entry| Root { reference: entry.reference, levels });
@@ -221,13 +236,18 @@ impl<D: Device> Store<D> {
     }
 
     /// Writes the changed blocks of a level. Returns their entries for the level above.
-    async fn write_level(&self, root: Option<Root>, level: u8, changes: Written) -> Result<Written, Error> {
+    async fn write_level(
+        &self,
+        (root, access): (Option<Root>, Access),
+        level: u8,
+        changes: Written,
+    ) -> Result<Written, Error> {
         let mut above = Written::new();
         let mut nodes: Vec<(u64, Node)> = Vec::new();
         let mut rest = changes.into_iter().peekable();
         while let Some((index, change)) = rest.next() {
             let number = index / FANOUT as u64;
-            let old = self.find_node(root, (level, number), Access::Disk).await?;
+            let old = self.find_node(root, (level, number), access).await?;
             let mut node = old.map_or_else(|| Node::empty(level), |node| (*node).clone());
             let mut next = Some((index, change));
             while let Some((index, (entry, since))) = next {

@@ -11,6 +11,7 @@ use crate::object::{Change, Object};
 use crate::place::Reference;
 use crate::{Error, Store};
 use bytes::Bytes;
+use futures_util::future::{join, try_join};
 use nitro_port::buf::{BufMut, is_zero};
 use nitro_port::range_lock::ALL;
 use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe};
@@ -162,6 +163,15 @@ impl<D: Device> Volume<D> {
         loop {
             let before = self.object.state.lock().record.root;
             let result = match self.object.kind {
+                Kind::Volume if access == Access::Monotonic => {
+                    let last = (offset + len as u64).saturating_sub(1) / u64::from(self.object.chunk_bytes);
+                    let next = self.store.read_next_leaf(&self.object, last, access);
+                    // Boxed, as the rare cases below are, so that the futures of all requests stay small.
+                    Box::pin(join(self.read_volume(offset, len, access), next)).await.0
+                }
+                Kind::Volume if access == Access::Random && self.store.settings.nsio_prefetch_bytes > 0 => {
+                    Box::pin(self.read_with_more(offset, len, access)).await
+                }
                 Kind::Volume => self.read_volume(offset, len, access).await,
                 Kind::Stream => self.read_stream(offset, len, access).await,
             };
@@ -205,6 +215,17 @@ impl<D: Device> Volume<D> {
             }
         }
         Ok(out.freeze())
+    }
+
+    /// Reads a range, and then what follows it into RAM ("simple prefetch").
+    async fn read_with_more(&self, offset: u64, len: usize, access: Access) -> Result<Bytes, Error> {
+        let read = self.read_volume(offset, len, access).await?;
+        let end = offset + len as u64;
+        let more = u64::from(self.store.settings.nsio_prefetch_bytes).min(self.size_bytes().saturating_sub(end));
+        if more > 0 {
+            self.read_volume(end, more as usize, access).await?;
+        }
+        Ok(read)
     }
 
     fn short(&self, references: &[Reference]) -> Result<Bytes, Error> {
@@ -280,10 +301,19 @@ impl<D: Device> Volume<D> {
         let mut whole = BufMut::zeroed((end - start) as usize);
         let size = self.size_bytes();
         // The chunks at both ends keep the bytes that are not written.
-        for (from, to) in [(start, offset), (offset + len, end.min(size))] {
-            if from < to {
-                let old = self.read_volume(from, (to - from) as usize, access).await?;
-                whole[(from - start) as usize..(to - start) as usize].copy_from_slice(&old);
+        let ends = [(start, offset), (offset + len, end.min(size))];
+        let old = |(from, to): (u64, u64)| async move {
+            if from < to { self.read_volume(from, (to - from) as usize, access).await } else { Ok(Bytes::new()) }
+        };
+        let [first, last] = ends.map(old);
+        let olds = if self.store.settings.nsio_parallel {
+            <[Bytes; 2]>::from(Box::pin(try_join(first, last)).await?)
+        } else {
+            [Box::pin(first).await?, Box::pin(last).await?]
+        };
+        for ((from, _), old) in ends.into_iter().zip(olds) {
+            if !old.is_empty() {
+                whole[(from - start) as usize..][..old.len()].copy_from_slice(&old);
             }
         }
         whole[(offset - start) as usize..][..data.len()].copy_from_slice(&data);
@@ -351,6 +381,9 @@ impl<D: Device> Volume<D> {
             numbers.into_iter().zip(references.into_iter().map(Some)).chain(holes.into_iter().map(|i| (i, None)));
         self.change(changes.map(|(index, reference)| (index, Change { reference, since })), permit);
         drop(mutating);
+        if !self.store.settings.delayed_recipes {
+            self.store.flush_tree_by(&self.object, Access::Sequential).await?;
+        }
         self.store.relieve_if_high().await
     }
 

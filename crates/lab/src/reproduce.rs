@@ -1,10 +1,11 @@
 //! `nitro-lab reproduce`: the evaluations of the papers, with the reproduced results next to the published ones.
 
-use crate::args::{AzorArgs, ClamArgs, CosPaperArgs, IndexPaperArgs, NitroArgs, Paper, ReproduceArgs, SiltArgs};
-use nitro_console::error::Error;
-use nitro_papers::{
-    AzorPaper, ClamPaper, Evaluation, IndexPaper, SiltPaper, StorePaper, all, azor, clam, nitro, silt, store,
+use crate::args::{
+    AzorArgs, ClamArgs, CosPaperArgs, DataDomainArgs, IndexPaperArgs, NitroArgs, Paper, ReproduceArgs, SiltArgs,
 };
+use nitro_console::error::Error;
+use nitro_papers::{AzorPaper, ClamPaper, DataDomainPaper, Evaluation, IndexPaper, SiltPaper, StorePaper};
+use nitro_papers::{all, azor, clam, data_domain, nitro, silt, store};
 
 /// Runs the evaluation of the chosen paper and writes the report.
 pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Error> {
@@ -16,6 +17,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Error> {
         Some(Paper::Silt(args)) => silt::run(&args.settings()),
         Some(Paper::Azor(args)) => azor::run(&args.settings()),
         Some(Paper::Cos(args)) => store::run(&args.settings()),
+        Some(Paper::DataDomain(args)) => data_domain::run(&args.settings()),
     }
 }
 
@@ -59,5 +61,11 @@ impl CosPaperArgs {
     fn settings(&self) -> StorePaper {
         let (quick, scale, only, folder) = (self.quick, self.scale, self.only.clone(), self.folder.clone());
         StorePaper { quick, scale, only, folder, threads: self.threads, format: self.output.format }
+    }
+}
+
+impl DataDomainArgs {
+    fn settings(&self) -> DataDomainPaper {
+        DataDomainPaper { quick: self.quick, folder: self.folder.clone(), format: self.output.format }
     }
 }

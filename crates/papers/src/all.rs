@@ -1,8 +1,8 @@
 //! `nitro-lab reproduce`: the evaluations of all papers, in one report.
 
 use crate::report::{JUDGED, Report, Section, Verdict, make, say};
-use crate::settings::{AzorPaper, ClamPaper, Evaluation, IndexPaper, SiltPaper, StorePaper};
-use crate::{azor, clam, nitro, silt, store};
+use crate::settings::{AzorPaper, ClamPaper, DataDomainPaper, Evaluation, IndexPaper, SiltPaper, StorePaper};
+use crate::{azor, clam, data_domain, nitro, silt, store};
 use nitro_console::error::Error;
 
 /// The name of the report's files.
@@ -22,6 +22,7 @@ pub fn run(args: &Evaluation) -> Result<(), Error> {
         ("nitro", "simulated", &|| nitro::report(args)),
         ("cos", "in front of the store", &|| store::report(&store_of(args))),
         ("azor", "", &|| azor::report(&azor_of(args))),
+        ("data-domain", "", &|| data_domain::report(&data_domain_of(args))),
         ("clam", "", &|| {
             clam::report(&ClamPaper { common: index_of(args), dollars: ClamPaper::DOLLARS, content: None })
         }),
@@ -85,6 +86,10 @@ fn azor_of(args: &Evaluation) -> AzorPaper {
     let (traces, folder) = (args.traces.clone(), args.folder.clone());
     let (quick, threads, seed) = (args.quick, args.threads, args.seed);
     AzorPaper { quick, scale: 1.0, traces, folder, threads, seed, format: args.format }
+}
+
+fn data_domain_of(args: &Evaluation) -> DataDomainPaper {
+    DataDomainPaper { quick: args.quick, folder: args.folder.clone(), format: args.format }
 }
 
 fn index_of(args: &Evaluation) -> IndexPaper {

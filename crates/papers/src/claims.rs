@@ -179,11 +179,8 @@ pub(crate) fn why_not_judged(id: &str) -> Option<&'static str> {
     match &id[..1] {
         "A" => Some("simulated by `nitro-lab reproduce azor`"),
         "B" => Some("measured on this machine by `nitro-lab reproduce clam`"),
-        "D" => Some(
-            "the claims are about disk reads for metadata and data in a Data Domain system, whose layout is not \
-             published. Judging them would need its logs, or the same counters of `nitro cos` during a restore of the \
-             same data",
-        ),
+        "D" if id == "D4" => Some("needs shares between workloads, which the store does not have"),
+        "D" => Some("judged by `nitro-lab reproduce data-domain`, in virtual time"),
         "F" => Some(
             "the paper ran a file server under a classified load. Judging its claims would need this SPECsfs or \
              Filebench load, classified, on disks of 7,200 and 15,000 rpm",

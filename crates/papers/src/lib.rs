@@ -1,9 +1,10 @@
 //! Reproductions of the papers' evaluations: the experiments behind each table and figure, their results next to the
 //! published figures, and reports with tables, charts and verdicts.
 //!
-//! [`all::run`] runs all of them. [`nitro::evaluation`] simulates Nitro's evaluation, and [`store::run`] runs its experiments on the deduplicating
-//! store in virtual time. [`azor::run`] simulates Azor's. [`clam::run`] and [`silt::run`] measure indexes on flash, on this machine and on a modelled
-//! SSD.
+//! [`all::run`] runs all of them. [`nitro::evaluation`] simulates Nitro's evaluation, and [`store::run`] runs its
+//! experiments on the deduplicating store in virtual time. [`azor::run`] simulates Azor's, and [`data_domain::run`] uses
+//! the store as Data Domain's was. [`clam::run`] and [`silt::run`] measure indexes on flash, on this machine and on a
+//! modelled SSD.
 #![forbid(unsafe_code)]
 // The futures of a request are nested from a volume down to a store.
 #![recursion_limit = "256"]
@@ -12,6 +13,7 @@ pub mod all;
 pub mod azor;
 mod claims;
 pub mod clam;
+pub mod data_domain;
 mod indexes;
 mod kind;
 pub mod load;
@@ -23,4 +25,4 @@ pub mod silt;
 pub mod store;
 
 pub use claims::{CLAIMS, Claim, GOALS, PAPERS, RECORDED};
-pub use settings::{AzorPaper, ClamPaper, Evaluation, IndexPaper, SiltPaper, StorePaper};
+pub use settings::{AzorPaper, ClamPaper, DataDomainPaper, Evaluation, IndexPaper, SiltPaper, StorePaper};

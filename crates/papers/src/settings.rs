@@ -102,3 +102,14 @@ pub struct StorePaper {
     /// The format of the printed results.
     pub format: Format,
 }
+
+/// Parameters of Data Domain's evaluation.
+#[derive(Debug, Clone)]
+pub struct DataDomainPaper {
+    /// Whether the volume is small and generations are few.
+    pub quick: bool,
+    /// The folder of results; it is created if it does not exist.
+    pub folder: PathBuf,
+    /// The format of the printed results.
+    pub format: Format,
+}

@@ -15,6 +15,9 @@ const SPAN_BYTES_MIN: u64 = 16 << 20;
 const GAP_BYTES_MAX: u64 = 64 << 10;
 /// Number of accesses after which a region has a pattern.
 const HISTORY_MIN: u32 = 4;
+/// Number of accesses after which a region may count as accessed upwards with gaps: of fewer random ones, too many go
+/// upwards by chance.
+const MONOTONIC_HISTORY_MIN: u32 = 8;
 /// Number of accesses after which all counts are halved.
 const HISTORY_MAX: u32 = 16;
 /// A single access of this size counts as sequential.
@@ -98,7 +101,7 @@ impl Region {
         } else if sequential * 2 > total {
             Pattern::Sequential
         } else if random * 4 <= total {
-            Pattern::Monotonic
+            if total + 1 < MONOTONIC_HISTORY_MIN { Pattern::Unknown } else { Pattern::Monotonic }
         } else {
             Pattern::Random
         }
@@ -219,6 +222,19 @@ mod tests {
         assert_eq!(detector.pattern(4 * GIB), Pattern::Random);
         assert_eq!(detector.pattern(5 * GIB), Pattern::Unknown);
         assert_eq!(detector.regions().count(), 4);
+    }
+
+    #[test]
+    fn random_accesses_hardly_ever_go_upwards_by_chance() {
+        let (mut random, mut monotonic) = (1_u64, 0);
+        for _ in 0..10_000 {
+            let mut detector = RegionDetector::default();
+            monotonic += u32::from((0..12).any(|_| {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                detector.access((random >> 40) % 4096 * 4 * KIB, 4 * KIB) == Pattern::Monotonic
+            }));
+        }
+        assert!(monotonic < 50, "{monotonic} of 10,000");
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl<D: Device> Store<D> {
         pieces: &[Piece],
     ) -> Vec<Option<Bytes>> {
         let reads = references.iter().zip(pieces).map(|(reference, piece)| async move {
-            match self.cached_region(reference.place) {
+            match self.cached_region(reference.place).filter(|_| self.settings.places) {
                 Some(region) => {
                     let chunk = region.chunk(reference.place.number, &reference.fingerprint)?;
                     // The chunk will not stay in RAM for long.

@@ -23,7 +23,7 @@ pub(crate) use hostile::{sample_short_page, sample_unit, take_short_page, take_u
 pub(crate) use index::{IndexDevice, SsdSlot};
 pub use options::{Fpi, SsdOptions};
 pub(crate) use piece::{Piece, PieceKind};
-pub use short::ShortStats;
+pub use short::{ShortStats, short_spot};
 pub use start::SsdSource;
 pub(crate) use start::{Session, reason};
 pub use stats::{SsdPieces, SsdState, SsdStats};

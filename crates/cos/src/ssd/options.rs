@@ -86,6 +86,9 @@ impl Default for SsdOptions {
 }
 
 impl SsdOptions {
+    /// The order in which units are evicted, within the bounds of the shares (Allu et al. 2018).
+    pub const EVICTION: EvictionKind = EvictionKind::Lru;
+
     /// The minimum size of the SSD in bytes.
     #[must_use]
     pub fn bytes_min(&self) -> u64 {
@@ -149,7 +152,7 @@ impl SsdOptions {
             dedup: false,
             fingerprint_index_percent: 0,
             admission: AdmissionKind::All,
-            eviction: EvictionKind::Lru,
+            eviction: Self::EVICTION,
             classes,
             seed,
             ..Settings::new(cache_bytes)

@@ -10,6 +10,7 @@ mod format_doc;
 mod lookups;
 mod many;
 mod model;
+mod monotonic;
 mod quota;
 mod requests;
 mod room;

@@ -17,7 +17,7 @@ Examples:
     nitro-lab reproduce --quick --only figure-4 -o json
 
 All evaluations are in one report: Nitro's (`nitro`), its Table 2 and Figures 9 and 10 in front of the store (`cos`), Azor's
-(`azor`), CLAM's (`clam`) and SILT's (`silt`). The results are written to the folder: reproduction.html (one file, with charts),
+(`azor`), Data Domain's (`data-domain`), CLAM's (`clam`) and SILT's (`silt`). The results are written to the folder: reproduction.html (one file, with charts),
 reproduction.md, reproduction.json, and outcomes.jsonl with every finished simulation. --only, --scale and --seed are about
 Nitro's evaluation. What is not simulated is measured on this machine: run no other programs at the same time.";
 
@@ -82,6 +82,19 @@ Generations of a volume are written to a store on a modelled disk; snapshots are
 at random and restored, without a cache and through one on a modelled SSD. The data of the modelled devices are in RAM: this
 takes four times the size of the volume, and 16 GiB for the traces, or 1 GiB with --quick. Time is virtual, so that figures are the same on every machine.";
 
+const DATA_DOMAIN_EXAMPLES: &str = "\
+Examples:
+  In about five minutes:
+    nitro-lab reproduce data-domain
+  In half a minute, smaller, for a script:
+    nitro-lab reproduce data-domain --quick -o json
+
+The results are written to the folder: data-domain.html (one file, with charts), data-domain.md and data-domain.json.
+Generations of a volume are written to a store on modelled disks. It is read as Data Domain's file system reads, which looks
+up each recipe block and each chunk in an index of two levels on the disk, with the caches of the paper on a modelled SSD, with
+each change of its software, and as our own store. The data of the modelled devices are in RAM: 1 GiB, or 400 MiB with --quick.
+Time is virtual, so that figures are the same on every machine.";
+
 /// A paper other than Nitro's, or a part of Nitro's paper.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Paper {
@@ -101,6 +114,10 @@ pub(crate) enum Paper {
     /// in virtual time
     #[command(after_long_help = COS_EXAMPLES)]
     Cos(CosPaperArgs),
+    /// Reproduce the evaluation of Data Domain's SSD caches and changes for random access on the deduplicating store, in
+    /// virtual time
+    #[command(after_long_help = DATA_DOMAIN_EXAMPLES)]
+    DataDomain(DataDomainArgs),
 }
 
 /// Options of both papers on hash tables on flash.
@@ -194,6 +211,19 @@ pub(crate) struct CosPaperArgs {
     /// Number of experiments at a time; each takes RAM of its own [default: the machine's cores with --quick, otherwise 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `nitro-lab reproduce data-domain`
+#[derive(Debug, Args)]
+pub(crate) struct DataDomainArgs {
+    /// Use a small volume and few generations: takes half a minute, with less precise figures
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Folder for the results; created if it does not exist
+    #[arg(long, default_value = "nitro-reproduction", value_name = "DIR")]
+    pub(crate) folder: PathBuf,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

@@ -25,15 +25,15 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) type Disk = HddDevice<RamDevice, VirtualTime>;
-type Flash = SsdDevice<RamDevice, VirtualTime, AnyFtl>;
+pub(crate) type Disk = HddDevice<RamDevice, VirtualTime>;
+pub(crate) type Flash = SsdDevice<RamDevice, VirtualTime, AnyFtl>;
 pub(super) type TestStore = Store<Disk>;
 pub(super) type Object = nitro_cos::Volume<Disk>;
 pub(super) type TestCache = Cache<Flash, VirtualTime>;
 pub(super) type TestVolume = Volume<Flash, Object, VirtualTime>;
 
 /// Bytes of a chunk, and of an extent.
-pub(super) const CHUNK_BYTES: u64 = 8192;
+pub(crate) const CHUNK_BYTES: u64 = 8192;
 /// Bytes of a write.
 pub(super) const WRITE_BYTES: u64 = 1 << 20;
 /// Chunks of a run of the first generation; runs are copied as a whole.
@@ -64,7 +64,7 @@ pub(super) const SSD_PAGE_BYTES: u64 = 4096;
 /// The compression ratio of the contents with LZ4.
 pub(super) const RATIO: f64 = 2.0;
 /// The name of the volume; its snapshots are `vm@001` and so on.
-const VOLUME: &str = "vm";
+pub(crate) const VOLUME: &str = "vm";
 
 pub(super) fn failed(error: &(dyn std::error::Error + 'static)) -> Error {
     Error::with_sources("reproduce cos", error).or("give a smaller --scale if RAM is short, else please report it")
@@ -80,21 +80,21 @@ pub(super) struct Work {
 }
 
 /// A sequence of pseudo-random numbers, by seed.
-pub(super) struct Draws(u64);
+pub(crate) struct Draws(u64);
 
 impl Draws {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(mix(seed))
     }
 
     /// A number below `n`.
-    pub(super) fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_add(1);
         mix(self.0) % n.max(1)
     }
 
     /// A number above 0 and at most 1.
-    pub(super) fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         (self.below(1 << 53) + 1) as f64 / (1_u64 << 53) as f64
     }
 }
@@ -106,7 +106,7 @@ impl Work {
     }
 }
 
-pub(super) struct Bed {
+pub(crate) struct Bed {
     pub(super) clock: VirtualTime,
     disk: Arc<Disk>,
     store: Arc<TestStore>,
@@ -132,14 +132,15 @@ fn disks(spindles: u32, span_bytes: f64) -> HddModel {
 }
 
 /// The fingerprint of a content's number.
-pub(super) fn content(number: u64) -> Fingerprint {
+pub(crate) fn content(number: u64) -> Fingerprint {
     let mut bytes = [0; 20];
     bytes[..8].copy_from_slice(&number.to_le_bytes());
     bytes[8..16].copy_from_slice(&mix(number).to_le_bytes());
     Fingerprint(bytes)
 }
 
-fn bytes_of(contents: &[u64]) -> Bytes {
+/// The bytes of contents.
+pub(crate) fn bytes_of(contents: &[u64]) -> Bytes {
     let mut bytes = BufMut::with_len(contents.len() * CHUNK_BYTES as usize);
     for (number, chunk) in contents.iter().zip(bytes.chunks_exact_mut(CHUNK_BYTES as usize)) {
         fill(&content(*number), RATIO, chunk);
@@ -148,7 +149,7 @@ fn bytes_of(contents: &[u64]) -> Bytes {
 }
 
 /// The name of the snapshot of a generation, counted from 1.
-fn snapshot_name(generation: usize) -> String {
+pub(crate) fn snapshot_name(generation: usize) -> String {
     format!("{VOLUME}@{generation:03}")
 }
 
@@ -166,8 +167,8 @@ pub(super) fn little_ram(volume_bytes: u64) -> nitro_cos::Settings {
 
 impl Bed {
     /// A store without generations.
-    pub(super) async fn new(scale: Scale, clock: VirtualTime) -> Result<Self, Error> {
-        let options = StoreOptions { size_bytes: scale.disk_bytes(), ..StoreOptions::default() };
+    pub(crate) async fn new(scale: Scale, clock: VirtualTime) -> Result<Self, Error> {
+        let options = StoreOptions { size_bytes: scale.disk_bytes(), ..scale.options };
         let plan = Plan::new(&options, 0x5EED, 1).map_err(|e| failed(&e))?;
         let ram = RamDevice::new(scale.disk_bytes(), 4096);
         let disk =
@@ -216,7 +217,7 @@ impl Bed {
     /// The contents of a run that is written: new ones, or those of another run of the volume.
     fn fresh(&mut self, chunks: usize) -> Vec<u64> {
         let places = (self.contents.len() + 1).saturating_sub(chunks) as u64;
-        if places > 0 && self.draws.below(COPY_PART) == 0 {
+        if self.scale.copies && places > 0 && self.draws.below(COPY_PART) == 0 {
             let first = self.draws.below(places) as usize;
             return self.contents[first..first + chunks].to_vec();
         }
@@ -254,7 +255,7 @@ impl Bed {
     }
 
     /// Writes generations up to number `generations`.
-    pub(super) async fn age(&mut self, generations: usize) -> Result<(), Error> {
+    pub(crate) async fn age(&mut self, generations: usize) -> Result<(), Error> {
         let progress = Progress::counting(generations as u64, "generations written");
         while self.generations.len() < generations {
             self.next_generation().await?;
@@ -270,6 +271,12 @@ impl Bed {
         let store = Store::open(Arc::clone(&self.disk), little_ram(self.scale.volume_bytes)).await;
         self.store = Arc::new(store.map_err(|e| failed(&e))?);
         Ok(())
+    }
+
+    /// Closes the store. Returns the disk and the contents of each generation.
+    pub(crate) async fn close(self) -> Result<(Arc<Disk>, Vec<Vec<u64>>), Error> {
+        self.store.close().await.map_err(|e| failed(&e))?;
+        Ok((self.disk, self.generations))
     }
 
     /// The snapshot of a generation.
@@ -397,7 +404,7 @@ pub(super) fn whole_units(bytes: u64) -> u64 {
     (bytes / WEU_BYTES).max(WEU_COUNT_MIN) * WEU_BYTES
 }
 
-pub(super) fn flash(bytes: u64, clock: &VirtualTime) -> Result<Flash, Error> {
+pub(crate) fn flash(bytes: u64, clock: &VirtualTime) -> Result<Flash, Error> {
     let settings = FtlSettings::PageMapped(PageMappedSettings {
         over_provisioning: 0.07,
         victims: VictimPolicy::Greedy,

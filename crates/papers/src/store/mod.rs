@@ -2,7 +2,7 @@
 //! deduplicating store and the engine themselves, with a disk and an SSD that are modelled in virtual time.
 
 mod aged;
-mod bed;
+pub(crate) mod bed;
 mod lengths;
 mod restore;
 mod table2;
@@ -15,20 +15,21 @@ use aged::Aged;
 use bed::{Bed, INNER_RATIO};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
+use nitro_cos::StoreOptions;
 use nitro_testkit::VirtualTime;
 use restore::Restored;
 use std::time::Instant;
 
 /// The share of a generation's chunks that the next one changes, if there are a hundred generations; the last one then
 /// still has a fifth of the first one's chunks.
-const CHANGED_SHARE: f64 = 0.018;
+pub(crate) const CHANGED_SHARE: f64 = 0.018;
 /// The number of the paper's snapshots, and of those retained (12 weeks).
-const GENERATIONS: usize = 100;
+pub(crate) const GENERATIONS: usize = 100;
 const RETAINED: usize = 84;
 
 /// The lengths of the runs of chunks that change together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Runs {
+pub(crate) enum Runs {
     /// 1, 2, 4 … chunks, with equal frequency.
     Mixed,
     /// This number of chunks.
@@ -42,19 +43,23 @@ impl Runs {
 
 /// The amount of work.
 #[derive(Debug, Clone, Copy)]
-struct Scale {
-    volume_bytes: u64,
-    generations: usize,
-    retained: usize,
-    changed_share: f64,
+pub(crate) struct Scale {
+    pub(crate) volume_bytes: u64,
+    pub(crate) generations: usize,
+    pub(crate) retained: usize,
+    pub(crate) changed_share: f64,
     /// Random reads of each size.
-    reads: usize,
+    pub(crate) reads: usize,
     /// Snapshots of each group that are restored.
-    restores: usize,
+    pub(crate) restores: usize,
     /// The lengths of the runs of chunks that change together.
-    runs: Runs,
+    pub(crate) runs: Runs,
     /// The sizes of caches, in percent of the volume.
-    cache_percents: &'static [u64],
+    pub(crate) cache_percents: &'static [u64],
+    /// Whether a part of the volume's runs are copies of others.
+    pub(crate) copies: bool,
+    /// The store, apart from its size.
+    pub(crate) options: StoreOptions,
 }
 
 impl Scale {
@@ -74,6 +79,8 @@ impl Scale {
             restores: of(1, 2),
             runs: Runs::Mixed,
             cache_percents: if args.quick { &[5] } else { &[2, 5] },
+            copies: true,
+            options: StoreOptions::default(),
         }
     }
 
@@ -89,7 +96,7 @@ impl Scale {
     }
 
     /// Room for all generations, compressed, and for collection, in bytes.
-    const fn disk_bytes(&self) -> u64 {
+    pub(crate) const fn disk_bytes(&self) -> u64 {
         self.volume_bytes * 5 / 2 + (64 << 20)
     }
 

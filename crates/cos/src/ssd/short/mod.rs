@@ -75,6 +75,14 @@ pub struct ShortStats {
     pub dropped: u64,
 }
 
+/// The page of a fingerprint, and the bits of it that its entry there has, for a store that is planned for this number of
+/// chunks: two contents with the same two numbers collide. For statistics.
+#[must_use]
+pub fn short_spot(fingerprint: &Fingerprint, chunks: u64) -> (u32, u32) {
+    let Spot { page, tag } = Spot::of(fingerprint, page::pages_for(chunks));
+    (page, tag)
+}
+
 /// Removes the entries of containers that do not exist any more.
 pub(super) type Purge<'a> = dyn Fn(&mut Vec<Entry>) + 'a;
 
