@@ -1,18 +1,23 @@
 //! `nitro-lab reproduce`: the evaluations of the papers, with the reproduced results next to the published ones.
 
-use crate::args::{ClamArgs, CosPaperArgs, IndexPaperArgs, NitroArgs, Paper, ReproduceArgs, SiltArgs};
+use crate::args::{ClamArgs, CosPaperArgs, DssArgs, IndexPaperArgs, NitroArgs, Paper, ReproduceArgs, SiltArgs};
+use nitro_config::classes::ClassTable;
 use nitro_console::error::Error;
-use nitro_papers::{ClamPaper, Evaluation, IndexPaper, SiltPaper, StorePaper, all, clam, nitro, silt, store};
+use nitro_papers::{
+    ClamPaper, DssPaper, Evaluation, IndexPaper, SiltPaper, StorePaper, all, clam, dss, nitro, silt, store,
+};
+use std::path::Path;
 
 /// Runs the evaluation of the chosen paper and writes the report.
 pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Error> {
     match &args.paper {
-        None if args.nitro.only.is_empty() => all::run(&args.nitro.settings()),
+        None if args.nitro.only.is_empty() => all::run(&args.nitro.settings(), dss_table()?.classes),
         None => nitro::evaluation(&args.nitro.settings(), "reproduction"),
         Some(Paper::Nitro(args)) => nitro::evaluation(&args.settings(), "nitro"),
         Some(Paper::Clam(args)) => clam::run(&args.settings()),
         Some(Paper::Silt(args)) => silt::run(&args.settings()),
         Some(Paper::Cos(args)) => store::run(&args.settings()),
+        Some(Paper::Dss(args)) => dss::run(&args.settings(&dss_table()?)),
     }
 }
 
@@ -48,5 +53,18 @@ impl CosPaperArgs {
     fn settings(&self) -> StorePaper {
         let (quick, scale, only, folder) = (self.quick, self.scale, self.only.clone(), self.folder.clone());
         StorePaper { quick, scale, only, folder, format: self.output.format }
+    }
+}
+
+/// The preset `dss`.
+fn dss_table() -> Result<ClassTable, Error> {
+    ClassTable::open(Path::new("dss"))
+}
+
+impl DssArgs {
+    fn settings(&self, table: &ClassTable) -> DssPaper {
+        let (recordings, folder) = (self.recordings.clone(), self.folder.clone());
+        let (quick, threads, seed) = (self.quick, self.threads, self.seed);
+        DssPaper { quick, classes: table.classes, recordings, folder, threads, seed, format: self.output.format }
     }
 }

@@ -1,8 +1,9 @@
 //! `nitro-lab reproduce`: the evaluations of all papers, in one report.
 
 use crate::report::{JUDGED, Report, Section, Verdict, make, say};
-use crate::settings::{ClamPaper, Evaluation, IndexPaper, SiltPaper, StorePaper};
-use crate::{clam, nitro, silt, store};
+use crate::settings::{ClamPaper, DssPaper, Evaluation, IndexPaper, SiltPaper, StorePaper};
+use crate::{clam, dss, nitro, silt, store};
+use nitro_cache::class::Classes;
 use nitro_console::error::Error;
 
 /// The name of the report's files.
@@ -11,16 +12,18 @@ const NAME: &str = "reproduction";
 /// Runs the evaluation of a paper.
 type Run<'a> = &'a dyn Fn() -> Result<Report, Error>;
 
-/// Runs the evaluations of all papers and writes one report, whose verdicts are those of all.
+/// Runs the evaluations of all papers and writes one report, whose verdicts are those of all. `dss_classes`: the policies
+/// of the preset `dss`.
 ///
 /// # Errors
 /// The folder cannot be written to, or a part fails; the others are in the report.
-pub fn run(args: &Evaluation) -> Result<(), Error> {
+pub fn run(args: &Evaluation, dss_classes: Classes) -> Result<(), Error> {
     make(&args.folder)?;
     // Simulations come first: they are kept if the run is stopped.
-    let parts: [(&str, &str, Run<'_>); 4] = [
+    let parts: [(&str, &str, Run<'_>); 5] = [
         ("nitro", "simulated", &|| nitro::report(args)),
         ("cos", "in front of the store", &|| store::report(&store_of(args))),
+        ("dss", "", &|| dss::report(&dss_of(args, dss_classes))),
         ("clam", "", &|| clam::report(&ClamPaper { common: index_of(args), dollars: ClamPaper::DOLLARS })),
         ("silt", "", &|| silt::report(&SiltPaper { common: index_of(args) })),
     ];
@@ -76,6 +79,18 @@ fn judged(report: &Report) -> impl Iterator<Item = &'static str> {
 fn store_of(args: &Evaluation) -> StorePaper {
     let (folder, only) = (args.folder.clone(), Vec::new());
     StorePaper { quick: args.quick, scale: 1.0, only, folder, format: args.format }
+}
+
+fn dss_of(args: &Evaluation, classes: Classes) -> DssPaper {
+    DssPaper {
+        quick: args.quick,
+        classes,
+        recordings: None,
+        folder: args.folder.clone(),
+        threads: args.threads,
+        seed: args.seed,
+        format: args.format,
+    }
 }
 
 fn index_of(args: &Evaluation) -> IndexPaper {

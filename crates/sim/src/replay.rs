@@ -9,6 +9,7 @@ use crate::model::{self, Foretold, Hit, Model};
 use crate::outcome::{Counts, Measures, Outcome, Snapshot, ratio};
 use crate::patterns::Patterns;
 use crate::policies::belady_hits;
+use crate::rank;
 use crate::settings::{PartialWrites, Settings, Variant, Warmup};
 use crate::timing;
 use crate::workload::{Piece, Pieces, Stored};
@@ -325,6 +326,7 @@ impl<'a> Run<'a> {
         if let Some(front) = self.front.as_mut().filter(|_| first.op() != Op::Read) {
             front.forget(request);
         }
+        self.note_evictions();
         let inserts = match first.op() {
             Op::Read => !self.misses.is_empty(),
             Op::Trim => true,
@@ -342,7 +344,7 @@ impl<'a> Run<'a> {
         self.counts.read_extents += request.len() as u64;
         self.counts.read_extent_hits += request.len() as u64 - misses;
         let Some(front) = &mut self.front else {
-            return self.misses.iter().try_for_each(|piece| self.model.insert(piece).map(drop));
+            return self.insert_missed();
         };
         front.keep(&self.found, &*self.model);
         self.again.iter().try_for_each(|piece| self.model.insert(piece).map(drop))?;
@@ -350,13 +352,22 @@ impl<'a> Run<'a> {
             self.counts.bypassed_extents += self.misses.len() as u64;
             front.hold_back(&self.misses);
         } else {
-            self.misses.iter().try_for_each(|piece| self.model.insert(piece).map(drop))?;
+            self.insert_missed()?;
         }
+        let Some(front) = &mut self.front else { return Ok(()) };
         for key in front.read_ahead(request[0].key.object(), access.readahead, &*self.model) {
             self.counts.readahead_extents += 1;
             watch.read_ahead(&Piece::whole(request[0].time_ns, key, self.settings.extent_bytes));
         }
         Ok(())
+    }
+
+    /// Inserts what a read missed, if reads allocate.
+    fn insert_missed(&mut self) -> Result<(), Error> {
+        if self.settings.only_writes_allocate {
+            return Ok(());
+        }
+        self.misses.iter().try_for_each(|piece| self.model.insert(piece).map(drop))
     }
 
     /// Looks up all extents of a request before any of them is inserted. Returns the number that are not cached under
@@ -482,6 +493,24 @@ impl<'a> Run<'a> {
             watch.written(piece, duplicate);
         }
         Ok(())
+    }
+
+    /// Counts evictions by class, and those that took an extent while clean ones of a lower rank were left.
+    fn note_evictions(&mut self) {
+        let Some(evicted) = self.model.take_evicted() else { return };
+        let Some(cached) = self.model.cached_by_class() else { return };
+        let clean = |class: ClassId| {
+            let dirty = self.write_back.as_ref().map_or(0, |write_back| write_back.dirty_of(class));
+            cached[class.index()] > dirty
+        };
+        let lowest = ClassId::all().filter(|class| clean(*class)).map(rank::of_class).min();
+        for (class, count) in ClassId::all().zip(evicted).filter(|(_, count)| *count > 0) {
+            let counts = &mut self.by_class[class];
+            counts.evicted_extents += count;
+            if lowest.is_some_and(|lowest| lowest < rank::of_class(class)) {
+                counts.evicted_early += count;
+            }
+        }
     }
 
     fn snapshot(&self, time_ns: u64) -> Snapshot {

@@ -6,7 +6,9 @@ mod sim;
 mod trace;
 
 pub(crate) use index::{BenchArgs, IndexCommand, IndexKind, PlanArgs, ShapeArgs};
-pub(crate) use reproduce::{ClamArgs, CosPaperArgs, IndexPaperArgs, NitroArgs, Paper, ReproduceArgs, SiltArgs};
+pub(crate) use reproduce::{
+    ClamArgs, CosPaperArgs, DssArgs, IndexPaperArgs, NitroArgs, Paper, ReproduceArgs, SiltArgs,
+};
 pub(crate) use sim::SimArgs;
 pub(crate) use trace::{
     BootStormArgs, ConvertArgs, FiuArgs, InfoArgs, MakeArgs, RandomArgs, SnapshotArgs, SnapshotPass, SynthCommand,

@@ -3,6 +3,7 @@
 mod allowance;
 mod buffered;
 mod flash;
+mod ordered;
 mod places;
 mod plain;
 mod sets;
@@ -123,6 +124,12 @@ pub(crate) trait Model {
         None
     }
 
+    /// The number of extents that evictions dropped since the last call, by the class that inserted them; `None` if nothing
+    /// was evicted, or the cache does not record it.
+    fn take_evicted(&mut self) -> Option<[u64; ClassId::COUNT]> {
+        None
+    }
+
     /// RAM of the indexes in bytes, with the lists of staging. May take long.
     fn ram_bytes(&self) -> u64;
 
@@ -175,6 +182,7 @@ pub(crate) fn build(settings: &Settings) -> Result<Box<dyn Model>, Error> {
         }
         Variant::Extent { ways } => Box::new(sets::Sets::new(settings, ways)?),
         Variant::Policy(kind) => Box::new(plain::Plain::new(settings, kind)),
+        Variant::Ordered { by_band } => Box::new(ordered::Ordered::new(settings, by_band)),
         Variant::Belady | Variant::None => Box::new(Foretold::new(Vec::new(), settings.cache_bytes)),
     })
 }

@@ -41,6 +41,8 @@ pub(crate) struct Weus {
     /// Units that are being written. As in the server, they may be evicted once the whole request has been inserted, or
     /// if there is no other unit.
     sealed: Vec<WeuId>,
+    /// The extents that evictions dropped, by class, until they are asked for.
+    evicted: Option<[u64; ClassId::COUNT]>,
     variant: Variant,
     dedup: bool,
     compress: bool,
@@ -63,6 +65,7 @@ impl Weus {
             headers: vec![Vec::new(); manager.weu_count() as usize],
             survivors: Vec::new(),
             sealed: Vec::new(),
+            evicted: None,
             staged: Staged::new(settings),
             allowance: settings.write_budget.map(|ratio| Allowance::new(ratio, usable_bytes)),
             variant: settings.variant,
@@ -104,11 +107,17 @@ impl Weus {
     /// Evicts the unit that the policy chooses, after copying forward the extents that are worth it.
     fn evict(&mut self) -> Result<Option<Evicted>, Error> {
         let Some(leaving) = self.manager.begin_leaving() else { return Ok(None) };
+        let before = self.manager.cached_by_class();
         if leaving.keeps_any() {
             self.copy_forward(&leaving)?;
         }
         let evicted = self.manager.begin_eviction_of_rest(&leaving, false);
         while self.manager.evict_step(leaving.weu) {}
+        let evictions = self.evicted.get_or_insert_default();
+        for (count, (before, after)) in evictions.iter_mut().zip(before.into_iter().zip(self.manager.cached_by_class()))
+        {
+            *count += before.saturating_sub(after);
+        }
         Ok(evicted)
     }
 
@@ -333,6 +342,10 @@ impl Model for Weus {
 
     fn cached_by_class(&self) -> Option<[u64; ClassId::COUNT]> {
         Some(self.manager.cached_by_class())
+    }
+
+    fn take_evicted(&mut self) -> Option<[u64; ClassId::COUNT]> {
+        self.evicted.take()
     }
 
     fn ram_bytes(&self) -> u64 {
