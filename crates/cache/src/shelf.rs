@@ -37,6 +37,8 @@ pub struct Band(u8);
 impl Band {
     /// The number of bands.
     pub const COUNT: usize = 4;
+    /// The band that is evicted first.
+    pub(crate) const LOWEST: Self = Self(0);
     /// The default band.
     pub const NORMAL: Self = Self(1);
     /// From the first to be evicted to the last.

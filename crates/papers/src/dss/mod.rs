@@ -28,7 +28,7 @@ use systems::{Bed, DEPTH};
 
 /// Bytes of the file set.
 const DATA_BYTES: u64 = 16 << 30;
-const DATA_BYTES_QUICK: u64 = 1 << 30;
+const DATA_BYTES_QUICK: u64 = 2 << 30;
 /// The runs that are averaged, as in the paper.
 const SEEDS: u64 = 3;
 

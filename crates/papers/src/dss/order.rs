@@ -49,11 +49,42 @@ fn reads_allocate(classes: &Classes) -> Classes {
     all
 }
 
-/// The simulations of a trace: in write-back, writes allocate, or reads do, too.
-fn points(bed: &Bed<'_>, only_writes_allocate: bool) -> Vec<Settings> {
-    let classes = if only_writes_allocate { *bed.classes } else { reads_allocate(bed.classes) };
-    let bed = Bed { classes: &classes, ..*bed };
-    ORDERS.map(|(_, variant)| Settings { only_writes_allocate, ..bed.untimed(variant) }).to_vec()
+/// How data enter the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Mode {
+    only_writes_allocate: bool,
+    write_back: bool,
+}
+
+impl Mode {
+    const ALL: [Self; 4] =
+        [Self::of(true, false), Self::of(false, false), Self::of(true, true), Self::of(false, true)];
+
+    const fn of(only_writes_allocate: bool, write_back: bool) -> Self {
+        Self { only_writes_allocate, write_back }
+    }
+
+    const fn name(self) -> &'static str {
+        match (self.write_back, self.only_writes_allocate) {
+            (false, true) => "write-through, of writes",
+            (false, false) => "write-through, of reads and writes",
+            (true, true) => "write-back, of writes",
+            (true, false) => "write-back, of reads and writes",
+        }
+    }
+
+    /// The simulations of a trace.
+    fn points(self, bed: &Bed<'_>) -> Vec<Settings> {
+        let only_writes_allocate = self.only_writes_allocate;
+        let classes = if only_writes_allocate { *bed.classes } else { reads_allocate(bed.classes) };
+        let bed = Bed { classes: &classes, ..*bed };
+        let settings = ORDERS.map(|(_, variant)| {
+            let usual = bed.untimed(variant);
+            let write_back = usual.write_back.filter(|_| self.write_back);
+            Settings { only_writes_allocate, write_back, ..usual }
+        });
+        settings.to_vec()
+    }
 }
 
 /// Simulates the caches on all loads and compares their hits.
@@ -64,8 +95,8 @@ pub(super) fn section(traces: &[Arc<Trace>], bed: &Bed<'_>, threads: usize) -> R
     let mut lost_most: f64 = 0.0;
     for trace in traces {
         let bed = Bed { data_bytes: trace.data_bytes, ..*bed };
-        for (only_writes, allocation) in [(true, "writes"), (false, "reads and writes")] {
-            let found: Vec<_> = outcomes(trace, &points(&bed, only_writes), threads)?.iter().map(Hits::of).collect();
+        for mode in Mode::ALL {
+            let found: Vec<_> = outcomes(trace, &mode.points(&bed), threads)?.iter().map(Hits::of).collect();
             for ((name, variant), hits) in ORDERS.iter().zip(&found) {
                 let lost = found[EXACT].small - hits.small;
                 if *variant == Variant::Weu {
@@ -73,7 +104,7 @@ pub(super) fn section(traces: &[Arc<Trace>], bed: &Bed<'_>, threads: usize) -> R
                 }
                 table.rows.push(vec![
                     trace.name.clone(),
-                    allocation.into(),
+                    mode.name().into(),
                     (*name).into(),
                     format!("{:.2}", hits.all),
                     format!("{:.2}", hits.small),

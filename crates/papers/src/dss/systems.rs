@@ -10,6 +10,8 @@ use nitro_sim::{Settings, Variant};
 
 /// The unit of caching in bytes: half of the files have no more.
 pub(super) const EXTENT_BYTES: u32 = 4096;
+/// Bytes of a unit: the smallest, because the caches are small.
+const WEU_BYTES: u32 = 512 << 10;
 /// The cache in parts of the data (the paper: 100 GB for 1 TB).
 pub(super) const CACHE_PART: u64 = 10;
 /// Bytes of the paper's file set, and of its cache.
@@ -87,7 +89,7 @@ impl Bed<'_> {
             variant,
             classes,
             extent_bytes: EXTENT_BYTES,
-            weu_bytes: nitro_cache::Settings::usual_weu_bytes(cache_bytes, EXTENT_BYTES),
+            weu_bytes: WEU_BYTES,
             dedup: false,
             compress: false,
             write_back: Some(WATERMARKS),
