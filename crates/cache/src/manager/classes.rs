@@ -20,16 +20,19 @@ impl CacheManager {
         &self.settings.classes
     }
 
-    /// The band of a class, among the existing ones.
+    /// The place of a class in the order of the existing bands.
     pub(crate) fn band(&self, class: ClassId) -> Band {
-        self.settings.classes.of(class).priority.merged(self.rules.bands())
+        self.rules.place(class)
     }
 
-    /// The band of a cached extent; of another extent, the default.
+    /// The priority of a cached extent; of another extent, and if there is one band only, the default.
     #[must_use]
-    pub fn band_of(&self, key: ExtentKey) -> Band {
-        let location = self.peek(key);
-        self.band(location.map_or(ClassId::UNCLASSIFIED, |at| self.weus.class_of(at.weu, at.entry)))
+    pub fn priority_of(&self, key: ExtentKey) -> Band {
+        if !self.has_bands() {
+            return Band::default();
+        }
+        let class = self.peek(key).map_or(ClassId::UNCLASSIFIED, |at| self.weus.class_of(at.weu, at.entry));
+        self.settings.classes.of(class).priority
     }
 
     /// The provenance of new content with the class of the [pattern](Provenance::pattern) if it has no other. Content of
@@ -82,9 +85,11 @@ impl CacheManager {
         let new = || SecondMiss::new(self.settings.extents_raw(), self.settings.seed);
         let seen = wants_seen.then(|| self.rules.seen.take().unwrap_or_else(new));
         // The number of bands never decreases, so that existing units keep their order.
-        let bands = self.weus.tell_bands_apart(classes.bands(self.weus.len()).max(self.rules.bands()));
+        let (used, wanted) = (classes.priorities(), classes.bands(self.weus.len()).max(self.rules.bands()));
+        let bands = self.weus.tell_bands_apart(wanted, Band::NORMAL.place(&used, wanted));
         self.rules = ClassRules {
             bands,
+            places: ClassId::all().map(|class| classes.of(class).priority.place(&used, bands)).collect(),
             minimums: bounded(&|policy| (policy.min_percent > 0).then(|| percent(policy.min_percent))),
             maximums: bounded(&|policy| (policy.max_percent < 100).then(|| percent(policy.max_percent))),
             seen,

@@ -81,7 +81,7 @@ fn band(priority: u16, lines: &[Line]) -> Band {
     let place = all.iter().position(|known| *known == priority).unwrap_or(0);
     let bands = all.len().clamp(1, Band::COUNT);
     // Of few, the lowest is the normal band: nothing need be below it.
-    let lowest = if bands < Band::COUNT { Band::NORMAL.index().min(Band::COUNT - bands) } else { 0 };
+    let lowest = if bands < Band::COUNT { Band::NORMAL.level().min(Band::COUNT - bands) } else { 0 };
     Band::ALL[lowest + place * bands / all.len().max(1)]
 }
 

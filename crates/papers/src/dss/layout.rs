@@ -12,8 +12,8 @@ const GROUP_BLOCKS: u64 = 8 * BLOCK_BYTES;
 const FLEX_GROUPS: u64 = 16;
 /// Inodes of a group: one for each 16 KiB, as `mke2fs` makes them.
 const GROUP_INODES: u64 = GROUP_BLOCKS * BLOCK_BYTES / (16 << 10);
-/// Inodes of 256 bytes in a block.
-const BLOCK_INODES: u64 = BLOCK_BYTES / 256;
+/// Inodes in a block: of 1 KiB, the size of NTFS's file records.
+const BLOCK_INODES: u64 = BLOCK_BYTES / 1024;
 const TABLE_BLOCKS: u64 = GROUP_INODES / BLOCK_INODES;
 /// The superblock and the table of groups, at the beginning of the volume.
 const HEAD_BLOCKS: u64 = 4;

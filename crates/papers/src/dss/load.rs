@@ -14,8 +14,8 @@ const DIRECTORY_FILES: u64 = 100;
 const UPPER_DIRECTORIES: u64 = 60;
 /// The transactions of the paper's file server phase.
 const TRANSACTIONS_MAX: u64 = 60_000;
-/// Files for each transaction in smaller sets. The paper had about 32: 60,000 on 1 TB; fewer would have few requests.
-const FILES_PER_TRANSACTION: u64 = 4;
+/// Files for each transaction in smaller sets, as in the paper: 60,000 on 1 TB.
+const FILES_PER_TRANSACTION: u64 = 32;
 /// PostMark appends up to this many bytes (assumed).
 const APPEND_BYTES_MAX: u64 = 16 << 10;
 /// The client's page cache in parts of the data (assumed; the paper's Figure 3 is not in its text): 16 GB for 1 TB.
@@ -81,8 +81,8 @@ impl Server {
             }
             self.directories.push(self.volume.make_directory(number));
         }
-        for bytes in sizes {
-            self.create(*bytes);
+        for (number, bytes) in sizes.iter().enumerate() {
+            self.create_in(number as u64 / DIRECTORY_FILES, *bytes);
         }
     }
 
@@ -95,6 +95,10 @@ impl Server {
     /// Creates a file in any directory, as PostMark does.
     fn create(&mut self, bytes: u64) {
         let directory = self.random.below(self.directories.len() as u64);
+        self.create_in(directory, bytes);
+    }
+
+    fn create_in(&mut self, directory: u64, bytes: u64) {
         self.descend(directory);
         let file = self.volume.create(&self.directories[directory as usize], directory, bytes);
         self.files.push((directory, file));

@@ -2,7 +2,7 @@
 
 use super::policy::is_small;
 use super::run::outcomes;
-use super::systems::Bed;
+use super::systems::{Bed, EXTENT_BYTES};
 use super::trace::Trace;
 use crate::report::{Section, Table};
 use nitro_cache::class::{ClassPolicy, Classes};
@@ -27,6 +27,8 @@ struct Hits {
     all: f64,
     /// Those of the classes that always enter.
     small: f64,
+    /// The extents in the cache at the end, in percent of its size.
+    full: f64,
 }
 
 impl Hits {
@@ -36,7 +38,9 @@ impl Hits {
             let (read, hit) = of.fold((0, 0), |(read, hit), of| (read + of.read_extents, hit + of.read_hit_extents));
             100.0 * hit as f64 / read.max(1) as f64
         };
-        Self { all: share(&|_| true), small: share(&is_small) }
+        let room = outcome.settings.cache_bytes / u64::from(EXTENT_BYTES);
+        let full = 100.0 * outcome.measured.cached_extents as f64 / room.max(1) as f64;
+        Self { all: share(&|_| true), small: share(&is_small), full }
     }
 }
 
@@ -90,7 +94,7 @@ impl Mode {
 /// Simulates the caches on all loads and compares their hits.
 pub(super) fn section(traces: &[Arc<Trace>], bed: &Bed<'_>, threads: usize) -> Result<Section, Error> {
     let columns =
-        ["load", "allocation", "cache", "hits, %", "hits of metadata and files up to 1 MiB, %", "points lost"];
+        ["load", "allocation", "cache", "hits, %", "hits of metadata and files up to 1 MiB, %", "points lost", "extents cached, % of the room"];
     let mut table = Table::new("Hits by order of eviction", &columns);
     let mut lost_most: f64 = 0.0;
     for trace in traces {
@@ -109,6 +113,7 @@ pub(super) fn section(traces: &[Arc<Trace>], bed: &Bed<'_>, threads: usize) -> R
                     format!("{:.2}", hits.all),
                     format!("{:.2}", hits.small),
                     format!("{lost:.2}"),
+                    format!("{:.0}", hits.full),
                 ]);
             }
         }

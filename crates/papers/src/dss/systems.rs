@@ -21,6 +21,8 @@ pub(super) const PAPER_CACHE_BYTES: u64 = 100_000_000_000;
 const ROUND_TRIP_NS: u64 = 200_000;
 /// Requests in progress: the paper's test suite is a script (assumed).
 pub(super) const DEPTH: u32 = 1;
+/// Bytes of the writes that the client has in progress: a queue of 32 requests of 64 KiB.
+const WRITES_BYTES: u64 = 32 * (64 << 10);
 /// When dirty data are written back: at most 90 % of the cache are dirty, so that less than 15 % can be clean.
 const WATERMARKS: Watermarks = Watermarks { max_percent: 90, ..Watermarks::USUAL };
 
@@ -55,7 +57,7 @@ impl System {
     const fn variant(self) -> Variant {
         match self {
             Self::None => Variant::None,
-            Self::Lru => Variant::Extent { ways: 0 },
+            Self::Lru => Variant::Policy(PolicyKind::Lru),
             Self::Slru => Variant::Policy(PolicyKind::Slru),
             Self::Mru => Variant::Policy(PolicyKind::Mru),
             Self::Dss => Variant::Weu,
@@ -107,8 +109,9 @@ impl Bed<'_> {
         let timing = Timing {
             load: Load::Closed(self.depth),
             disks,
-            nvram_bytes: 0,
+            nvram_bytes: WRITES_BYTES,
             ssd: self.prices.ssd.speed,
+            ssd_is_idle: true,
             cpu: Cpu { request_ns: ROUND_TRIP_NS, ..Cpu::default() },
             ..Timing::default()
         };

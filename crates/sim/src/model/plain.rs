@@ -9,7 +9,6 @@ use crate::workload::Piece;
 use nitro_cache::Stats;
 use nitro_model::{Counters, Nanos};
 use nitro_trace::Op;
-use std::time::Duration;
 
 /// The number of extents in the cache.
 pub(crate) fn capacity(settings: &Settings) -> u32 {
@@ -18,7 +17,7 @@ pub(crate) fn capacity(settings: &Settings) -> u32 {
 
 /// The time of a hit of a cache that has no modelled SSD.
 pub(super) fn hit_time(settings: &Settings) -> Nanos {
-    settings.timing.map_or(Nanos::ZERO, |timing| Nanos::from(Duration::from_secs(1) / timing.ssd.reads.max(1)))
+    settings.timing.map_or(Nanos::ZERO, |timing| timing.ssd.read_time())
 }
 
 /// A cache with a plain policy.

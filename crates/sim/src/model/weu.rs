@@ -272,7 +272,7 @@ impl Model for Weus {
     }
 
     fn band_of(&self, key: ExtentKey) -> Band {
-        self.manager.band_of(key)
+        self.manager.priority_of(key)
     }
 
     fn note_missed(&self, piece: &Piece, in_stream: bool, missed: &mut Missed) {

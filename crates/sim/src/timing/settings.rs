@@ -1,8 +1,10 @@
 //! Settings of devices and load.
 
 use crate::Error;
+use nitro_model::Nanos;
 use nitro_model::flash::{NITRO_READS, NITRO_WRITES};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The arrival of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -167,6 +169,11 @@ impl Default for SsdSpeed {
 }
 
 impl SsdSpeed {
+    /// The time of a read of an idle SSD.
+    pub(crate) fn read_time(&self) -> Nanos {
+        Nanos::from(Duration::from_secs(1) / self.reads.max(1))
+    }
+
     fn is_usual(&self) -> bool {
         *self == Self::default()
     }
@@ -189,6 +196,10 @@ pub struct Timing {
     /// See [`SsdSpeed`].
     #[serde(default, skip_serializing_if = "SsdSpeed::is_usual")]
     pub ssd: SsdSpeed,
+    /// A hit takes the time of one read of an idle SSD, and writes to the SSD take none: for comparisons with caches that have
+    /// no modelled SSD.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub ssd_is_idle: bool,
     /// See [`Cpu`].
     pub cpu: Cpu,
 }
@@ -203,6 +214,7 @@ impl Default for Timing {
             nvram_bytes: 960 << 20,
             ssd_times: 1,
             ssd: SsdSpeed::default(),
+            ssd_is_idle: false,
             cpu: Cpu::default(),
         }
     }
