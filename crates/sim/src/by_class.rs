@@ -100,8 +100,8 @@ pub struct ClassMeasures {
     /// The number of extents of the class that evictions dropped, if the variant counts them.
     #[serde(default, skip_serializing_if = "crate::is_zero")]
     pub evicted_extents: u64,
-    /// The number of these that were dropped while clean extents of larger files, or of other classes that are evicted
-    /// before this one, were left in the cache.
+    /// The number of these that were dropped although a unit that could have been evicted held extents
+    /// of a lower band.
     #[serde(default, skip_serializing_if = "crate::is_zero")]
     pub evicted_early: u64,
     /// Bytes of volumes that are cached, by the class that inserted them; `None` if the variant does not record

@@ -9,7 +9,6 @@ use crate::model::{self, Foretold, Hit, Model};
 use crate::outcome::{Counts, Measures, Outcome, Snapshot, ratio};
 use crate::patterns::Patterns;
 use crate::policies::belady_hits;
-use crate::rank;
 use crate::settings::{PartialWrites, Settings, Variant, Warmup};
 use crate::timing;
 use crate::workload::{Piece, Pieces, Stored};
@@ -495,21 +494,13 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Counts evictions by class, and those that took an extent while clean ones of a lower rank were left.
+    /// Counts evictions by class.
     fn note_evictions(&mut self) {
-        let Some(evicted) = self.model.take_evicted() else { return };
-        let Some(cached) = self.model.cached_by_class() else { return };
-        let clean = |class: ClassId| {
-            let dirty = self.write_back.as_ref().map_or(0, |write_back| write_back.dirty_of(class));
-            cached[class.index()] > dirty
-        };
-        let lowest = ClassId::all().filter(|class| clean(*class)).map(rank::of_class).min();
-        for (class, count) in ClassId::all().zip(evicted).filter(|(_, count)| *count > 0) {
+        let Some(dropped) = self.model.take_evicted() else { return };
+        for class in ClassId::all() {
             let counts = &mut self.by_class[class];
-            counts.evicted_extents += count;
-            if lowest.is_some_and(|lowest| lowest < rank::of_class(class)) {
-                counts.evicted_early += count;
-            }
+            counts.evicted_extents += dropped.all[class.index()];
+            counts.evicted_early += dropped.early[class.index()];
         }
     }
 

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use nitro_cache::admission::Provenance;
 use nitro_cache::class::CLEAN_PERCENT_MIN;
 use nitro_cache::destage::{Backlog, DirtyUse, ROUND_EXTENTS, Watermarks, run_extents_max};
-use nitro_units::{ClassId, ExtentKey, ObjectId};
+use nitro_units::{ExtentKey, ObjectId};
 use std::collections::VecDeque;
 
 /// An extent that is being destaged.
@@ -44,8 +44,6 @@ pub(crate) struct WriteBack {
     /// The dirty extents of caches without write-evict units; the others have their own list.
     backlog: Backlog,
     newest: HashMap<ExtentKey, Newest>,
-    /// The number of these by class.
-    dirty_by_class: [u64; ClassId::COUNT],
     /// The object that was destaged last; objects take turns.
     last: ObjectId,
     extent_bytes: u32,
@@ -66,7 +64,6 @@ impl WriteBack {
             queue: Queue::default(),
             backlog: Backlog::new(settings.destage),
             newest: HashMap::new(),
-            dirty_by_class: [0; ClassId::COUNT],
             last: ObjectId(0),
             extent_bytes: settings.extent_bytes,
             restricts_writes: settings.classes.restrict_writes(),
@@ -118,17 +115,6 @@ impl WriteBack {
         Some(units.saturating_sub(pinned) * 100 > units * u64::from(CLEAN_PERCENT_MIN))
     }
 
-    /// The number of dirty extents of a class.
-    pub(crate) const fn dirty_of(&self, class: ClassId) -> u64 {
-        self.dirty_by_class[class.index()]
-    }
-
-    fn no_longer_dirty(&mut self, before: Option<Newest>) {
-        if let Some(Newest { piece, .. }) = before {
-            self.dirty_by_class[piece.class().index()] -= 1;
-        }
-    }
-
     /// Adds a written extent to those that wait for insertion.
     pub(crate) fn enqueue(&mut self, model: &mut dyn Model, piece: &Piece) {
         // The staged content is overwritten.
@@ -166,9 +152,7 @@ impl WriteBack {
         if let Some(known) = known {
             let mut piece = *piece;
             (piece.offset, piece.len) = (0, self.extent_bytes);
-            let before = self.newest.insert(piece.key, Newest { piece, known });
-            self.dirty_by_class[piece.class().index()] += 1;
-            self.no_longer_dirty(before);
+            self.newest.insert(piece.key, Newest { piece, known });
         }
         Ok(known)
     }
@@ -205,8 +189,7 @@ impl WriteBack {
 
     /// Notes that an extent that is not dirty was trimmed.
     pub(crate) fn forget(&mut self, key: ExtentKey) {
-        let before = self.newest.remove(&key);
-        self.no_longer_dirty(before);
+        self.newest.remove(&key);
         self.backlog.forget(key);
     }
 
@@ -287,8 +270,7 @@ impl WriteBack {
                 None => self.backlog.cleaned(piece.key, *version),
             };
             if is_clean {
-                let before = self.newest.remove(&piece.key);
-                self.no_longer_dirty(before);
+                self.newest.remove(&piece.key);
             }
         }
         self.commit(model);

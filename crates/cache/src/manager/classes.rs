@@ -4,10 +4,11 @@ use super::CacheManager;
 use crate::admission::{Admission, Provenance, SecondMiss, Source};
 use crate::builtin;
 use crate::class::{Allocation, Barred, CLEAN_PERCENT_MIN, ClassPolicy, ClassRules, Classes};
+use crate::file_index::Reference;
 use crate::gone::Gone;
 use crate::shelf::Band;
 use crate::weu::Location;
-use nitro_units::{ClassId, ExtentKey};
+use nitro_units::{ClassId, ExtentKey, WeuId};
 
 /// A class that exceeds its maximum by this fraction of it, and by at least a unit, is refused: its extents may be too
 /// scattered to be evicted.
@@ -21,7 +22,8 @@ impl CacheManager {
     }
 
     /// The place of a class in the order of the existing bands.
-    pub(crate) fn band(&self, class: ClassId) -> Band {
+    #[must_use]
+    pub fn band(&self, class: ClassId) -> Band {
         self.rules.place(class)
     }
 
@@ -60,6 +62,19 @@ impl CacheManager {
                 self.weus.reclassify(weu, entry, after);
             }
         }
+    }
+
+    /// Whether a unit that may be evicted holds an extent whose class is in a lower band. Looks at all extents.
+    #[must_use]
+    pub fn could_evict_below(&self, band: Band) -> bool {
+        let has_class = |class: ClassId| self.band(class) < band && self.weus.live_of(class) > 0;
+        let is_below = |weu: WeuId, entry: u16| {
+            self.band(self.weus.class_of(weu, entry)) < band
+                && self.weus.key(weu, entry).is_some_and(|key| self.find(key) == Some(Reference::Base(weu, entry)))
+        };
+        let mut units = (0..self.weus.len()).map(WeuId).filter(|weu| self.weus.is_evictable(*weu));
+        ClassId::all().any(has_class)
+            && units.any(|weu| (0..self.weus.entry_count(weu) as u16).any(|entry| is_below(weu, entry)))
     }
 
     /// Whether there are several bands.

@@ -91,7 +91,7 @@ pub(super) struct Policy {
     pub(super) destaged: u64,
     /// Extents that evictions dropped.
     pub(super) evicted: u64,
-    /// Those that were dropped while clean extents of a larger class were left.
+    /// Those that were dropped although extents of a larger class could have been.
     pub(super) evicted_early: u64,
 }
 

@@ -8,6 +8,7 @@ mod load;
 mod order;
 mod performance;
 mod policy;
+mod recorded;
 mod run;
 mod sizes;
 mod systems;
@@ -61,12 +62,15 @@ pub(crate) fn report(args: &DssPaper) -> Result<Report, Error> {
     let counted = Counted::of(runs.iter().flatten());
     let text = performance_text(scale);
     let title = "Tables 3, Figures 4 and 5: performance";
-    let sections = vec![
+    let mut sections = vec![
         performance::section("dss-performance", title, text, &figures, &prices, performance::GENERATED),
         performance::costs("dss-cost", &figures, &prices, &today, performance::GENERATED[3]),
         policy::section(&counted),
         order::section(&traces[..1], &bed, threads)?,
     ];
+    if let Some(folder) = &args.recordings {
+        sections.extend(recorded::sections(folder, &bed, threads)?);
+    }
     Ok(Report {
         version: env!("CARGO_PKG_VERSION"),
         command: args.command(),

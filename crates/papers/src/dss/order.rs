@@ -18,6 +18,8 @@ const ORDERS: [(&str, Variant); 4] = [
     ("four bands", Variant::Ordered { by_band: true }),
     ("Nitro: bands of units", Variant::Weu),
 ];
+/// Nitro.
+const UNITS: usize = 3;
 /// The cache that the others are compared with.
 const EXACT: usize = 1;
 
@@ -100,8 +102,15 @@ pub(super) fn section(traces: &[Arc<Trace>], bed: &Bed<'_>, threads: usize) -> R
     for trace in traces {
         let bed = Bed { data_bytes: trace.data_bytes, ..*bed };
         for mode in Mode::ALL {
-            let found: Vec<_> = outcomes(trace, &mode.points(&bed), threads)?.iter().map(Hits::of).collect();
-            for ((name, variant), hits) in ORDERS.iter().zip(&found) {
+            let points = mode.points(&bed);
+            let found: Vec<_> = outcomes(trace, &points, threads)?.iter().map(Hits::of).collect();
+            // Exact order in the room that units leave for data that may be evicted.
+            let dirty = points[EXACT].write_back.map_or(0.0, |marks| f64::from(marks.start_percent));
+            let cache_bytes = (points[EXACT].cache_bytes as f64 * (found[UNITS].full - dirty) / 100.0) as u64;
+            let in_room = Hits::of(&outcomes(trace, &[Settings { cache_bytes, ..points[EXACT] }], threads)?[0]);
+            let exact_in_room = ("each class in its place, in the room of Nitro's clean data", ORDERS[EXACT].1);
+            let rows = ORDERS.iter().zip(&found).chain([(&exact_in_room, &in_room)]);
+            for ((name, variant), hits) in rows {
                 let lost = found[EXACT].small - hits.small;
                 if *variant == Variant::Weu {
                     lost_most = lost_most.max(lost);

@@ -79,8 +79,9 @@ pub(super) fn section(counted: &Counted) -> Section {
         title: "Table 2: allocation and eviction".into(),
         text: "Counts of all runs with classes. For each written extent that is not dirty already, the simulator notes \
                whether more than 15 % of the units hold no dirty data, and then what the cache does with it. At each \
-               eviction, it notes the classes of the dropped extents, and whether clean extents of larger files are left: \
-               these were evicted out of order. A unit holds extents of several classes, so that some are."
+               eviction, it notes the classes of the dropped extents, and whether a unit that could have been evicted instead holds \
+               extents of a lower band: the former were then evicted out of order. A unit of dirty extents holds several \
+               classes; at most three quarters of it are copied to other units."
             .into(),
         tables: vec![table(counted)],
         verdicts: vec![verdict("F5", &counted.total)],
@@ -88,7 +89,7 @@ pub(super) fn section(counted: &Counted) -> Section {
     }
 }
 
-fn table(counted: &Counted) -> Table {
+pub(super) fn table(counted: &Counted) -> Table {
     let columns = [
         "class",
         "extents written",

@@ -30,6 +30,15 @@ pub(crate) struct Totals {
     pub(crate) flash: Counters,
 }
 
+/// Extents that evictions dropped, by the class that inserted them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Dropped {
+    /// All.
+    pub(crate) all: [u64; ClassId::COUNT],
+    /// Those that were dropped although a unit that could have been evicted held extents of a lower band.
+    pub(crate) early: [u64; ClassId::COUNT],
+}
+
 /// An extent that was found in the cache.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hit {
@@ -124,9 +133,8 @@ pub(crate) trait Model {
         None
     }
 
-    /// The number of extents that evictions dropped since the last call, by the class that inserted them; `None` if nothing
-    /// was evicted, or the cache does not record it.
-    fn take_evicted(&mut self) -> Option<[u64; ClassId::COUNT]> {
+    /// What evictions dropped since the last call; `None` if there were none, or the cache does not count them.
+    fn take_evicted(&mut self) -> Option<Dropped> {
         None
     }
 

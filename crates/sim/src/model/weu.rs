@@ -3,7 +3,7 @@
 
 use super::allowance::Allowance;
 use super::staged::Staged;
-use super::{DirtyUnits, Flash, Hit, Model, Totals};
+use super::{DirtyUnits, Dropped, Flash, Hit, Model, Totals};
 use crate::Error;
 use crate::settings::{Settings, Variant};
 use crate::workload::Piece;
@@ -42,7 +42,7 @@ pub(crate) struct Weus {
     /// if there is no other unit.
     sealed: Vec<WeuId>,
     /// The extents that evictions dropped, by class, until they are asked for.
-    evicted: Option<[u64; ClassId::COUNT]>,
+    evicted: Option<Dropped>,
     variant: Variant,
     dedup: bool,
     compress: bool,
@@ -113,12 +113,21 @@ impl Weus {
         }
         let evicted = self.manager.begin_eviction_of_rest(&leaving, false);
         while self.manager.evict_step(leaving.weu) {}
-        let evictions = self.evicted.get_or_insert_default();
-        for (count, (before, after)) in evictions.iter_mut().zip(before.into_iter().zip(self.manager.cached_by_class()))
-        {
-            *count += before.saturating_sub(after);
-        }
+        self.note_dropped(&before);
         Ok(evicted)
+    }
+
+    /// Counts what an eviction dropped, after which `before` were cached.
+    fn note_dropped(&mut self, before: &[u64; ClassId::COUNT]) {
+        let after = self.manager.cached_by_class();
+        let dropped = self.evicted.get_or_insert_default();
+        for class in ClassId::all() {
+            let count = before[class.index()].saturating_sub(after[class.index()]);
+            dropped.all[class.index()] += count;
+            if count > 0 && self.manager.could_evict_below(self.manager.band(class)) {
+                dropped.early[class.index()] += count;
+            }
+        }
     }
 
     fn copy_forward(&mut self, leaving: &Leaving) -> Result<(), Error> {
@@ -344,7 +353,7 @@ impl Model for Weus {
         Some(self.manager.cached_by_class())
     }
 
-    fn take_evicted(&mut self) -> Option<[u64; ClassId::COUNT]> {
+    fn take_evicted(&mut self) -> Option<Dropped> {
         self.evicted.take()
     }
 
