@@ -2,6 +2,7 @@
 //! virtual time.
 
 mod figures;
+mod image;
 mod judges;
 mod layout;
 mod load;
@@ -52,11 +53,11 @@ pub(crate) fn report(args: &DssPaper) -> Result<Report, Error> {
     let (prices, today) = (table(Prices::built_in())?, table(Prices::today())?);
     let threads = args.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
     let scale = Scale { data_bytes: if args.quick { DATA_BYTES_QUICK } else { DATA_BYTES } };
-    let bed = Bed { prices: &prices, classes: &args.classes, data_bytes: scale.data_bytes, depth: DEPTH };
+    let bed = Bed { prices: &prices, classes: &args.classes, data_bytes: scale.data_bytes, write_bytes: 0, depth: DEPTH };
     let traces: Vec<_> = (args.seed..args.seed + SEEDS).map(|seed| Arc::new(load::trace(scale, seed))).collect();
     let mut runs = Vec::new();
     for trace in &traces {
-        runs.push(run::all(trace, &Bed { data_bytes: trace.data_bytes, ..bed }, threads)?);
+        runs.push(run::all(trace, &bed, threads)?);
     }
     let figures = Figures::of(&load::PHASES.map(str::to_owned), &runs);
     let counted = Counted::of(runs.iter().flatten());
@@ -97,10 +98,10 @@ fn performance_text(scale: Scale) -> String {
          block alone, as NTFS reads its records, and makes requests of up to 64 KiB. Each request has the class of what it \
          touches. The cache is a tenth of the data, write-back with up to 90 % dirty (destage from 20 % or 30 seconds on), and \
          only writes allocate. The disks are those of the table of prices (four, striped), made smaller so that the data take \
-         the same part of them as 1 TB; the SSD has the speed of Nitro's. One request is in progress at a time, and takes 0.2 \
-         ms besides the devices (iSCSI, client). {SEEDS} runs with different seeds are averaged. **Assumed** are: layout, page \
-         cache, size of requests, one request at a time, the round trip, and PostMark's shares; SLRU and MRU have hits that \
-         take the time of an idle SSD.",
+         the same part of them as 1 TB. One read is in progress at a time, and up to 32 writes; each takes 0.2 ms besides the \
+         devices (iSCSI, client). A hit takes the time of one read of an idle SSD (Nitro's), and writes to the SSD take none: \
+         an SSD of today is not the bottleneck of these loads, and the policies, not the SSDs, are compared. {SEEDS} runs with different seeds are averaged. **Assumed** are: layout, page \
+         cache, size of requests, requests in progress, the round trip, and PostMark's shares.",
         Size(scale.data_bytes),
         scale.files(),
         scale.transactions(),

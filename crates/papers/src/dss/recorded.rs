@@ -5,7 +5,7 @@ use super::policy::{self, Counted};
 use super::run;
 use super::systems::Bed;
 use super::trace::{Asked, Trace};
-use super::{performance, table};
+use super::{image, performance, table};
 use crate::report::{Section, Table, Verdict};
 use nitro_cache::builtin;
 use nitro_console::error::Error;
@@ -63,6 +63,8 @@ fn read(about: &Path) -> Result<Trace, Error> {
     let failed = |error: nitro_trace::TraceError| Error::with_sources(format_args!("{}", path.display()), &error);
     let mut reader = open(&path, &Options::default()).map_err(failed)?;
     let mut trace = phases_of(&said, &mut *reader).map_err(failed)?;
+    let mut images = image::all(about, said.volume_bytes).map_err(|error| unreadable(about, error))?;
+    image::classify(&mut trace, &mut images);
     if trace.phases.is_empty() {
         return Err(unreadable(about, "the recording has no request in any phase"));
     }
@@ -93,7 +95,7 @@ pub(super) fn sections(folder: &Path, bed: &Bed<'_>, threads: usize) -> Result<V
     let mut sections = Vec::new();
     let mut each: Vec<Vec<Verdict>> = Vec::new();
     for trace in &traces {
-        let runs = run::all(trace, &Bed { data_bytes: trace.data_bytes, ..*bed }, threads)?;
+        let runs = run::all(trace, bed, threads)?;
         let phases: Vec<_> = trace.phases.iter().map(|(name, _)| name.clone()).collect();
         let counted = Counted::of(runs.iter());
         let figures = Figures::of(&phases, &[runs]);
@@ -137,8 +139,9 @@ fn joined(each: Vec<Vec<Verdict>>) -> Vec<Verdict> {
 fn text(trace: &Trace) -> String {
     format!(
         "The test suite ran on a real file system in front of `nitro serve --record`, with {} of files on a volume of {}; the \
-         detection of the server classified each request. The requests are replayed in their order, one at a time, through \
-         the same systems as the generated load, with a cache of a tenth of the files. The file system was unmounted after \
+         server's detection, in the images after creation and after the transactions, gives each block its class. Requests \
+         that cover several classes are cut, since requests of different classes are not merged. They are replayed in their \
+         order, one at a time, through the same systems as the generated load, with a cache of a tenth of the files. The file system was unmounted after \
          each phase; the requests of its making, and trims, are left out. The recording has one run, so that there is no range.",
         Size(trace.data_bytes),
         Size(trace.volume_bytes)

@@ -35,8 +35,9 @@ pub(super) fn outcomes(trace: &Arc<Trace>, points: &[Settings], threads: usize) 
     sweep(&open, points, threads, None, &SweepProgress::default()).map_err(failed)
 }
 
-/// Simulates all systems on all disks.
+/// Simulates all systems on all disks. The sizes of `bed` are replaced by those of the trace.
 pub(super) fn all(trace: &Arc<Trace>, bed: &Bed<'_>, threads: usize) -> Result<Vec<Ran>, Error> {
+    let bed = Bed { data_bytes: trace.data_bytes, write_bytes: trace.write_bytes_max(), ..*bed };
     say(&format!("{}: {} requests", trace.name, trace.requests.len()));
     let cells: Vec<(usize, System)> =
         (0..bed.prices.hdds.len()).flat_map(|hdd| System::ALL.map(|system| (hdd, system))).collect();

@@ -21,8 +21,8 @@ pub(super) const PAPER_CACHE_BYTES: u64 = 100_000_000_000;
 const ROUND_TRIP_NS: u64 = 200_000;
 /// Requests in progress: the paper's test suite is a script (assumed).
 pub(super) const DEPTH: u32 = 1;
-/// Bytes of the writes that the client has in progress: a queue of 32 requests of 64 KiB.
-const WRITES_BYTES: u64 = 32 * (64 << 10);
+/// The number of writes that the client has in progress (assumed; a disk's queue has 32).
+const WRITES: u64 = 32;
 /// When dirty data are written back: at most 90 % of the cache are dirty, so that less than 15 % can be clean.
 const WATERMARKS: Watermarks = Watermarks { max_percent: 90, ..Watermarks::USUAL };
 
@@ -73,7 +73,9 @@ pub(super) struct Bed<'a> {
     pub(super) classes: &'a Classes,
     /// Bytes of the file set.
     pub(super) data_bytes: u64,
-    /// Requests in progress.
+    /// Bytes of the largest write.
+    pub(super) write_bytes: u64,
+    /// Requests in progress, apart from writes.
     pub(super) depth: u32,
 }
 
@@ -109,7 +111,8 @@ impl Bed<'_> {
         let timing = Timing {
             load: Load::Closed(self.depth),
             disks,
-            nvram_bytes: WRITES_BYTES,
+            // A write is acknowledged once it is among those in progress.
+            nvram_bytes: WRITES * self.write_bytes,
             ssd: self.prices.ssd.speed,
             ssd_is_idle: true,
             cpu: Cpu { request_ns: ROUND_TRIP_NS, ..Cpu::default() },

@@ -37,6 +37,12 @@ impl Trace {
         Replayed { trace: Arc::clone(self), next: 0, phase: 0 }
     }
 
+    /// Bytes of the largest write.
+    pub(super) fn write_bytes_max(&self) -> u64 {
+        let writes = self.requests.iter().filter(|asked| asked.op == Op::Write);
+        writes.map(|asked| u64::from(asked.len)).max().unwrap_or(0)
+    }
+
     /// The requests of a phase.
     #[cfg(test)]
     pub(super) fn of_phase(&self, number: usize) -> &[Asked] {
