@@ -14,6 +14,7 @@ pub(crate) struct ClassCounts {
     pub(crate) read_hit_extents: u64,
     pub(crate) writes: u64,
     pub(crate) write_bytes: u64,
+    pub(crate) write_extents: u64,
     pub(crate) offered_extents: u64,
     pub(crate) around_extents: u64,
     pub(crate) around_while_clean: u64,
@@ -32,6 +33,7 @@ impl ClassCounts {
             read_hit_extents: self.read_hit_extents - before.read_hit_extents,
             writes: self.writes - before.writes,
             write_bytes: self.write_bytes - before.write_bytes,
+            write_extents: self.write_extents - before.write_extents,
             offered_extents: self.offered_extents - before.offered_extents,
             around_extents: self.around_extents - before.around_extents,
             around_while_clean: self.around_while_clean - before.around_while_clean,
@@ -84,6 +86,9 @@ pub struct ClassMeasures {
     pub writes: u64,
     /// Bytes written by requests.
     pub write_bytes: u64,
+    /// The number of extents written, at least in part.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub write_extents: u64,
     /// In write-back with restrictions of classes: the number of written extents that were not dirty already, so that
     /// their class decided whether they enter the cache.
     #[serde(default, skip_serializing_if = "crate::is_zero")]
@@ -130,6 +135,7 @@ pub(crate) fn between(
             read_extent_hit_ratio: ratio(counts.read_hit_extents, counts.read_extents),
             writes: counts.writes,
             write_bytes: counts.write_bytes,
+            write_extents: counts.write_extents,
             offered_extents: counts.offered_extents,
             around_extents: counts.around_extents,
             around_while_clean: counts.around_while_clean,

@@ -455,6 +455,7 @@ impl<'a> Run<'a> {
         let by_class = &mut self.by_class[self.class];
         by_class.writes += 1;
         by_class.write_bytes += request.iter().map(|piece| u64::from(piece.len)).sum::<u64>();
+        by_class.write_extents += request.len() as u64;
         if self.write_back.is_some() {
             return self.write_dirty(request, watch);
         }

@@ -72,8 +72,8 @@ pub(super) fn parse(text: &str) -> Result<ClassTable, ConfigError> {
     Ok(table)
 }
 
-/// The band of a priority. Each priority has its own band if there are at most four; otherwise priorities are
-/// distributed evenly over the four bands.
+/// The band of a priority. Each priority has its own word if there are at most four; otherwise priorities are
+/// distributed evenly over the four words of priority.
 fn band(priority: u16, lines: &[Line]) -> Band {
     let mut all: Vec<_> = lines.iter().map(|line| line.priority).collect();
     all.sort_unstable_by(|a, b| b.cmp(a));

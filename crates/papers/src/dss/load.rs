@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_load_has_the_papers_phases_and_is_the_same_for_a_seed() {
-        let scale = Scale { data_bytes: 128 << 20 };
+        let scale = Scale { data_bytes: 1000 * sizes::mean_bytes() };
         let made = trace(scale, 3);
         assert_eq!(made, trace(scale, 3));
         assert_ne!(made.requests, trace(scale, 4).requests);

@@ -53,7 +53,8 @@ pub(crate) fn report(args: &DssPaper) -> Result<Report, Error> {
     let (prices, today) = (table(Prices::built_in())?, table(Prices::today())?);
     let threads = args.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
     let scale = Scale { data_bytes: if args.quick { DATA_BYTES_QUICK } else { DATA_BYTES } };
-    let bed = Bed { prices: &prices, classes: &args.classes, data_bytes: scale.data_bytes, write_bytes: 0, depth: DEPTH };
+    let bed =
+        Bed { prices: &prices, classes: &args.classes, data_bytes: scale.data_bytes, write_bytes: 0, depth: DEPTH };
     let traces: Vec<_> = (args.seed..args.seed + SEEDS).map(|seed| Arc::new(load::trace(scale, seed))).collect();
     let mut runs = Vec::new();
     for trace in &traces {
@@ -100,8 +101,8 @@ fn performance_text(scale: Scale) -> String {
          only writes allocate. The disks are those of the table of prices (four, striped), made smaller so that the data take \
          the same part of them as 1 TB. One read is in progress at a time, and up to 32 writes; each takes 0.2 ms besides the \
          devices (iSCSI, client). A hit takes the time of one read of an idle SSD (Nitro's), and writes to the SSD take none: \
-         an SSD of today is not the bottleneck of these loads, and the policies, not the SSDs, are compared. {SEEDS} runs with different seeds are averaged. **Assumed** are: layout, page \
-         cache, size of requests, requests in progress, the round trip, and PostMark's shares.",
+         the policies, not the SSDs, are compared. {SEEDS} runs with different seeds are averaged. **Assumed** are: layout, \
+         page cache, size of requests, requests in progress, the round trip, and PostMark's shares.",
         Size(scale.data_bytes),
         scale.files(),
         scale.transactions(),

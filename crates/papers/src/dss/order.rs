@@ -5,23 +5,39 @@ use super::run::outcomes;
 use super::systems::{Bed, EXTENT_BYTES};
 use super::trace::Trace;
 use crate::report::{Section, Table};
-use nitro_cache::class::{ClassPolicy, Classes};
+use nitro_cache::class::{Band, ClassPolicy, Classes};
 use nitro_console::error::Error;
 use nitro_sim::{Outcome, Settings, Variant};
 use nitro_units::ClassId;
 use std::sync::Arc;
 
-/// The caches that are compared: the same classes in exact order, in bands, and in bands of units.
-const ORDERS: [(&str, Variant); 4] = [
-    ("LRU, no classes", Variant::Extent { ways: 0 }),
-    ("each class in its place", Variant::Ordered { by_band: false }),
-    ("four bands", Variant::Ordered { by_band: true }),
-    ("Nitro: bands of units", Variant::Weu),
+/// A cache whose hits are compared.
+struct Order {
+    name: &'static str,
+    variant: Variant,
+    /// The classes have four priorities instead of the preset's.
+    coarse: bool,
+}
+
+const fn order(name: &'static str, variant: Variant, coarse: bool) -> Order {
+    Order { name, variant, coarse }
+}
+
+/// The caches that are compared.
+const ORDERS: [Order; 6] = [
+    order("LRU, no classes", Variant::Extent { ways: 0 }, false),
+    order("each class in its place", Variant::Ordered { by_band: false }, false),
+    order("four priorities", Variant::Ordered { by_band: true }, true),
+    order("the preset's priorities", Variant::Ordered { by_band: true }, false),
+    order("Nitro, units of four priorities", Variant::Weu, true),
+    order("Nitro, units of the preset's priorities", Variant::Weu, false),
 ];
-/// Nitro.
-const UNITS: usize = 3;
 /// The cache that the others are compared with.
 const EXACT: usize = 1;
+/// Single extents in four bands.
+const COARSE: usize = 2;
+/// Nitro with the preset.
+const UNITS: usize = 5;
 
 /// The hits of a cache, in percent of the extents read.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,12 +62,10 @@ impl Hits {
     }
 }
 
-/// The classes with reads that allocate, too.
-fn reads_allocate(classes: &Classes) -> Classes {
+/// The classes with another policy for each.
+fn with(classes: &Classes, policy: impl Fn(&ClassPolicy) -> ClassPolicy) -> Classes {
     let mut all = *classes;
-    for class in ClassId::all() {
-        all.set(class, ClassPolicy { on_read: true, ..*classes.of(class) });
-    }
+    ClassId::all().for_each(|class| all.set(class, policy(classes.of(class))));
     all
 }
 
@@ -63,8 +77,7 @@ struct Mode {
 }
 
 impl Mode {
-    const ALL: [Self; 4] =
-        [Self::of(true, false), Self::of(false, false), Self::of(true, true), Self::of(false, true)];
+    const ALL: [Self; 4] = [Self::of(true, false), Self::of(false, false), Self::of(true, true), Self::of(false, true)];
 
     const fn of(only_writes_allocate: bool, write_back: bool) -> Self {
         Self { only_writes_allocate, write_back }
@@ -82,10 +95,10 @@ impl Mode {
     /// The simulations of a trace.
     fn points(self, bed: &Bed<'_>) -> Vec<Settings> {
         let only_writes_allocate = self.only_writes_allocate;
-        let classes = if only_writes_allocate { *bed.classes } else { reads_allocate(bed.classes) };
-        let bed = Bed { classes: &classes, ..*bed };
-        let settings = ORDERS.map(|(_, variant)| {
-            let usual = bed.untimed(variant);
+        let classes = with(bed.classes, |of| ClassPolicy { on_read: !only_writes_allocate, ..*of });
+        let coarse = with(&classes, |of| ClassPolicy { priority: Band::ALL[of.priority.level()], ..*of });
+        let settings = ORDERS.map(|of| {
+            let usual = Bed { classes: if of.coarse { &coarse } else { &classes }, ..*bed }.untimed(of.variant);
             let write_back = usual.write_back.filter(|_| self.write_back);
             Settings { only_writes_allocate, write_back, ..usual }
         });
@@ -95,10 +108,17 @@ impl Mode {
 
 /// Simulates the caches on all loads and compares their hits.
 pub(super) fn section(traces: &[Arc<Trace>], bed: &Bed<'_>, threads: usize) -> Result<Section, Error> {
-    let columns =
-        ["load", "allocation", "cache", "hits, %", "hits of metadata and files up to 1 MiB, %", "points lost", "extents cached, % of the room"];
+    let columns = [
+        "load",
+        "allocation",
+        "cache",
+        "hits, %",
+        "hits of metadata and files up to 1 MiB, %",
+        "points lost",
+        "extents cached, % of the room",
+    ];
     let mut table = Table::new("Hits by order of eviction", &columns);
-    let mut lost_most: f64 = 0.0;
+    let (mut lost_most, mut bands_most): (f64, f64) = (0.0, 0.0);
     for trace in traces {
         let bed = Bed { data_bytes: trace.data_bytes, ..*bed };
         for mode in Mode::ALL {
@@ -108,35 +128,35 @@ pub(super) fn section(traces: &[Arc<Trace>], bed: &Bed<'_>, threads: usize) -> R
             let dirty = points[EXACT].write_back.map_or(0.0, |marks| f64::from(marks.start_percent));
             let cache_bytes = (points[EXACT].cache_bytes as f64 * (found[UNITS].full - dirty) / 100.0) as u64;
             let in_room = Hits::of(&outcomes(trace, &[Settings { cache_bytes, ..points[EXACT] }], threads)?[0]);
-            let exact_in_room = ("each class in its place, in the room of Nitro's clean data", ORDERS[EXACT].1);
-            let rows = ORDERS.iter().zip(&found).chain([(&exact_in_room, &in_room)]);
-            for ((name, variant), hits) in rows {
-                let lost = found[EXACT].small - hits.small;
-                if *variant == Variant::Weu {
-                    lost_most = lost_most.max(lost);
-                }
+            let rows = ORDERS.iter().map(|order| order.name).zip(&found);
+            let exact_in_room = ("each class in its place, in the room of Nitro's clean data", &in_room);
+            for (name, hits) in rows.chain([exact_in_room]) {
                 table.rows.push(vec![
                     trace.name.clone(),
                     mode.name().into(),
-                    (*name).into(),
+                    name.into(),
                     format!("{:.2}", hits.all),
                     format!("{:.2}", hits.small),
-                    format!("{lost:.2}"),
+                    format!("{:.2}", found[EXACT].small - hits.small),
                     format!("{:.0}", hits.full),
                 ]);
             }
+            lost_most = lost_most.max(in_room.small - found[UNITS].small);
+            bands_most = bands_most.max(found[EXACT].small - found[COARSE].small);
         }
     }
     Ok(Section {
         id: "dss-order",
         title: "Order of eviction: bands of units against exact order".into(),
         text: format!(
-            "The paper's prototype evicts blocks in the order of 32 priorities. Nitro evicts units of several MiB, which have \
-             one of four bands of priority. Hits without timing, in write-back with immediate destage: in a cache of single \
-             extents with a place in the order for each class, in one of four bands (which is what bands cost), and in \
-             Nitro's units (which is what units cost in addition, with the room that is kept free and the headers). Lost are \
-             points of hits of the classes that matter here, metadata and files up to 1 MiB, against exact order: at most \
-             {lost_most:.2} with Nitro."
+            "The paper's prototype evicts blocks in the order of 32 priorities. Nitro evicts units of several MiB, each with a \
+             band of priority: one for each priority that classes have, up to one for each 32 units. Hits without timing; in \
+             write-back, destage is immediate. Compared are a cache of single extents with a place in the order for each class, \
+             with one for each of the preset's priorities and with one for each of the four words of priority (low to \
+             highest), and Nitro's units with both; the points lost are those of metadata and of files up to 1 MiB. Four bands \
+             lose up to {bands_most:.2} points of these hits to exact order, which is why the preset has a priority for each \
+             size. What units lose in addition is mostly room: open and free units, and dirty ones, which cannot be evicted. In \
+             the room of its clean data, exact order has up to {lost_most:.2} points more than Nitro."
         ),
         tables: vec![table],
         ..Section::default()

@@ -50,7 +50,7 @@ impl Counted {
             total.taken_while_clean += of.offered_extents - of.around_extents - of.taken_while_dirty;
             total.evicted += of.evicted_extents;
             total.evicted_early += of.evicted_early;
-            taken += of.write_bytes / u64::from(EXTENT_BYTES) - of.around_extents;
+            taken += of.write_extents - of.around_extents;
             add_class(&mut self.classes, of);
         }
         total.entered_by_reads += (measured.inserted_bytes / u64::from(EXTENT_BYTES)).saturating_sub(taken);
@@ -61,7 +61,7 @@ impl Counted {
 
 fn add_class(all: &mut Vec<ClassMeasures>, of: &ClassMeasures) {
     let Some(sum) = all.iter_mut().find(|sum| sum.id == of.id) else { return all.push(*of) };
-    sum.write_bytes += of.write_bytes;
+    sum.write_extents += of.write_extents;
     sum.read_extents += of.read_extents;
     sum.read_hit_extents += of.read_hit_extents;
     sum.offered_extents += of.offered_extents;
@@ -110,7 +110,7 @@ pub(super) fn table(counted: &Counted) -> Table {
             format!("{:.1}", 100.0 * of.read_hit_extents as f64 / of.read_extents as f64)
         };
         let counts = [
-            of.write_bytes / u64::from(EXTENT_BYTES),
+            of.write_extents,
             of.offered_extents,
             of.around_while_clean,
             of.around_extents - of.around_while_clean,

@@ -35,7 +35,8 @@ struct Phase {
 }
 
 fn unreadable(path: &Path, why: impl std::fmt::Display) -> Error {
-    Error::new(format_args!("--recordings: {}", path.display()), why).or("name a folder that scripts/record-file-systems made")
+    Error::new(format_args!("--recordings: {}", path.display()), why)
+        .or("name a folder that scripts/record-file-systems made")
 }
 
 /// The recordings of a folder, by name.
@@ -153,7 +154,9 @@ fn classes(trace: &Trace) -> Table {
     let mut table = Table::new("Classes in the recording", &["class", "reads", "writes", "MiB read", "MiB written"]);
     for class in ClassId::all() {
         let of = |op: Op| trace.requests.iter().filter(move |asked| asked.class == class && asked.op == op);
-        let mib = |op: Op| format!("{:.1}", of(op).map(|asked| u64::from(asked.len)).sum::<u64>() as f64 / f64::from(1 << 20));
+        let mib = |op: Op| {
+            format!("{:.1}", of(op).map(|asked| u64::from(asked.len)).sum::<u64>() as f64 / f64::from(1 << 20))
+        };
         let (reads, writes) = (of(Op::Read).count(), of(Op::Write).count());
         if reads + writes > 0 {
             let name = builtin::name(class).unwrap_or("other").to_owned();
@@ -194,7 +197,10 @@ mod tests {
     fn the_worst_recording_decides() {
         let verdict = |holds, reason: &str| vec![Verdict::new("F1r", "found", holds).noting(reason)];
         let all = joined(vec![verdict(Holds::Holds, ""), verdict(Holds::DoesNot, "slow"), verdict(Holds::Holds, "")]);
-        assert_eq!((all[0].holds, all[0].found.as_str(), all[0].reason.as_str()), (Holds::DoesNot, "found; found; found", "slow"));
+        assert_eq!(
+            (all[0].holds, all[0].found.as_str(), all[0].reason.as_str()),
+            (Holds::DoesNot, "found; found; found", "slow")
+        );
         assert!(found(Path::new("/nonexistent")).is_err());
     }
 }
