@@ -139,10 +139,23 @@ fn verdicts(figures: &Figures, prices: &Prices, ids: Ids) -> Vec<Verdict> {
         if slow_beats_fast { "beats" } else { "does not beat" }
     );
     let mut reasons = Vec::new();
+    let phase_of = |ratio: f64| {
+        let at = over.iter().position(|other| other.total_cmp(&ratio).is_eq()).unwrap_or(0);
+        figures.phases.get(at % figures.phases.len().max(1)).map_or("", String::as_str)
+    };
     for (what, bound, found) in [("lowest", OVER_LRU.low, low), ("highest", OVER_LRU.high, high)] {
         if !Band::at(bound).has(found) {
-            reasons.push(format!("the {what} ratio is {found:.2}, in the paper {bound}"));
+            reasons.push(format!("the {what} ratio ({}) is {found:.2}, in the paper {bound}", phase_of(found)));
         }
+    }
+    if let ([(slow, ..), (fast, ..)], false) = (pairs.as_slice(), slow_beats_fast) {
+        let of = |hdd, system| format!("{:.0} IOPS in {:.1} s", figures.iops(hdd, system), figures.seconds(hdd, system));
+        reasons.push(format!(
+            "7200 rpm with classes: {}; 15K without: {}; 15K with LRU: {}",
+            of(*slow, System::Dss),
+            of(*fast, System::None),
+            of(*fast, System::Lru)
+        ));
     }
     verdicts.push(Verdict::new(ids[2], text, judges::by_workload(&over, slow_beats_fast)).because(&reasons.join("; ")));
     verdicts
