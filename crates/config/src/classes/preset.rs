@@ -53,7 +53,8 @@ pub(super) fn named(name: &str) -> Option<ClassTable> {
                 }
             }
             // Differentiated Storage Services, SOSP 2011, §4.2: reads allocate nothing; while little is clean, only metadata
-            // and files up to 1 MiB enter; the largest files are evicted first. Needs a `dirty_max` of 86 to 90, by the size of the cache (`nitro check` tells).
+            // and files up to 1 MiB enter; the largest files are evicted first. Needs a `dirty_max` of 86 to 90, by the size
+            // of the cache (`nitro check` tells).
             "dss" => {
                 let all = || ClassId::all().filter(|class| builtin::name(*class).is_some());
                 all().for_each(|class| set(class, "0", Allocation::WhileClean));
