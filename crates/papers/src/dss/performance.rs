@@ -149,7 +149,8 @@ fn verdicts(figures: &Figures, prices: &Prices, ids: Ids) -> Vec<Verdict> {
         }
     }
     if let ([(slow, ..), (fast, ..)], false) = (pairs.as_slice(), slow_beats_fast) {
-        let of = |hdd, system| format!("{:.0} IOPS in {:.1} s", figures.iops(hdd, system), figures.seconds(hdd, system));
+        let of =
+            |hdd, system| format!("{:.0} IOPS in {:.1} s", figures.iops(hdd, system), figures.seconds(hdd, system));
         reasons.push(format!(
             "7200 rpm with classes: {}; 15K without: {}; 15K with LRU: {}",
             of(*slow, System::Dss),

@@ -312,8 +312,8 @@ mod tests {
         let written = asked(&volume.trace);
         // 26 blocks of data before the journal; metadata are read when first used, and not yet written in place.
         let class = builtin::name(builtin::of_file(100 << 10)).unwrap_or("");
-        assert!(written.iter().any(|asked| *asked == (Op::Write, 16, class)), "{written:?}");
-        assert!(written.iter().any(|asked| *asked == (Op::Write, 10, class)));
+        assert!(written.contains(&(Op::Write, 16, class)), "{written:?}");
+        assert!(written.contains(&(Op::Write, 10, class)));
         let at = |wanted: Op, class: &str| written.iter().position(|(op, _, of)| (*op, *of) == (wanted, class));
         assert!(at(Op::Write, class) < at(Op::Write, "journal") && at(Op::Write, "journal") < at(Op::Flush, "journal"));
         assert!(at(Op::Read, "metadata").is_some() && at(Op::Write, "metadata").is_none());
