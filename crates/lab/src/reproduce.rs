@@ -1,16 +1,19 @@
 //! `nitro-lab reproduce`: the evaluations of the papers, with the reproduced results next to the published ones.
 
 use crate::args::{
-    AzorArgs, ClamArgs, CosPaperArgs, DataDomainArgs, IndexPaperArgs, NitroArgs, Paper, ReproduceArgs, SiltArgs,
+    AzorArgs, ClamArgs, CosPaperArgs, DataDomainArgs, DssArgs, IndexPaperArgs, NitroArgs, Paper, ReproduceArgs,
+    SiltArgs,
 };
+use nitro_config::classes::ClassTable;
 use nitro_console::error::Error;
-use nitro_papers::{AzorPaper, ClamPaper, DataDomainPaper, Evaluation, IndexPaper, SiltPaper, StorePaper};
-use nitro_papers::{all, azor, clam, data_domain, nitro, silt, store};
+use nitro_papers::{AzorPaper, ClamPaper, DataDomainPaper, DssPaper, Evaluation, IndexPaper, SiltPaper, StorePaper};
+use nitro_papers::{all, azor, clam, data_domain, dss, nitro, silt, store};
+use std::path::Path;
 
 /// Runs the evaluation of the chosen paper and writes the report.
 pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Error> {
     match &args.paper {
-        None if args.nitro.only.is_empty() => all::run(&args.nitro.settings()),
+        None if args.nitro.only.is_empty() => all::run(&args.nitro.settings(), dss_table()?.classes),
         None => nitro::evaluation(&args.nitro.settings(), "reproduction"),
         Some(Paper::Nitro(args)) => nitro::evaluation(&args.settings(), "nitro"),
         Some(Paper::Clam(args)) => clam::run(&args.settings()),
@@ -18,6 +21,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Error> {
         Some(Paper::Azor(args)) => azor::run(&args.settings()),
         Some(Paper::Cos(args)) => store::run(&args.settings()),
         Some(Paper::DataDomain(args)) => data_domain::run(&args.settings()),
+        Some(Paper::Dss(args)) => dss::run(&args.settings(&dss_table()?)),
     }
 }
 
@@ -67,5 +71,18 @@ impl CosPaperArgs {
 impl DataDomainArgs {
     fn settings(&self) -> DataDomainPaper {
         DataDomainPaper { quick: self.quick, folder: self.folder.clone(), format: self.output.format }
+    }
+}
+
+/// The preset `dss`.
+fn dss_table() -> Result<ClassTable, Error> {
+    ClassTable::open(Path::new("dss"))
+}
+
+impl DssArgs {
+    fn settings(&self, table: &ClassTable) -> DssPaper {
+        let (recordings, folder) = (self.recordings.clone(), self.folder.clone());
+        let (quick, threads, seed) = (self.quick, self.threads, self.seed);
+        DssPaper { quick, classes: table.classes, recordings, folder, threads, seed, format: self.output.format }
     }
 }

@@ -1,8 +1,9 @@
 //! `nitro-lab reproduce`: the evaluations of all papers, in one report.
 
 use crate::report::{JUDGED, Report, Section, Verdict, make, say};
-use crate::settings::{AzorPaper, ClamPaper, DataDomainPaper, Evaluation, IndexPaper, SiltPaper, StorePaper};
-use crate::{azor, clam, data_domain, nitro, silt, store};
+use crate::settings::{AzorPaper, ClamPaper, DataDomainPaper, DssPaper, Evaluation, IndexPaper, SiltPaper, StorePaper};
+use crate::{azor, clam, data_domain, dss, nitro, silt, store};
+use nitro_cache::class::Classes;
 use nitro_console::error::Error;
 
 /// The name of the report's files.
@@ -11,11 +12,12 @@ const NAME: &str = "reproduction";
 /// Runs the evaluation of a paper.
 type Run<'a> = &'a dyn Fn() -> Result<Report, Error>;
 
-/// Runs the evaluations of all papers and writes one report, whose verdicts are those of all.
+/// Runs the evaluations of all papers and writes one report, whose verdicts are those of all. `dss_classes`: the policies
+/// of the preset `dss`.
 ///
 /// # Errors
 /// The folder cannot be written to, or a part fails; the others are in the report.
-pub fn run(args: &Evaluation) -> Result<(), Error> {
+pub fn run(args: &Evaluation, dss_classes: Classes) -> Result<(), Error> {
     make(&args.folder)?;
     // Simulations come first: they are kept if the run is stopped.
     let parts: &[(&str, &str, Run<'_>)] = &[
@@ -23,6 +25,7 @@ pub fn run(args: &Evaluation) -> Result<(), Error> {
         ("cos", "in front of the store", &|| store::report(&store_of(args))),
         ("azor", "", &|| azor::report(&azor_of(args))),
         ("data-domain", "", &|| data_domain::report(&data_domain_of(args))),
+        ("dss", "", &|| dss::report(&dss_of(args, dss_classes))),
         ("clam", "", &|| {
             clam::report(&ClamPaper { common: index_of(args), dollars: ClamPaper::DOLLARS, content: None })
         }),
@@ -90,6 +93,18 @@ fn azor_of(args: &Evaluation) -> AzorPaper {
 
 fn data_domain_of(args: &Evaluation) -> DataDomainPaper {
     DataDomainPaper { quick: args.quick, folder: args.folder.clone(), format: args.format }
+}
+
+fn dss_of(args: &Evaluation, classes: Classes) -> DssPaper {
+    DssPaper {
+        quick: args.quick,
+        classes,
+        recordings: None,
+        folder: args.folder.clone(),
+        threads: args.threads,
+        seed: args.seed,
+        format: args.format,
+    }
 }
 
 fn index_of(args: &Evaluation) -> IndexPaper {

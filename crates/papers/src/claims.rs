@@ -159,13 +159,31 @@ pub const RECORDED: [Claim; 4] = [
     claim("N9r", "N9 on recorded traces: WEU-LRU-mod: read hits +5–8 % over the unmodified SSD"),
 ];
 
+/// Claims of Differentiated Storage Services, judged on recordings of real file systems: the sentences of F1 to F5.
+pub const DSS_RECORDED: [Claim; 5] = [
+    claim(
+        "F1r",
+        "F1 on recordings: 7200 rpm: IOPS 162 without, 161 with LRU, 468 with DSS (2.9 ×); application speed 217 %",
+    ),
+    claim("F2r", "F2 on recordings: 15K rpm: 231, 228, 556 (2.4 ×); 176 %"),
+    claim("F3r", "F3 on recordings: 1.5–6.8 × LRU by workload; 7200 rpm with DSS beats 15K without and with LRU"),
+    claim(
+        "F4r",
+        "F4 on recordings: dollars per MB per IOPS: 0.88 / 1.43 / 0.49 (7200) and 5.47 / 6.81 / 2.80 (15K): −66 and −59 % against LRU",
+    ),
+    claim(
+        "F5r",
+        "F5 on recordings: all is admitted while more than 15 % of the cache is clean, else only metadata and files under 1 MB; largest classes evicted first; write-allocate, write-back, no read-allocate",
+    ),
+];
+
 const fn claim(id: &'static str, text: &'static str) -> Claim {
     Claim { id, text }
 }
 
 /// All claims, in the order of reports.
 pub(crate) fn all() -> impl Iterator<Item = &'static Claim> {
-    CLAIMS.iter().chain(&GOALS).chain(&RECORDED)
+    CLAIMS.iter().chain(&GOALS).chain(&RECORDED).chain(&DSS_RECORDED)
 }
 
 /// The text of a claim.
@@ -181,10 +199,7 @@ pub(crate) fn why_not_judged(id: &str) -> Option<&'static str> {
         "B" => Some("measured on this machine by `nitro-lab reproduce clam`"),
         "D" if id == "D4" => Some("needs shares between workloads, which the store does not have"),
         "D" => Some("judged by `nitro-lab reproduce data-domain`, in virtual time"),
-        "F" => Some(
-            "the paper ran a file server under a classified load. Judging its claims would need this SPECsfs or \
-             Filebench load, classified, on disks of 7,200 and 15,000 rpm",
-        ),
+        "F" => Some("simulated by `nitro-lab reproduce dss`"),
         "S" => Some("measured on this machine by `nitro-lab reproduce silt`"),
         _ => None,
     }

@@ -1,5 +1,6 @@
 //! The parameters of runs.
 
+use nitro_cache::class::Classes;
 use nitro_console::output::Format;
 use nitro_console::size::Size;
 use std::path::PathBuf;
@@ -110,6 +111,25 @@ pub struct DataDomainPaper {
     pub quick: bool,
     /// The folder of results; it is created if it does not exist.
     pub folder: PathBuf,
+    /// The format of the printed results.
+    pub format: Format,
+}
+
+/// Parameters of the evaluation of Differentiated Storage Services.
+#[derive(Debug, Clone)]
+pub struct DssPaper {
+    /// Whether the file set is small.
+    pub quick: bool,
+    /// The policies of the preset `dss`.
+    pub classes: Classes,
+    /// A folder of recordings of real file systems, as `scripts/record-file-systems` makes them.
+    pub recordings: Option<PathBuf>,
+    /// The folder of results; it is created if it does not exist.
+    pub folder: PathBuf,
+    /// The number of threads; `None`: the machine's cores.
+    pub threads: Option<u16>,
+    /// The first seed of the generated loads.
+    pub seed: u64,
     /// The format of the printed results.
     pub format: Format,
 }

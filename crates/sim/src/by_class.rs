@@ -14,6 +14,13 @@ pub(crate) struct ClassCounts {
     pub(crate) read_hit_extents: u64,
     pub(crate) writes: u64,
     pub(crate) write_bytes: u64,
+    pub(crate) write_extents: u64,
+    pub(crate) offered_extents: u64,
+    pub(crate) around_extents: u64,
+    pub(crate) around_while_clean: u64,
+    pub(crate) taken_while_dirty: u64,
+    pub(crate) evicted_extents: u64,
+    pub(crate) evicted_early: u64,
 }
 
 impl ClassCounts {
@@ -26,6 +33,13 @@ impl ClassCounts {
             read_hit_extents: self.read_hit_extents - before.read_hit_extents,
             writes: self.writes - before.writes,
             write_bytes: self.write_bytes - before.write_bytes,
+            write_extents: self.write_extents - before.write_extents,
+            offered_extents: self.offered_extents - before.offered_extents,
+            around_extents: self.around_extents - before.around_extents,
+            around_while_clean: self.around_while_clean - before.around_while_clean,
+            taken_while_dirty: self.taken_while_dirty - before.taken_while_dirty,
+            evicted_extents: self.evicted_extents - before.evicted_extents,
+            evicted_early: self.evicted_early - before.evicted_early,
         }
     }
 }
@@ -72,6 +86,29 @@ pub struct ClassMeasures {
     pub writes: u64,
     /// Bytes written by requests.
     pub write_bytes: u64,
+    /// The number of extents written, at least in part.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub write_extents: u64,
+    /// In write-back with restrictions of classes: the number of written extents that were not dirty already, so that
+    /// their class decided whether they enter the cache.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub offered_extents: u64,
+    /// The number of these that their class kept out of the cache.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub around_extents: u64,
+    /// The number of the latter while more than 15 % of the cache was clean.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub around_while_clean: u64,
+    /// The number of offered extents that entered while at most 15 % of the cache was clean.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub taken_while_dirty: u64,
+    /// The number of extents of the class that evictions dropped, if the variant counts them.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub evicted_extents: u64,
+    /// The number of these that were dropped although a unit that could have been evicted held extents
+    /// of a lower band.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub evicted_early: u64,
     /// Bytes of volumes that are cached, by the class that inserted them; `None` if the variant does not record
     /// classes.
     pub cached_bytes: Option<u64>,
@@ -98,6 +135,13 @@ pub(crate) fn between(
             read_extent_hit_ratio: ratio(counts.read_hit_extents, counts.read_extents),
             writes: counts.writes,
             write_bytes: counts.write_bytes,
+            write_extents: counts.write_extents,
+            offered_extents: counts.offered_extents,
+            around_extents: counts.around_extents,
+            around_while_clean: counts.around_while_clean,
+            taken_while_dirty: counts.taken_while_dirty,
+            evicted_extents: counts.evicted_extents,
+            evicted_early: counts.evicted_early,
             cached_bytes: cached_extents.map(|extents| extents[class.index()] * u64::from(extent_bytes)),
         }
     };

@@ -30,6 +30,7 @@ mod outcome;
 mod patterns;
 mod plan;
 pub mod policies;
+mod rank;
 mod replay;
 mod settings;
 pub mod sweep;

@@ -325,6 +325,7 @@ impl<'a> Run<'a> {
         if let Some(front) = self.front.as_mut().filter(|_| first.op() != Op::Read) {
             front.forget(request);
         }
+        self.note_evictions();
         let inserts = match first.op() {
             Op::Read => !self.misses.is_empty(),
             Op::Trim => true,
@@ -342,7 +343,7 @@ impl<'a> Run<'a> {
         self.counts.read_extents += request.len() as u64;
         self.counts.read_extent_hits += request.len() as u64 - misses;
         let Some(front) = &mut self.front else {
-            return self.misses.iter().try_for_each(|piece| self.model.insert(piece).map(drop));
+            return self.insert_missed();
         };
         front.keep(&self.found, &*self.model);
         self.again.iter().try_for_each(|piece| self.model.insert(piece).map(drop))?;
@@ -350,13 +351,22 @@ impl<'a> Run<'a> {
             self.counts.bypassed_extents += self.misses.len() as u64;
             front.hold_back(&self.misses);
         } else {
-            self.misses.iter().try_for_each(|piece| self.model.insert(piece).map(drop))?;
+            self.insert_missed()?;
         }
+        let Some(front) = &mut self.front else { return Ok(()) };
         for key in front.read_ahead(request[0].key.object(), access.readahead, &*self.model) {
             self.counts.readahead_extents += 1;
             watch.read_ahead(&Piece::whole(request[0].time_ns, key, self.settings.extent_bytes));
         }
         Ok(())
+    }
+
+    /// Inserts what a read missed, if reads allocate.
+    fn insert_missed(&mut self) -> Result<(), Error> {
+        if self.settings.only_writes_allocate {
+            return Ok(());
+        }
+        self.misses.iter().try_for_each(|piece| self.model.insert(piece).map(drop))
     }
 
     /// Looks up all extents of a request before any of them is inserted. Returns the number that are not cached under
@@ -445,6 +455,7 @@ impl<'a> Run<'a> {
         let by_class = &mut self.by_class[self.class];
         by_class.writes += 1;
         by_class.write_bytes += request.iter().map(|piece| u64::from(piece.len)).sum::<u64>();
+        by_class.write_extents += request.len() as u64;
         if self.write_back.is_some() {
             return self.write_dirty(request, watch);
         }
@@ -482,6 +493,16 @@ impl<'a> Run<'a> {
             watch.written(piece, duplicate);
         }
         Ok(())
+    }
+
+    /// Counts evictions by class.
+    fn note_evictions(&mut self) {
+        let Some(dropped) = self.model.take_evicted() else { return };
+        for class in ClassId::all() {
+            let counts = &mut self.by_class[class];
+            counts.evicted_extents += dropped.all[class.index()];
+            counts.evicted_early += dropped.early[class.index()];
+        }
     }
 
     fn snapshot(&self, time_ns: u64) -> Snapshot {

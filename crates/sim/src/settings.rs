@@ -41,6 +41,13 @@ pub enum Variant {
     Naive,
     /// A plain policy over extents, without deduplication, compression and SSD.
     Policy(PolicyKind),
+    /// Extents in the order of their classes, without deduplication, compression and SSD: the extent that was used longest
+    /// ago of the lowest rank is evicted first. It shows what eviction by bands of whole units costs.
+    Ordered {
+        /// The rank is the class's priority (its band); otherwise each class has a rank of its own: among files, the larger
+        /// ones have the lower rank.
+        by_band: bool,
+    },
     /// Belady's optimum over extents.
     Belady,
     /// No cache: the origin alone.
@@ -49,7 +56,7 @@ pub enum Variant {
 
 impl Variant {
     /// The variants by name: those without a parameter, and common values of those with one.
-    const NAMED: [(&'static str, Self); 18] = [
+    const NAMED: [(&'static str, Self); 20] = [
         ("weu", Self::Weu),
         ("weu-lru-mod", Self::WeuLruMod),
         ("weu-lru-trim", Self::WeuLruTrim),
@@ -65,6 +72,8 @@ impl Variant {
         ("clock", Self::Policy(PolicyKind::Clock)),
         ("arc", Self::Policy(PolicyKind::Arc)),
         ("s3-fifo", Self::Policy(PolicyKind::S3Fifo)),
+        ("class-order", Self::Ordered { by_band: false }),
+        ("band-order", Self::Ordered { by_band: true }),
         ("belady", Self::Belady),
         ("none", Self::None),
         ("fully-associative", Self::Extent { ways: 0 }),
@@ -82,10 +91,10 @@ impl Variant {
         self.has_weus() || self.has_places()
     }
 
-    /// Whether eviction follows the priorities and bounds of classes.
+    /// Whether eviction follows the priorities of classes.
     #[must_use]
     pub const fn has_class_policies(self) -> bool {
-        matches!(self, Self::Weu | Self::WeuLruTrim)
+        matches!(self, Self::Weu | Self::WeuLruTrim | Self::Ordered { .. })
     }
 
     /// Whether extents may wait in RAM before they are written to the SSD.
@@ -203,6 +212,9 @@ pub struct Settings {
     pub partial_writes: PartialWrites,
     /// Which written content is cached.
     pub write_policy: WritePolicy,
+    /// What a read misses does not enter the cache: only writes allocate (Differentiated Storage Services, Table 2).
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub only_writes_allocate: bool,
     /// Write-back: written data stay dirty in the cache and are destaged by these watermarks. `None`: write-through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_back: Option<Watermarks>,
@@ -272,6 +284,7 @@ impl Settings {
             recipes: false,
             partial_writes: PartialWrites::Merge,
             write_policy: WritePolicy::default(),
+            only_writes_allocate: false,
             write_back: None,
             flush_every: 0,
             insertion_lag: 0,
@@ -358,9 +371,11 @@ impl Settings {
             ));
         }
         if !self.classes.are_usual() && !self.variant.has_class_policies() {
-            return Err(Error::setting("policies of classes are for the variants weu and weu-lru-trim"));
+            return Err(Error::setting(
+                "policies of classes are for the variants weu, weu-lru-trim, class-order and band-order",
+            ));
         }
-        if self.patterns && !self.variant.has_class_policies() {
+        if self.patterns && !(self.variant.has_weus() && self.variant.has_class_policies()) {
             return Err(Error::setting("patterns give classes in the variants weu and weu-lru-trim"));
         }
         if self.write_budget.is_some_and(|ratio| !(ratio > 0.0 && ratio.is_finite())) {

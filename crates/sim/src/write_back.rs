@@ -7,6 +7,7 @@ use crate::settings::Settings;
 use crate::workload::Piece;
 use hashbrown::HashMap;
 use nitro_cache::admission::Provenance;
+use nitro_cache::class::CLEAN_PERCENT_MIN;
 use nitro_cache::destage::{Backlog, DirtyUse, ROUND_EXTENTS, Watermarks, run_extents_max};
 use nitro_units::{ExtentKey, ObjectId};
 use std::collections::VecDeque;
@@ -101,6 +102,17 @@ impl WriteBack {
         }
         let Some(units) = model.dirty_units() else { return false };
         units.manager().goes_around(piece.key, Provenance::written(piece.class())).is_some()
+    }
+
+    /// Whether the class of a written extent decides about its entry, and if so, whether more than
+    /// [`CLEAN_PERCENT_MIN`] percent of the units are not pinned.
+    pub(crate) fn is_offered(&self, model: &mut dyn Model, piece: &Piece) -> Option<bool> {
+        if !self.restricts_writes || self.waits(piece.key) || self.newest.contains_key(&piece.key) {
+            return None;
+        }
+        let units = model.dirty_units()?;
+        let (pinned, units) = (u64::from(units.used().pinned), u64::from(units.manager().settings().weu_count()));
+        Some(units.saturating_sub(pinned) * 100 > units * u64::from(CLEAN_PERCENT_MIN))
     }
 
     /// Adds a written extent to those that wait for insertion.

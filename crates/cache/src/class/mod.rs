@@ -181,13 +181,23 @@ impl Classes {
         self.0.iter().any(restricts)
     }
 
-    /// Number of bands in a cache of `weus` units.
+    /// The priorities that the classes have, and the default, in ascending order.
+    pub(crate) fn priorities(&self) -> Vec<Band> {
+        let mut used: Vec<_> = self.0.iter().map(|policy| policy.priority).chain([Band::NORMAL]).collect();
+        used.sort_unstable();
+        used.dedup();
+        used
+    }
+
+    /// Number of bands in a cache of `weus` units: one for each priority, and at least one for each word of priority, if
+    /// the cache is large enough.
     #[must_use]
     pub fn bands(&self, weus: u32) -> usize {
         if self.0.iter().all(|policy| policy.priority == Band::NORMAL) {
             return 1;
         }
-        (weus / UNITS_PER_BAND).clamp(1, Band::COUNT as u32) as usize
+        let most = self.priorities().len().max(Band::COUNT);
+        (weus / UNITS_PER_BAND).clamp(1, most as u32) as usize
     }
 }
 
@@ -247,6 +257,8 @@ impl std::error::Error for ClassError {}
 pub(crate) struct ClassRules {
     /// The number of bands.
     pub(crate) bands: usize,
+    /// The place of each class in the order of bands.
+    pub(crate) places: Vec<Band>,
     /// The minimum of each class that has one, in extents.
     pub(crate) minimums: Vec<(ClassId, u64)>,
     /// The maximum of each class that has one, in extents.
@@ -259,6 +271,11 @@ impl ClassRules {
     /// The number of bands.
     pub(crate) fn bands(&self) -> usize {
         self.bands.max(1)
+    }
+
+    /// The place of a class in the order of bands.
+    pub(crate) fn place(&self, class: ClassId) -> Band {
+        self.places.get(class.index()).copied().unwrap_or(Band::LOWEST)
     }
 
     pub(crate) fn minimums(&self) -> &[(ClassId, u64)] {

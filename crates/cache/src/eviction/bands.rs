@@ -38,13 +38,13 @@ impl Bands {
     }
 
     /// Sets the number of bands, if there is one band so far and `count` is larger; returns the number. Units stay in
-    /// their order, which becomes that of the normal band.
-    pub(crate) fn tell_apart(&mut self, count: usize) -> usize {
+    /// their order, which becomes that of the band `normal`.
+    pub(crate) fn tell_apart(&mut self, count: usize, normal: Band) -> usize {
         let Some(made) = self.made.as_ref().filter(|_| self.orders.len() == 1 && count > 1) else {
             return self.orders.len();
         };
         let units = self.of.len() as u32;
-        let normal = Band::NORMAL.merged(count).index();
+        let normal = normal.index();
         for place in 0..count {
             if place != normal {
                 self.orders.insert(place, made.kind.build(units, made.extents, made.seed));

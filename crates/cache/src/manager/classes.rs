@@ -4,10 +4,11 @@ use super::CacheManager;
 use crate::admission::{Admission, Provenance, SecondMiss, Source};
 use crate::builtin;
 use crate::class::{Allocation, Barred, CLEAN_PERCENT_MIN, ClassPolicy, ClassRules, Classes};
+use crate::file_index::Reference;
 use crate::gone::Gone;
 use crate::shelf::Band;
 use crate::weu::Location;
-use nitro_units::{ClassId, ExtentKey};
+use nitro_units::{ClassId, ExtentKey, WeuId};
 
 /// A class that exceeds its maximum by this fraction of it, and by at least a unit, is refused: its extents may be too
 /// scattered to be evicted.
@@ -20,16 +21,20 @@ impl CacheManager {
         &self.settings.classes
     }
 
-    /// The band of a class, among the existing ones.
-    pub(crate) fn band(&self, class: ClassId) -> Band {
-        self.settings.classes.of(class).priority.merged(self.rules.bands())
+    /// The place of a class in the order of the existing bands.
+    #[must_use]
+    pub fn band(&self, class: ClassId) -> Band {
+        self.rules.place(class)
     }
 
-    /// The band of a cached extent; of another extent, the default.
+    /// The priority of a cached extent; of another extent, and if there is one band only, the default.
     #[must_use]
-    pub fn band_of(&self, key: ExtentKey) -> Band {
-        let location = self.peek(key);
-        self.band(location.map_or(ClassId::UNCLASSIFIED, |at| self.weus.class_of(at.weu, at.entry)))
+    pub fn priority_of(&self, key: ExtentKey) -> Band {
+        if !self.has_bands() {
+            return Band::default();
+        }
+        let class = self.peek(key).map_or(ClassId::UNCLASSIFIED, |at| self.weus.class_of(at.weu, at.entry));
+        self.settings.classes.of(class).priority
     }
 
     /// The provenance of new content with the class of the [pattern](Provenance::pattern) if it has no other. Content of
@@ -59,6 +64,19 @@ impl CacheManager {
         }
     }
 
+    /// Whether a unit that may be evicted holds an extent whose class is in a lower band. Looks at all extents.
+    #[must_use]
+    pub fn could_evict_below(&self, band: Band) -> bool {
+        let has_class = |class: ClassId| self.band(class) < band && self.weus.live_of(class) > 0;
+        let is_below = |weu: WeuId, entry: u16| {
+            self.band(self.weus.class_of(weu, entry)) < band
+                && self.weus.key(weu, entry).is_some_and(|key| self.find(key) == Some(Reference::Base(weu, entry)))
+        };
+        let mut units = (0..self.weus.len()).map(WeuId).filter(|weu| self.weus.is_evictable(*weu));
+        ClassId::all().any(has_class)
+            && units.any(|weu| (0..self.weus.entry_count(weu) as u16).any(|entry| is_below(weu, entry)))
+    }
+
     /// Whether there are several bands.
     #[must_use]
     pub fn has_bands(&self) -> bool {
@@ -82,9 +100,11 @@ impl CacheManager {
         let new = || SecondMiss::new(self.settings.extents_raw(), self.settings.seed);
         let seen = wants_seen.then(|| self.rules.seen.take().unwrap_or_else(new));
         // The number of bands never decreases, so that existing units keep their order.
-        let bands = self.weus.tell_bands_apart(classes.bands(self.weus.len()).max(self.rules.bands()));
+        let (used, wanted) = (classes.priorities(), classes.bands(self.weus.len()).max(self.rules.bands()));
+        let bands = self.weus.tell_bands_apart(wanted, Band::NORMAL.place(&used, wanted));
         self.rules = ClassRules {
             bands,
+            places: ClassId::all().map(|class| classes.of(class).priority.place(&used, bands)).collect(),
             minimums: bounded(&|policy| (policy.min_percent > 0).then(|| percent(policy.min_percent))),
             maximums: bounded(&|policy| (policy.max_percent < 100).then(|| percent(policy.max_percent))),
             seen,

@@ -54,8 +54,8 @@ impl CacheManager {
         (from < end).then_some(end)
     }
 
-    /// Reduces the survivors of a unit to those that may be copied forward: the pinned ones and the hottest, in their
-    /// order in the unit.
+    /// Reduces the survivors of a unit to those that may be copied forward: the pinned ones, then those of the highest
+    /// band, then the hottest, in their order in the unit.
     pub fn choose_survivors(&self, leaving: &Leaving, found: &mut Vec<Survivor>) {
         let bytes = |survivor: &Survivor| u64::from(survivor.location.span().len() as u32);
         let percent = self.thrift.forward_percent_of(leaving.shelf.lane);
@@ -63,7 +63,7 @@ impl CacheManager {
         if found.iter().map(bytes).sum::<u64>() <= bytes_max {
             return;
         }
-        found.sort_by_key(|survivor| std::cmp::Reverse((survivor.pinned, survivor.heat)));
+        found.sort_by_key(|survivor| std::cmp::Reverse((survivor.pinned, survivor.band, survivor.heat)));
         let mut taken = 0;
         found.retain(|survivor| {
             taken += bytes(survivor);

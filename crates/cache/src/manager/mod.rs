@@ -35,7 +35,7 @@ use crate::forward::Forwardings;
 use crate::gone::{Departed, Gone};
 use crate::pins::Pins;
 use crate::settings::{SettingError, Settings};
-use crate::shelf::{Lane, Shelf};
+use crate::shelf::{Band, Lane, Shelf};
 use crate::stats::Stats;
 use crate::thrift::Thrift;
 use crate::weu::{HEAT_MAX, Location, Sizes, SlotState, Stored, WeuTable};
@@ -367,9 +367,12 @@ impl CacheManager {
         self.weus.live_by_class()
     }
 
-    /// As [`open_weu`](Self::open_weu), for dirty content, which is written in parts, in whole blocks of `block_bytes`.
+    /// As [`open_weu`](Self::open_weu), for dirty content, which is written in parts, in whole blocks of `block_bytes`. It
+    /// holds extents of all classes, and so has the lowest band: when it is evicted, those of higher bands are copied to
+    /// units of their own bands.
     pub fn open_dirty_weu(&mut self, block_bytes: u32) -> Option<(WeuId, Generation)> {
-        let opened = self.open_weu_in(Lane::Dirty.into())?;
+        let band = if self.has_bands() { Band::LOWEST } else { Band::default() };
+        let opened = self.open_weu_in(Shelf { lane: Lane::Dirty, band })?;
         self.weus.open_for_dirty(opened.0);
         self.weus.align_open(opened.0, block_bytes);
         Some(opened)

@@ -154,10 +154,10 @@ impl CacheManager {
     /// first.
     pub fn restore_weu(&mut self, weu: WeuId, generation: Generation, entries: &[RestoredEntry]) -> Restored {
         let extents = entries.iter().map(|e| (e.key, e.position, e.stored));
-        let mut of_bands = [0; Band::COUNT];
+        let mut of_bands = [0; Band::STEPS];
         entries.iter().for_each(|entry| of_bands[self.band(entry.class).index()] += 1);
         // A unit has extents of one band, or dirty extents of any band.
-        let band = Band::ALL.into_iter().max_by_key(|band| of_bands[band.index()]).unwrap_or_default();
+        let band = Band::steps().max_by_key(|band| of_bands[band.index()]).unwrap_or_default();
         self.weus.restore(weu, generation, band, extents);
         self.weus.restore_classes(weu, entries.iter().map(|entry| entry.class));
         self.stats.base_entries += entries.len() as u64;

@@ -38,7 +38,7 @@ impl<V> RamCache<V> {
 
     /// Keeps an extent that a client read from the SSD, and that occupies `held_bytes` of memory.
     pub fn keep(&mut self, key: ExtentKey, value: V, held_bytes: u64, band: Band) {
-        self.0.insert_ranked(key, value, held_bytes + OVERHEAD_BYTES, band.index());
+        self.0.insert_ranked(key, value, held_bytes + OVERHEAD_BYTES, band.level());
     }
 
     /// Forgets an extent that is written or trimmed.

@@ -15,7 +15,7 @@ use super::layout::{Fill, Stored};
 use super::location::Location;
 use crate::class::ClassRules;
 use crate::eviction::{Bands, Units, Victim};
-use crate::shelf::Shelf;
+use crate::shelf::{Band, Shelf};
 use nitro_units::{ClassId, ExtentKey, Generation, WeuId};
 use slot::Classes;
 use std::collections::VecDeque;
@@ -267,8 +267,8 @@ impl WeuTable {
     }
 
     /// Uses this number of bands from now on, or as many as the policy of eviction supports; returns their number.
-    pub(crate) fn tell_bands_apart(&mut self, count: usize) -> usize {
-        self.order.tell_apart(count)
+    pub(crate) fn tell_bands_apart(&mut self, count: usize, normal: Band) -> usize {
+        self.order.tell_apart(count, normal)
     }
 
     /// Makes a slot a candidate for eviction, if it is evictable.

@@ -72,8 +72,8 @@ pub(super) fn parse(text: &str) -> Result<ClassTable, ConfigError> {
     Ok(table)
 }
 
-/// The band of a priority. Each priority has its own band if there are at most four; otherwise priorities are
-/// distributed evenly over the four bands.
+/// The band of a priority. Each priority has its own word if there are at most four; otherwise priorities are
+/// distributed evenly over the four words of priority.
 fn band(priority: u16, lines: &[Line]) -> Band {
     let mut all: Vec<_> = lines.iter().map(|line| line.priority).collect();
     all.sort_unstable_by(|a, b| b.cmp(a));
@@ -81,7 +81,7 @@ fn band(priority: u16, lines: &[Line]) -> Band {
     let place = all.iter().position(|known| *known == priority).unwrap_or(0);
     let bands = all.len().clamp(1, Band::COUNT);
     // Of few, the lowest is the normal band: nothing need be below it.
-    let lowest = if bands < Band::COUNT { Band::NORMAL.index().min(Band::COUNT - bands) } else { 0 };
+    let lowest = if bands < Band::COUNT { Band::NORMAL.level().min(Band::COUNT - bands) } else { 0 };
     Band::ALL[lowest + place * bands / all.len().max(1)]
 }
 

@@ -34,7 +34,7 @@ pub struct Change {
     #[arg(skip)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u8>,
-    /// Priority of the class: low (evicted first), normal, high, highest (evicted last).
+    /// Priority of the class: low (evicted first), normal, high, highest (evicted last), or a number from 0 to 15 (the words are 3, 7, 11 and 15).
     #[arg(long, value_name = "PRIORITY")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<String>,

@@ -147,7 +147,7 @@ impl ClassTable {
 
 /// Bands by their names, for messages.
 fn priorities() -> String {
-    Band::ALL.map(Band::name).join(", ")
+    format!("{}, and 0 to {}", Band::ALL.map(Band::name).join(", "), Band::STEPS - 1)
 }
 
 #[cfg(test)]

@@ -53,15 +53,20 @@ pub(super) fn named(name: &str) -> Option<ClassTable> {
                 }
             }
             // Differentiated Storage Services, SOSP 2011, §4.2: reads allocate nothing; while little is clean, only metadata
-            // and files up to 1 MiB enter; the largest files are evicted first. Needs `dirty_max` of 86 or more.
+            // and files up to 1 MiB enter; the largest files are evicted first. Needs a `dirty_max` of 86 to 90, by the size
+            // of the cache (`nitro check` tells).
             "dss" => {
                 let all = || ClassId::all().filter(|class| builtin::name(*class).is_some());
-                all().for_each(|class| set(class, "low", Allocation::WhileClean));
-                for class in [builtin::METADATA, builtin::JOURNAL, builtin::DIRECTORY] {
+                all().for_each(|class| set(class, "0", Allocation::WhileClean));
+                for class in [builtin::METADATA, builtin::DIRECTORY] {
                     set(class, "highest", Allocation::Always);
                 }
-                for (step, class) in sizes.enumerate().take_while(|(step, _)| *step <= 4) {
-                    set(class, if step <= 2 { "high" } else { "normal" }, Allocation::Always);
+                // Its blocks are overwritten in turn; in units of their own, they leave no gaps between metadata.
+                set(builtin::JOURNAL, "14", Allocation::Always);
+                let order = ["11", "10", "9", "7", "6", "3", "2", "1", "0", "0", "0"];
+                for ((step, class), priority) in sizes.enumerate().zip(order) {
+                    let always = if step <= 4 { Allocation::Always } else { Allocation::WhileClean };
+                    set(class, priority, always);
                 }
                 for class in all() {
                     let policy = ClassPolicy { on_read: false, ..*table.classes.of(class) };

@@ -23,9 +23,9 @@ const EXTENTS_PER_TURN: usize = 32;
 /// Minimum of the maximum number of units that are evicted at once to make room.
 const EVICTIONS_MIN: u32 = 64;
 
-/// The open WEUs for clean content.
+/// The open WEUs for clean content; on the heap, because the futures that open a cache hold them.
 #[derive(Default)]
-pub(crate) struct Lanes([Option<OpenWeu>; Shelf::COUNT]);
+pub(crate) struct Lanes(Box<[Option<OpenWeu>; Shelf::COUNT]>);
 
 impl Lanes {
     pub(super) fn get(&mut self, shelf: Shelf) -> Option<&mut OpenWeu> {

@@ -389,7 +389,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
         let data = if is_alone { data.clone() } else { Bytes::copy_from_slice(data) };
         let band = match self.cache.has_bands.load(Ordering::Relaxed) {
-            true => self.cache.manager.lock().band_of(self.key(index)),
+            true => self.cache.manager.lock().priority_of(self.key(index)),
             false => Band::default(),
         };
         let mut ram = self.cache.ram.lock();

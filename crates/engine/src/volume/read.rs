@@ -390,12 +390,12 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 }
 
-// Each band of priority is an urgency.
+// Each word of priority is an urgency.
 const _: () = assert!(Urgency::COUNT == Band::COUNT);
 
 /// How urgent the requests of a class are.
 fn urgency_of(manager: &CacheManager, class: ClassId) -> Urgency {
-    Urgency::ALL[manager.classes().of(class).priority.index()]
+    Urgency::ALL[manager.classes().of(class).priority.level()]
 }
 
 /// Bytes of an extent, for a reply.

@@ -7,7 +7,8 @@ mod trace;
 
 pub(crate) use index::{BenchArgs, IndexCommand, IndexKind, PlanArgs, ShapeArgs};
 pub(crate) use reproduce::{
-    AzorArgs, ClamArgs, CosPaperArgs, DataDomainArgs, IndexPaperArgs, NitroArgs, Paper, ReproduceArgs, SiltArgs,
+    AzorArgs, ClamArgs, CosPaperArgs, DataDomainArgs, DssArgs, IndexPaperArgs, NitroArgs, Paper, ReproduceArgs,
+    SiltArgs,
 };
 pub(crate) use sim::SimArgs;
 pub(crate) use trace::{

@@ -17,7 +17,8 @@ Examples:
     nitro-lab reproduce --quick --only figure-4 -o json
 
 All evaluations are in one report: Nitro's (`nitro`), its Table 2 and Figures 9 and 10 in front of the store (`cos`), Azor's
-(`azor`), Data Domain's (`data-domain`), CLAM's (`clam`) and SILT's (`silt`). The results are written to the folder: reproduction.html (one file, with charts),
+(`azor`), Data Domain's (`data-domain`), that of Differentiated Storage Services (`dss`), CLAM's (`clam`) and SILT's (`silt`).
+The results are written to the folder: reproduction.html (one file, with charts),
 reproduction.md, reproduction.json, and outcomes.jsonl with every finished simulation. --only, --scale and --seed are about
 Nitro's evaluation. What is not simulated is measured on this machine: run no other programs at the same time.";
 
@@ -95,6 +96,22 @@ up each recipe block and each chunk in an index of two levels on the disk, with 
 each change of its software, and as our own store. The data of the modelled devices are in RAM: 1 GiB, or 400 MiB with --quick.
 Time is virtual, so that figures are the same on every machine.";
 
+const DSS_EXAMPLES: &str = "\
+Examples:
+  In some minutes:
+    nitro-lab reproduce dss --folder /var/tmp/dss
+  In less than a minute, smaller, for a script:
+    nitro-lab reproduce dss --quick -o json
+  The claims on file systems of this kernel, too, after scripts/record-file-systems /var/tmp/recordings:
+    nitro-lab reproduce dss --recordings /var/tmp/recordings
+
+The results are written to the folder: dss.html (one file, with charts), dss.md and dss.json. The paper's test suite (creation
+of a file set, transactions of a file server, search of directories, antivirus scan) runs on a modelled file system whose requests have
+classes. They run without a cache and through LRU, SLRU, MRU and the cache with the classes' preset `dss`, on modelled disks of 7200 and
+15,000 rpm and a modelled SSD, with three seeds. Costs are those of the paper's prices and of later ones. Time is virtual, so that
+figures are the same on every machine. Recordings are made by scripts/record-file-systems of the source tree: the same test suite runs on a real
+file system in front of `nitro serve --record`.";
+
 /// A paper other than Nitro's, or a part of Nitro's paper.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Paper {
@@ -118,6 +135,10 @@ pub(crate) enum Paper {
     /// virtual time
     #[command(after_long_help = DATA_DOMAIN_EXAMPLES)]
     DataDomain(DataDomainArgs),
+    /// Reproduce the evaluation of Differentiated Storage Services (selective allocation and eviction by class), in virtual
+    /// time
+    #[command(after_long_help = DSS_EXAMPLES)]
+    Dss(DssArgs),
 }
 
 /// Options of both papers on hash tables on flash.
@@ -224,6 +245,29 @@ pub(crate) struct DataDomainArgs {
     /// Folder for the results; created if it does not exist
     #[arg(long, default_value = "nitro-reproduction", value_name = "DIR")]
     pub(crate) folder: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `nitro-lab reproduce dss`
+#[derive(Debug, Args)]
+pub(crate) struct DssArgs {
+    /// Use a small file set: takes less than a minute, with less precise figures
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Folder of recordings of real file systems, made by scripts/record-file-systems: the claims are also judged on each of
+    /// them
+    #[arg(long, value_name = "DIR")]
+    pub(crate) recordings: Option<PathBuf>,
+    /// Folder for the results; created if it does not exist
+    #[arg(long, default_value = "nitro-reproduction", value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// Threads [default: the machine's cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// Seed of the first of three loads
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

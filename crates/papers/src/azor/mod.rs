@@ -50,7 +50,7 @@ impl Scale {
     fn of(args: &AzorPaper) -> Self {
         let of = |quick: u64, full: u64| ((if args.quick { quick } else { full }) as f64 / args.scale) as u64;
         let more = |quick: u64, full: u64| ((if args.quick { quick } else { full }) as f64 * args.scale) as u64;
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = threads_or_cores(None);
         Self {
             tpch: of(128, 16).max(1),
             sfs: of(2048, 256).max(1),

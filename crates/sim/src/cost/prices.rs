@@ -8,6 +8,8 @@ use toml::Spanned;
 
 /// The built-in table.
 const BUILT_IN: &str = include_str!("prices.toml");
+/// The table of later prices.
+const TODAY: &str = include_str!("prices-today.toml");
 /// Bytes of a GB, as in the capacities of drives.
 const GB: f64 = 1e9;
 /// The maximum number of kinds of disks in a table.
@@ -142,6 +144,14 @@ impl Prices {
     /// None: a test parses the table.
     pub fn built_in() -> Result<Self, PriceError> {
         Self::parse(BUILT_IN)
+    }
+
+    /// The same kinds of drives at prices of 2022 to 2025; the table names its sources.
+    ///
+    /// # Errors
+    /// None: a test parses the table.
+    pub fn today() -> Result<Self, PriceError> {
+        Self::parse(TODAY)
     }
 
     /// Parses a table in TOML, with the keys of `crates/sim/src/cost/prices.toml`.

@@ -62,3 +62,11 @@ fn tables_that_cannot_be_used_are_refused_with_their_place() {
     let refused = Prices::parse("currency = \"USD\"\nhdd = []\n[ssd]\nname = \"a\"\ncapacity_gb = 1\nprice = 1\n");
     assert_eq!(refused.map_err(|error| (error.line, error.column)), Err((2, 7)));
 }
+
+#[test]
+fn later_prices_are_for_the_same_kinds_of_disks() {
+    let [then, now] =
+        [Prices::built_in(), Prices::today()].map(|table| table.unwrap_or_else(|error| panic!("{error}")));
+    let kinds = |prices: &Prices| prices.hdds.iter().map(|hdd| hdd.rpm).collect::<Vec<_>>();
+    assert_eq!(kinds(&then), kinds(&now));
+}

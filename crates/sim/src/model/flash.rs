@@ -19,6 +19,8 @@ pub(crate) enum Model {
     Worn(Box<AnyFtl>),
     /// The wear and the latencies.
     Timed(Box<Ssd<AnyFtl>>),
+    /// The wear, and the time of each read of an idle SSD.
+    Idle(Box<AnyFtl>, Nanos),
 }
 
 /// The SSD, and the arrival time of requests.
@@ -85,6 +87,7 @@ impl Flash {
         };
         let notes_reads = settings.variant == Variant::WeuLruMod;
         let model = match settings.timing {
+            Some(timing) if timing.ssd_is_idle => Model::Idle(Box::new(ftl), timing.ssd.read_time()),
             Some(timing) => {
                 let speed = timing.ssd.timing(&geometry);
                 Model::Timed(Box::new(Ssd::new(ftl, speed)))
@@ -128,7 +131,7 @@ impl Flash {
         let run = self.run(offset, bytes);
         let continues = self.continues(Direction::Write, run);
         let done = match &mut self.model {
-            Model::Worn(ftl) => {
+            Model::Worn(ftl) | Model::Idle(ftl, _) => {
                 ftl.write(run, &mut ());
                 return Ok(self.now);
             }
@@ -148,6 +151,7 @@ impl Flash {
                 return Ok(self.now);
             }
             Model::Worn(_) => return Ok(self.now),
+            Model::Idle(_, read_time) => return Ok(self.now + *read_time),
             Model::Timed(ssd) if continues => ssd.read_on(run)?,
             Model::Timed(ssd) => ssd.read(self.now, run)?,
         };
@@ -158,7 +162,7 @@ impl Flash {
     pub(crate) fn trim(&mut self, offset: u64, bytes: u64) -> Result<(), Error> {
         let run = self.run(offset, bytes);
         match &mut self.model {
-            Model::Worn(ftl) => ftl.trim(run, &mut ()),
+            Model::Worn(ftl) | Model::Idle(ftl, _) => ftl.trim(run, &mut ()),
             Model::Timed(ssd) => drop(ssd.trim(self.now, run)?),
         }
         Ok(())
@@ -167,7 +171,7 @@ impl Flash {
     /// The offset of the WEU that the SSD would evict next, in bytes.
     pub(crate) fn victim(&self) -> Option<u64> {
         let run = match &self.model {
-            Model::Worn(ftl) => ftl.victim(),
+            Model::Worn(ftl) | Model::Idle(ftl, _) => ftl.victim(),
             Model::Timed(ssd) => ssd.victim(),
         }?;
         Some(u64::from(run.first.0) * u64::from(self.page_bytes))
@@ -176,7 +180,7 @@ impl Flash {
     /// The counters of the SSD.
     pub(crate) fn counters(&self) -> Counters {
         match &self.model {
-            Model::Worn(ftl) => *ftl.flash().counters(),
+            Model::Worn(ftl) | Model::Idle(ftl, _) => *ftl.flash().counters(),
             Model::Timed(ssd) => *ssd.counters(),
         }
     }

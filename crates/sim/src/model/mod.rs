@@ -4,6 +4,7 @@ mod allowance;
 mod buffered;
 mod door;
 mod flash;
+mod ordered;
 mod places;
 mod plain;
 mod sets;
@@ -28,6 +29,15 @@ use nitro_units::{ClassId, ExtentKey};
 pub(crate) struct Totals {
     pub(crate) cache: Stats,
     pub(crate) flash: Counters,
+}
+
+/// Extents that evictions dropped, by the class that inserted them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Dropped {
+    /// All.
+    pub(crate) all: [u64; ClassId::COUNT],
+    /// Those that were dropped although a unit that could have been evicted held extents of a lower band.
+    pub(crate) early: [u64; ClassId::COUNT],
 }
 
 /// An extent that was found in the cache.
@@ -124,6 +134,11 @@ pub(crate) trait Model {
         None
     }
 
+    /// What evictions dropped since the last call; `None` if there were none, or the cache does not count them.
+    fn take_evicted(&mut self) -> Option<Dropped> {
+        None
+    }
+
     /// RAM of the indexes in bytes, with the lists of staging. May take long.
     fn ram_bytes(&self) -> u64;
 
@@ -181,6 +196,7 @@ pub(crate) fn build(settings: &Settings) -> Result<Box<dyn Model>, Error> {
         }
         Variant::Extent { ways } => Box::new(sets::Sets::new(settings, ways)?),
         Variant::Policy(kind) => Box::new(plain::Plain::new(settings, kind)),
+        Variant::Ordered { by_band } => Box::new(ordered::Ordered::new(settings, by_band)),
         Variant::Belady | Variant::None => Box::new(Foretold::new(Vec::new(), settings.cache_bytes)),
     })
 }

@@ -15,10 +15,19 @@ pub(crate) fn capacity(settings: &Settings) -> u32 {
     u32::try_from(settings.cache_bytes / u64::from(settings.extent_bytes)).unwrap_or(u32::MAX)
 }
 
+/// The time of a hit of a cache that has no modelled SSD.
+pub(super) fn hit_time(settings: &Settings) -> Nanos {
+    settings.timing.map_or(Nanos::ZERO, |timing| timing.ssd.read_time())
+}
+
 /// A cache with a plain policy.
 pub(crate) struct Plain {
     policy: Box<dyn Policy + Send>,
     now: Nanos,
+    /// The time of a hit, if timing is modelled: that of a read of the SSD, without waiting for others.
+    hit_ns: Nanos,
+    /// What a read misses is not inserted.
+    only_writes: bool,
     stats: Stats,
     extent_bytes: u64,
     usable_bytes: u64,
@@ -29,6 +38,8 @@ impl Plain {
         Self {
             policy: kind.build(capacity(settings)),
             now: Nanos::ZERO,
+            hit_ns: hit_time(settings),
+            only_writes: settings.only_writes_allocate,
             stats: Stats::default(),
             extent_bytes: settings.extent_bytes.into(),
             usable_bytes: settings.cache_bytes,
@@ -49,8 +60,11 @@ impl Model for Plain {
     }
 
     fn read(&mut self, piece: &Piece) -> Result<Option<Hit>, Error> {
+        if self.only_writes && !self.policy.has(piece.key.raw()) {
+            return Ok(None);
+        }
         let hit = self.policy.access(piece.key.raw());
-        Ok(hit.then_some(Hit { done: self.now, compressed: false, staged: false }))
+        Ok(hit.then_some(Hit { done: self.now + self.hit_ns, compressed: false, staged: false }))
     }
 
     /// A read inserted its extents already.

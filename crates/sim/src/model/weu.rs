@@ -3,7 +3,7 @@
 
 use super::allowance::Allowance;
 use super::staged::Staged;
-use super::{DirtyUnits, Flash, Hit, Model, Totals};
+use super::{DirtyUnits, Dropped, Flash, Hit, Model, Totals};
 use crate::Error;
 use crate::settings::{Settings, Variant};
 use crate::workload::Piece;
@@ -41,6 +41,8 @@ pub(crate) struct Weus {
     /// Units that are being written. As in the server, they may be evicted once the whole request has been inserted, or
     /// if there is no other unit.
     sealed: Vec<WeuId>,
+    /// The extents that evictions dropped, by class, until they are asked for.
+    evicted: Option<Dropped>,
     variant: Variant,
     dedup: bool,
     compress: bool,
@@ -63,6 +65,7 @@ impl Weus {
             headers: vec![Vec::new(); manager.weu_count() as usize],
             survivors: Vec::new(),
             sealed: Vec::new(),
+            evicted: None,
             staged: Staged::new(settings),
             allowance: settings.write_budget.map(|ratio| Allowance::new(ratio, usable_bytes)),
             variant: settings.variant,
@@ -104,12 +107,27 @@ impl Weus {
     /// Evicts the unit that the policy chooses, after copying forward the extents that are worth it.
     fn evict(&mut self) -> Result<Option<Evicted>, Error> {
         let Some(leaving) = self.manager.begin_leaving() else { return Ok(None) };
+        let before = self.manager.cached_by_class();
         if leaving.keeps_any() {
             self.copy_forward(&leaving)?;
         }
         let evicted = self.manager.begin_eviction_of_rest(&leaving, false);
         while self.manager.evict_step(leaving.weu) {}
+        self.note_dropped(&before);
         Ok(evicted)
+    }
+
+    /// Counts what an eviction dropped, after which `before` were cached.
+    fn note_dropped(&mut self, before: &[u64; ClassId::COUNT]) {
+        let after = self.manager.cached_by_class();
+        let dropped = self.evicted.get_or_insert_default();
+        for class in ClassId::all() {
+            let count = before[class.index()].saturating_sub(after[class.index()]);
+            dropped.all[class.index()] += count;
+            if count > 0 && self.manager.could_evict_below(self.manager.band(class)) {
+                dropped.early[class.index()] += count;
+            }
+        }
     }
 
     fn copy_forward(&mut self, leaving: &Leaving) -> Result<(), Error> {
@@ -263,7 +281,7 @@ impl Model for Weus {
     }
 
     fn band_of(&self, key: ExtentKey) -> Band {
-        self.manager.band_of(key)
+        self.manager.priority_of(key)
     }
 
     fn note_missed(&self, piece: &Piece, in_stream: bool, missed: &mut Missed) {
@@ -333,6 +351,10 @@ impl Model for Weus {
 
     fn cached_by_class(&self) -> Option<[u64; ClassId::COUNT]> {
         Some(self.manager.cached_by_class())
+    }
+
+    fn take_evicted(&mut self) -> Option<Dropped> {
+        self.evicted.take()
     }
 
     fn ram_bytes(&self) -> u64 {

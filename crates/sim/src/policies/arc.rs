@@ -120,6 +120,10 @@ impl Policy for Arc {
         }
     }
 
+    fn has(&self, name: u64) -> bool {
+        self.nodes.find(name).is_some_and(|node| matches!(self.place[node as usize], In::T1 | In::T2))
+    }
+
     fn access_batch(&mut self, names: &[u64; BATCH]) -> u64 {
         self.nodes.warm(names);
         names.iter().map(|name| u64::from(self.access(*name))).sum()

@@ -51,6 +51,10 @@ impl Policy for Clock {
         false
     }
 
+    fn has(&self, name: u64) -> bool {
+        self.nodes.find(name).is_some()
+    }
+
     fn access_batch(&mut self, names: &[u64; BATCH]) -> u64 {
         self.nodes.warm(names);
         names.iter().map(|name| u64::from(self.access(*name))).sum()

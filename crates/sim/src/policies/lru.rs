@@ -43,6 +43,10 @@ impl Policy for Lru {
         self.ask(name)
     }
 
+    fn has(&self, name: u64) -> bool {
+        self.nodes.find(name).is_some()
+    }
+
     fn access_batch(&mut self, names: &[u64; BATCH]) -> u64 {
         self.nodes.warm(names);
 

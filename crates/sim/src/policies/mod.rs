@@ -35,6 +35,9 @@ pub trait Policy {
     /// Requests an object, which is cached afterwards; returns whether it was cached before.
     fn access(&mut self, name: u64) -> bool;
 
+    /// Whether an object is cached. Changes nothing.
+    fn has(&self, name: u64) -> bool;
+
     /// Requests objects in order; returns how many were cached.
     fn access_batch(&mut self, names: &[u64; BATCH]) -> u64 {
         names.iter().map(|name| u64::from(self.access(*name))).sum()

@@ -117,6 +117,10 @@ impl Policy for S3Fifo {
         false
     }
 
+    fn has(&self, name: u64) -> bool {
+        self.nodes.find(name).is_some_and(|node| self.state[node as usize].0 != In::Ghost)
+    }
+
     fn access_batch(&mut self, names: &[u64; BATCH]) -> u64 {
         self.nodes.warm(names);
         names.iter().map(|name| u64::from(self.access(*name))).sum()

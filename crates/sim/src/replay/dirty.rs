@@ -88,7 +88,16 @@ impl Run<'_> {
         let mut dirty = Vec::with_capacity(request.len());
         for piece in request {
             self.counts.written_bytes += u64::from(piece.len);
-            if write_back.goes_around(model, piece) {
+            let is_clean = write_back.is_offered(model, piece);
+            let is_around = write_back.goes_around(model, piece);
+            if let Some(is_clean) = is_clean {
+                let counts = &mut self.by_class[piece.class()];
+                counts.offered_extents += 1;
+                counts.around_extents += u64::from(is_around);
+                counts.around_while_clean += u64::from(is_around && is_clean);
+                counts.taken_while_dirty += u64::from(!is_around && !is_clean);
+            }
+            if is_around {
                 model.drop_staged(piece.key);
                 model.forget(piece)?;
                 self.counts.around_extents += 1;

@@ -1,9 +1,11 @@
 //! Settings of devices and load.
 
 use crate::Error;
+use nitro_model::Nanos;
 use nitro_model::flash::{NITRO_READS, NITRO_WRITES};
 use nitro_model::{Geometry, Timing as Durations};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The arrival of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -186,6 +188,11 @@ impl SsdSpeed {
         }
     }
 
+    /// The time of a read of an idle SSD.
+    pub(crate) fn read_time(&self) -> Nanos {
+        Nanos::from(Duration::from_secs(1) / self.reads.max(1))
+    }
+
     fn is_usual(&self) -> bool {
         *self == Self::default()
     }
@@ -212,6 +219,10 @@ pub struct Timing {
     /// with separate places.
     #[serde(default, skip_serializing_if = "crate::is_zero")]
     pub ssd_merges: bool,
+    /// A hit takes the time of one read of an idle SSD, and writes to the SSD take none: for comparisons with caches that have
+    /// no modelled SSD.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub ssd_is_idle: bool,
     /// See [`Cpu`].
     pub cpu: Cpu,
 }
@@ -227,6 +238,7 @@ impl Default for Timing {
             ssd_times: 1,
             ssd: SsdSpeed::default(),
             ssd_merges: false,
+            ssd_is_idle: false,
             cpu: Cpu::default(),
         }
     }

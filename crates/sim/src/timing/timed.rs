@@ -332,20 +332,11 @@ impl Timed<'_> {
         let for_cache = pieces.len() - told.around.len();
         // The origin writes what the cache did not take: the whole request, unless only its class kept parts of it out.
         if self.run.write_back.is_none() || told.written.len() < for_cache {
-            let bytes: u64 = pieces.iter().map(|piece| u64::from(piece.len)).sum();
-            let buffered = self.nvram_bytes + bytes <= self.timing.nvram_bytes;
             let known = told.written.iter().filter(|(_, known)| *known).count();
-            let operation = self.origin.write(self.now, pieces, known, buffered);
-            if buffered {
-                self.nvram_bytes += bytes;
-                self.awaited.insert(operation, Awaited { nvram_bytes: bytes, ..Awaited::default() });
-            } else {
-                self.wait(id, operation, Awaited::default());
-            }
+            self.write_origin(id, pieces, known);
         } else {
             for run in runs(&told.around) {
-                let operation = self.origin.write(self.now, run, 0, false);
-                self.wait(id, operation, Awaited::default());
+                self.write_origin(id, run, 0);
             }
             if for_cache > 0 && self.is_full_of_dirty() {
                 self.add_part(id);
@@ -354,6 +345,20 @@ impl Timed<'_> {
             }
         }
         self.set_tick();
+    }
+
+    /// Writes the pieces of a request to the origin; the request waits for it unless they fit into NVRAM. `known`: the number
+    /// of those whose content the cache knew.
+    fn write_origin(&mut self, id: u64, pieces: &[Piece], known: usize) {
+        let bytes: u64 = pieces.iter().map(|piece| u64::from(piece.len)).sum();
+        let buffered = self.nvram_bytes + bytes <= self.timing.nvram_bytes;
+        let operation = self.origin.write(self.now, pieces, known, buffered);
+        if buffered {
+            self.nvram_bytes += bytes;
+            self.awaited.insert(operation, Awaited { nvram_bytes: bytes, ..Awaited::default() });
+        } else {
+            self.wait(id, operation, Awaited::default());
+        }
     }
 
     fn is_full_of_dirty(&mut self) -> bool {
