@@ -154,10 +154,14 @@ impl CacheManager {
     /// first.
     pub fn restore_weu(&mut self, weu: WeuId, generation: Generation, entries: &[RestoredEntry]) -> Restored {
         let extents = entries.iter().map(|e| (e.key, e.position, e.stored));
-        let mut of_bands = [0; Band::STEPS];
-        entries.iter().for_each(|entry| of_bands[self.band(entry.class).index()] += 1);
-        // A unit has extents of one band, or dirty extents of any band.
-        let band = Band::steps().max_by_key(|band| of_bands[band.index()]).unwrap_or_default();
+        let bands = || entries.iter().map(|entry| self.band(entry.class));
+        // A unit has extents of one band, or was filled with dirty extents of any: then it is evicted first, as before the
+        // restart.
+        let band = match (bands().min(), bands().max()) {
+            (Some(least), Some(most)) if least == most => least,
+            (None, _) => Band::default(),
+            _ => Band::LOWEST,
+        };
         self.weus.restore(weu, generation, band, extents);
         self.weus.restore_classes(weu, entries.iter().map(|entry| entry.class));
         self.stats.base_entries += entries.len() as u64;

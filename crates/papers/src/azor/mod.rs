@@ -11,6 +11,7 @@ mod tables;
 mod warehouse;
 mod write_policies;
 
+use crate::parallel::threads_or_cores;
 use crate::report::{JUDGED, Report, make, publish};
 use crate::settings::AzorPaper;
 use bed::{CHUNK_BYTES, DISK_BYTES, EXTENT_BYTES, Load, SPINDLES};
@@ -50,14 +51,13 @@ impl Scale {
     fn of(args: &AzorPaper) -> Self {
         let of = |quick: u64, full: u64| ((if args.quick { quick } else { full }) as f64 / args.scale) as u64;
         let more = |quick: u64, full: u64| ((if args.quick { quick } else { full }) as f64 * args.scale) as u64;
-        let cores = threads_or_cores(None);
         Self {
             tpch: of(128, 16).max(1),
             sfs: of(2048, 256).max(1),
             tpcc: of(512, 64).max(1),
             operations: more(60_000, 480_000).max(1),
             transactions: more(8_000, 64_000).max(1),
-            threads: args.threads.map_or(cores, usize::from),
+            threads: threads_or_cores(args.threads),
             seed: args.seed,
         }
     }

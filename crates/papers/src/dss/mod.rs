@@ -16,6 +16,7 @@ mod systems;
 mod trace;
 mod volume;
 
+use crate::parallel::threads_or_cores;
 use crate::report::{JUDGED, Report, make, publish};
 use crate::settings::DssPaper;
 use figures::Figures;
@@ -51,7 +52,7 @@ fn table(parsed: Result<Prices, PriceError>) -> Result<Prices, Error> {
 pub(crate) fn report(args: &DssPaper) -> Result<Report, Error> {
     let begun = Instant::now();
     let (prices, today) = (table(Prices::built_in())?, table(Prices::today())?);
-    let threads = args.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let threads = threads_or_cores(args.threads);
     let scale = Scale { data_bytes: if args.quick { DATA_BYTES_QUICK } else { DATA_BYTES } };
     let bed =
         Bed { prices: &prices, classes: &args.classes, data_bytes: scale.data_bytes, write_bytes: 0, depth: DEPTH };
