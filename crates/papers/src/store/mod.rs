@@ -148,7 +148,7 @@ enum Job {
 
 enum Done {
     Traces(table2::Measurement),
-    Snapshots([Section; 2]),
+    Snapshots(Box<[Section; 2]>),
 }
 
 fn measure(args: &StorePaper, scale: Scale) -> Result<Vec<Section>, Error> {
@@ -167,7 +167,7 @@ fn measure(args: &StorePaper, scale: Scale) -> Result<Vec<Section>, Error> {
         let ran = clock.try_run(async {
             match job {
                 Job::Traces(part) => Box::pin(part.measure(&replayed, &clock)).await.map(Done::Traces),
-                Job::Snapshots => Box::pin(snapshots(scale, &clock)).await.map(Done::Snapshots),
+                Job::Snapshots => Box::pin(snapshots(scale, &clock)).await.map(|both| Done::Snapshots(both.into())),
             }
         });
         ran.unwrap_or_else(|| Err(Error::new("reproduce cos", "a request never ended").or("please report it")))
@@ -180,7 +180,7 @@ fn measure(args: &StorePaper, scale: Scale) -> Result<Vec<Section>, Error> {
     for done in done? {
         match done? {
             Done::Traces(measured) => traces.push(measured),
-            Done::Snapshots(both) => sections.extend(both),
+            Done::Snapshots(both) => sections.extend(*both),
         }
     }
     if !traces.is_empty() {
