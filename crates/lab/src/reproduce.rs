@@ -28,16 +28,16 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Error> {
 impl NitroArgs {
     fn settings(&self) -> Evaluation {
         let (only, traces, folder) = (self.only.clone(), self.traces.clone(), self.folder.clone());
-        let (quick, scale, threads, seed) = (self.quick, self.scale, self.threads, self.seed);
+        let (quick, scale, threads, seed) = (self.quick, self.scale, self.threads.threads, self.seed);
         Evaluation { quick, scale, only, traces, folder, threads, seed, format: self.output.format }
     }
 }
 
 impl IndexPaperArgs {
     fn settings(&self) -> IndexPaper {
-        let (folder, file) = (self.folder.clone(), self.file.clone());
+        let (folder, file) = (self.results.folder.clone(), self.file.clone());
         let (quick, entries, ram, threads) = (self.quick, self.entries, self.ram, self.threads);
-        IndexPaper { quick, entries, ram, folder, file, threads, format: self.output.format }
+        IndexPaper { quick, entries, ram, folder, file, threads, format: self.results.output.format }
     }
 }
 
@@ -55,22 +55,22 @@ impl SiltArgs {
 
 impl AzorArgs {
     fn settings(&self) -> AzorPaper {
-        let (traces, folder) = (self.traces.clone(), self.folder.clone());
-        let (quick, scale, threads, seed) = (self.quick, self.scale, self.threads, self.seed);
-        AzorPaper { quick, scale, traces, folder, threads, seed, format: self.output.format }
+        let (traces, folder) = (self.traces.clone(), self.results.folder.clone());
+        let (quick, scale, threads, seed) = (self.quick, self.scale, self.threads.threads, self.seed);
+        AzorPaper { quick, scale, traces, folder, threads, seed, format: self.results.output.format }
     }
 }
 
 impl CosPaperArgs {
     fn settings(&self) -> StorePaper {
-        let (quick, scale, only, folder) = (self.quick, self.scale, self.only.clone(), self.folder.clone());
-        StorePaper { quick, scale, only, folder, threads: self.threads, format: self.output.format }
+        let (quick, scale, only, folder) = (self.quick, self.scale, self.only.clone(), self.results.folder.clone());
+        StorePaper { quick, scale, only, folder, threads: self.threads, format: self.results.output.format }
     }
 }
 
 impl DataDomainArgs {
     fn settings(&self) -> DataDomainPaper {
-        DataDomainPaper { quick: self.quick, folder: self.folder.clone(), format: self.output.format }
+        DataDomainPaper { quick: self.quick, folder: self.results.folder.clone(), format: self.results.output.format }
     }
 }
 
@@ -81,8 +81,16 @@ fn dss_table() -> Result<ClassTable, Error> {
 
 impl DssArgs {
     fn settings(&self, table: &ClassTable) -> DssPaper {
-        let (recordings, folder) = (self.recordings.clone(), self.folder.clone());
-        let (quick, threads, seed) = (self.quick, self.threads, self.seed);
-        DssPaper { quick, classes: table.classes, recordings, folder, threads, seed, format: self.output.format }
+        let (recordings, folder) = (self.recordings.clone(), self.results.folder.clone());
+        let (quick, threads, seed) = (self.quick, self.threads.threads, self.seed);
+        DssPaper {
+            quick,
+            classes: table.classes,
+            recordings,
+            folder,
+            threads,
+            seed,
+            format: self.results.output.format,
+        }
     }
 }

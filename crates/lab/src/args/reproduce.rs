@@ -141,6 +141,24 @@ pub(crate) enum Paper {
     Dss(DssArgs),
 }
 
+/// Where the results go.
+#[derive(Debug, Args)]
+pub(crate) struct ResultArgs {
+    /// Folder for the results; created if it does not exist
+    #[arg(long, default_value = "nitro-reproduction", value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// How many threads work.
+#[derive(Debug, Args)]
+pub(crate) struct ThreadArgs {
+    /// Threads [default: the machine's cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+}
+
 /// Options of both papers on hash tables on flash.
 #[derive(Debug, Args)]
 pub(crate) struct IndexPaperArgs {
@@ -154,9 +172,6 @@ pub(crate) struct IndexPaperArgs {
     /// 0.7 bytes for each entry, or the minimum that the entries need]
     #[arg(long, value_name = "BYTES")]
     pub(crate) ram: Option<Size>,
-    /// Folder for the results; created if it does not exist
-    #[arg(long, default_value = "nitro-reproduction", value_name = "DIR")]
-    pub(crate) folder: PathBuf,
     /// File for the index, on the SSD to be measured; must not exist, and is removed at the end [default: one in the
     /// folder]
     #[arg(long, value_name = "PATH")]
@@ -165,7 +180,7 @@ pub(crate) struct IndexPaperArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) results: ResultArgs,
 }
 
 /// `nitro-lab reproduce clam`
@@ -200,17 +215,13 @@ pub(crate) struct AzorArgs {
     /// Folder of recorded traces: DiskSim's TPC-C sample (disksim/tpcc-small.trace) is run beside the synthetic load
     #[arg(long, value_name = "DIR")]
     pub(crate) traces: Option<PathBuf>,
-    /// Folder for the results; created if it does not exist
-    #[arg(long, default_value = "nitro-reproduction", value_name = "DIR")]
-    pub(crate) folder: PathBuf,
-    /// Threads [default: the machine's cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) threads: Option<u16>,
+    #[command(flatten)]
+    pub(crate) threads: ThreadArgs,
     /// Seed of the synthetic loads
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
     #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) results: ResultArgs,
 }
 
 /// `nitro-lab reproduce cos`
@@ -226,14 +237,11 @@ pub(crate) struct CosPaperArgs {
     /// Run only these; Figures 9 and 10 have the same store, and are run together
     #[arg(long, value_delimiter = ',', value_name = "IDS", value_parser = ["table-2", "figure-9", "figure-10"])]
     pub(crate) only: Vec<String>,
-    /// Folder for the results; created if it does not exist
-    #[arg(long, default_value = "nitro-reproduction", value_name = "DIR")]
-    pub(crate) folder: PathBuf,
     /// Number of experiments at a time; each takes RAM of its own [default: the machine's cores with --quick, otherwise 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) results: ResultArgs,
 }
 
 /// `nitro-lab reproduce data-domain`
@@ -242,11 +250,8 @@ pub(crate) struct DataDomainArgs {
     /// Use a small volume and few generations: takes half a minute, with less precise figures
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Folder for the results; created if it does not exist
-    #[arg(long, default_value = "nitro-reproduction", value_name = "DIR")]
-    pub(crate) folder: PathBuf,
     #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) results: ResultArgs,
 }
 
 /// `nitro-lab reproduce dss`
@@ -259,17 +264,13 @@ pub(crate) struct DssArgs {
     /// them
     #[arg(long, value_name = "DIR")]
     pub(crate) recordings: Option<PathBuf>,
-    /// Folder for the results; created if it does not exist
-    #[arg(long, default_value = "nitro-reproduction", value_name = "DIR")]
-    pub(crate) folder: PathBuf,
-    /// Threads [default: the machine's cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) threads: Option<u16>,
+    #[command(flatten)]
+    pub(crate) threads: ThreadArgs,
     /// Seed of the first of three loads
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
     #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) results: ResultArgs,
 }
 
 /// `nitro-lab reproduce`
@@ -302,9 +303,8 @@ pub(crate) struct NitroArgs {
     /// on each of them
     #[arg(long, value_name = "DIR")]
     pub(crate) traces: Option<PathBuf>,
-    /// Threads [default: the machine's cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) threads: Option<u16>,
+    #[command(flatten)]
+    pub(crate) threads: ThreadArgs,
     /// Seed of the synthetic traces
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
