@@ -199,6 +199,14 @@ impl Classes {
         let most = self.priorities().len().max(Band::COUNT);
         (weus / UNITS_PER_BAND).clamp(1, most as u32) as usize
     }
+
+    /// If a cache of `weus` units is too small to tell all priorities of the classes apart: how many it tells apart, of how
+    /// many, and the units that it would need.
+    #[must_use]
+    pub fn merged(&self, weus: u32) -> Option<(usize, usize, u32)> {
+        let (used, bands) = (self.priorities().len(), self.bands(weus));
+        (used > bands).then_some((bands, used, used as u32 * UNITS_PER_BAND))
+    }
 }
 
 /// Why the policies of classes are refused.

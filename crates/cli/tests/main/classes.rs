@@ -101,6 +101,13 @@ fn a_rule_that_can_never_apply_is_told_by_the_check() {
         "{told}"
     );
     assert!(!check(90).contains("while-clean"));
+    assert!(!told.contains("priorities"), "{told}");
+    place.write(
+        "small.toml",
+        "[cache.c]\npath = \"c.img\"\nsize = \"64M\"\nclasses = \"dss\"\n[volume.vm]\norigin = \"vm.img\"\n",
+    );
+    let told = place.stdout("check small.toml");
+    assert!(told.contains("priorities of its classes apart: make it"), "{told}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use nitro_cache::class::{Allocation, Asked, CLEAN_PERCENT_MIN, Found};
 use nitro_config::CacheConfig;
 use nitro_config::classes::{Change, ClassTable};
 use nitro_console::error::Error;
+use nitro_console::size::Size;
 use nitro_engine::EngineSettings;
 use nitro_files::{self as files, Links};
 use nitro_units::ClassId;
@@ -44,8 +45,24 @@ impl ServedClasses {
         checked.map_err(|error| Error::new(what, error))
     }
 
-    /// The classes of which a rule never applies with these settings, as a sentence.
-    pub(super) fn without_effect(&self, settings: &EngineSettings) -> Option<String> {
+    /// What the classes say that has no effect with these settings, in sentences.
+    pub(super) fn without_effect(&self, settings: &EngineSettings) -> Vec<String> {
+        self.never_refused(settings).into_iter().chain(self.merged(settings)).collect()
+    }
+
+    /// The priorities that a small cache does not tell apart.
+    fn merged(&self, settings: &EngineSettings) -> Option<String> {
+        let units = settings.manager.weu_count();
+        let (bands, used, needed) = self.table.read().classes.merged(units)?;
+        let bytes = Size(u64::from(needed) * u64::from(settings.manager.weu_bytes));
+        Some(format!(
+            "with {units} units, the cache tells {bands} of the {used} priorities of its classes apart: make it {bytes} or more, or \
+             its units smaller (weu_size)"
+        ))
+    }
+
+    /// The classes whose `while-clean` never refuses anything.
+    fn never_refused(&self, settings: &EngineSettings) -> Option<String> {
         let (table, dirty_max) = (self.table.read(), settings.dirty_max_percent);
         let clean = settings.manager.clean_percent_least(dirty_max);
         if clean <= u64::from(CLEAN_PERCENT_MIN) {
