@@ -5,8 +5,12 @@
     python3 iscsi.py PORT reads TARGET LUN SECONDS DEPTH
                                             reads 8 KiB at random multiples of 8 KiB, of any target; prints
                                             their count and reads a second
+    python3 iscsi.py PORT replay TARGET DEPTH
+                                            reads what standard input lists, a line for each: block of 512
+                                            bytes, blocks, group number; prints reads a second
 """
 
+import itertools
 import os
 import random
 import socket
@@ -134,54 +138,81 @@ def hostile(port):
 READ_BYTES = 8192
 
 
-def reads(port, target, lun, seconds, depth):
-    """Reads for some seconds. The responses of one receive are parsed together, and as many commands sent at once."""
-    initiator = Initiator(port, target=target, MaxRecvDataSegmentLength=262144)
-    seconds, depth, lun = float(seconds), int(depth), int(lun) << 48
-    status = received = 0
+class Reads:
+    """Reads that are under way together: the responses of one receive are parsed together, and as many commands sent at once."""
 
-    def command(cdb, expected):
+    def __init__(self, port, target, lun=0):
+        self.initiator = Initiator(port, target=target, MaxRecvDataSegmentLength=262144)
+        self.lun, self.status = int(lun) << 48, 0
+        # TEST UNIT READY some times, so that no unit attention condition is left; then READ CAPACITY (10).
+        for cdb, expected in [(bytes(16), 0)] * 4 + [(b"\x25".ljust(16, b"\0"), 8)]:
+            self.initiator.send(self.command(cdb, expected))
+            header, data = self.initiator.receive()
+            self.status = int.from_bytes(header[24:28], "big") + 1
+        assert header[0] == 0x25, header.hex()
+        self.blocks = int.from_bytes(data[:4], "big") + 1
+
+    def command(self, cdb, expected):
+        initiator = self.initiator
         initiator.tag = (initiator.tag + 1) & 0x7FFFFFFF
         number, initiator.number = initiator.number, (initiator.number + 1) & 0xFFFFFFFF
         flags = 0xC0 if expected else 0x80
-        return struct.pack(">BBHIQIIII16s", 0x01, flags, 0, 0, lun, initiator.tag, expected, number, status, cdb)
+        return struct.pack(">BBHIQIIII16s", 0x01, flags, 0, 0, self.lun, initiator.tag, expected, number, self.status, cdb)
 
-    # TEST UNIT READY some times, so that no unit attention condition is left; then READ CAPACITY (10).
-    for cdb, expected in [(bytes(16), 0)] * 4 + [(b"\x25".ljust(16, b"\0"), 8)]:
-        initiator.send(command(cdb, expected))
-        header, data = initiator.receive()
-        status = int.from_bytes(header[24:28], "big") + 1
-    assert header[0] == 0x25, header.hex()
-    extents = (int.from_bytes(data[:4], "big") + 1) * 512 // READ_BYTES
-    draw, blocks = random.Random(1).randrange, READ_BYTES // 512
+    def read(self, block, blocks, group=0):
+        return self.command(struct.pack(">BBIBH7x", 0x28, 0, block, group, blocks), blocks * 512)
 
-    def read():
-        return command(struct.pack(">BBIBH7x", 0x28, 0, draw(extents) * blocks, 0, blocks), READ_BYTES)
+    def run(self, requests, depth):
+        """Sends what `requests` gives, (block, blocks, group), until it ends; gives the reads and their seconds."""
+        recv_into, sendall, field = self.initiator.socket.recv_into, self.initiator.socket.sendall, struct.Struct(">I").unpack_from
+        requests = iter(requests)
 
-    initiator.socket.sendall(b"".join(read() for _ in range(depth)))
-    window = memoryview(bytearray(1 << 20))
-    held, begun, now, field = 0, time.monotonic(), 0, struct.Struct(">I").unpack_from
-    while now < begun + seconds:
-        count = initiator.socket.recv_into(window[held:])
-        assert count > 0, "the server hung up"
-        held += count
-        at, ended = 0, 0
-        while held - at >= 48:
-            size = 48 + (field(window, at + 4)[0] + 3 & ~3)
-            if held - at < size:
-                break
-            opcode, flags = window[at], window[at + 1]
-            assert opcode in (0x20, 0x25) or opcode == 0x21 and window[at + 3] == 0, bytes(window[at:at + 80]).hex()
-            if opcode == 0x21 or opcode == 0x25 and flags & 1:
-                status = field(window, at + 24)[0] + 1
-                ended += 1
-            at += size
-        window[:held - at] = bytes(window[at:held])
-        held -= at
-        received += ended
-        initiator.socket.sendall(b"".join(read() for _ in range(ended)))
-        now = time.monotonic()
-    print(received, f"{received / (now - begun):.0f}")
+        def send(count):
+            commands = [self.read(*request) for request in itertools.islice(requests, count)]
+            sendall(b"".join(commands))
+            return len(commands)
+
+        begun, held, received = time.monotonic(), 0, 0
+        waiting, window = send(depth), memoryview(bytearray(1 << 20))
+        while waiting:
+            count = recv_into(window[held:])
+            assert count > 0, "the server hung up"
+            held += count
+            at, ended = 0, 0
+            while held - at >= 48:
+                size = 48 + (field(window, at + 4)[0] + 3 & ~3)
+                if held - at < size:
+                    break
+                opcode, flags = window[at], window[at + 1]
+                assert opcode in (0x20, 0x25) or opcode == 0x21 and window[at + 3] == 0, bytes(window[at:at + 80]).hex()
+                if opcode == 0x21 or opcode == 0x25 and flags & 1:
+                    self.status = field(window, at + 24)[0] + 1
+                    ended += 1
+                at += size
+            window[:held - at] = bytes(window[at:held])
+            held -= at
+            received += ended
+            waiting += send(ended) - ended
+        return received, time.monotonic() - begun
 
 
-{"groups": groups, "hostile": hostile, "reads": reads}[sys.argv[2]](int(sys.argv[1]), *sys.argv[3:])
+def reads(port, target, lun, seconds, depth):
+    """Reads for some seconds."""
+    session = Reads(port, target, lun)
+    draw, blocks, end = random.Random(1).randrange, READ_BYTES // 512, time.monotonic() + float(seconds)
+    extents = session.blocks // blocks
+
+    def drawn():
+        while time.monotonic() < end:
+            yield draw(extents) * blocks, blocks
+
+    received, took = session.run(drawn(), int(depth))
+    print(received, f"{received / took:.0f}")
+
+
+def replay(port, target, depth):
+    received, took = Reads(port, target).run([[int(word) for word in line.split()] for line in sys.stdin], int(depth))
+    print(f"{received / took:.1f}")
+
+
+{"groups": groups, "hostile": hostile, "reads": reads, "replay": replay}[sys.argv[2]](int(sys.argv[1]), *sys.argv[3:])

@@ -97,8 +97,13 @@ impl Initiator {
 
 /// Serves a configuration over iSCSI; returns the server's address with it.
 fn serve(place: &Place, config: &str) -> (crate::support::Server, SocketAddr) {
+    serve_with(place, "none", config)
+}
+
+/// As [`serve`], with a cache.
+fn serve_with(place: &Place, cache: &str, config: &str) -> (crate::support::Server, SocketAddr) {
     let listen = "[server]\nlisten = [\"iscsi:127.0.0.1:0\"]\n";
-    place.write("n.toml", format!("{listen}[cache.c]\npath = \"none\"\n{config}"));
+    place.write("n.toml", format!("{listen}[cache.c]\npath = \"{cache}\"\n{config}"));
     let server = place.serve("--config n.toml");
     let uri = place.status()["server"]["uris"][0].as_str().unwrap().to_owned();
     let address = uri.strip_prefix("iscsi://").unwrap().split('/').next().unwrap().parse().unwrap();
@@ -244,4 +249,27 @@ fn a_unit_has_the_name_and_the_serial_number_that_are_set() {
          serial = \"1\"\n",
     );
     assert!(said.contains("the same serial number"), "{said}");
+}
+
+#[test]
+fn a_copy_of_a_volume_beside_a_copy_of_its_cache_is_another_unit() {
+    let place = place(&["vm"]);
+    place.stdout("cache create vm.cache --size 32M");
+    let unit = |cache: &str, origin: &str| {
+        let (server, address) = serve_with(&place, cache, &format!("[volume.vm]\norigin = \"{origin}\"\n"));
+        let targets = Initiator::log_in(address, "iqn.a:i", None, None).unwrap().targets();
+        let mut session = Initiator::log_in(address, "iqn.a:i", None, Some(&targets[0])).unwrap();
+        let unit = (targets[0].clone(), session.page(0x80), session.page(0x83));
+        drop(session);
+        (unit, server.stop().1)
+    };
+    let (first, _) = unit("vm.cache", "vm.img");
+    for name in ["vm.cache", "vm.img"] {
+        std::fs::copy(place.path(name), place.path(&format!("copy.{name}"))).unwrap();
+    }
+    let (copy, said) = unit("copy.vm.cache", "copy.vm.img");
+    assert!(copy.0 != first.0 && copy.1 != first.1 && copy.2[..12] != first.2[..12], "{copy:?} {first:?}");
+    assert!(said.contains("another target with another serial number"), "{said}");
+    assert_eq!(unit("copy.vm.cache", "copy.vm.img").0, copy);
+    assert_eq!(unit("vm.cache", "vm.img").0, first);
 }

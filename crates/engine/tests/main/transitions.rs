@@ -87,6 +87,8 @@ fn a_volume_that_left_its_cache_and_came_back_is_read_as_it_was_written() {
         assert_eq!(volume.cache().status().open_regions, 0);
         volume.detach().await.unwrap();
         assert!(!volume.is_attached());
+        // However long it is away.
+        clock.sleep(Duration::from_secs(30)).await;
         assert_eq!(volume.cache().status().open_regions, 1, "the whole volume");
         for extent in 0..64 {
             volume.write(extent * 16 * EXTENT, Bytes::from(vec![3; EXTENT as usize]), false).await.unwrap();

@@ -62,7 +62,8 @@ fn start_of(uuid: Uuid) -> [u8; 8] {
 }
 
 impl KnownOrigin {
-    /// Of an origin that the cache begins to serve, for writing unless `read_only`. `before` is what it knew of the volume.
+    /// Of an origin that the cache begins to serve, for writing unless `read_only`. `before` is what it knew of the volume: its
+    /// UUID stays, unless the origin is another one, such as a copy of it beside a copy of the cache.
     pub(super) fn next(
         before: Option<&Self>,
         id: &StorageId,
@@ -72,7 +73,8 @@ impl KnownOrigin {
     ) -> Self {
         let seen = mark.map_or(0, |mark| mark.count);
         let marked = mark.and_then(|mark| mark.cache.parse::<Uuid>().ok()).map_or([0; 8], start_of);
-        let unit = before.map(|before| before.unit).or_else(|| mark.and_then(|mark| mark.unit.parse().ok()));
+        let alike = before.filter(|before| before.id.compare(id) != Sameness::Other);
+        let unit = alike.map(|before| before.unit).or_else(|| mark.and_then(|mark| mark.unit.parse().ok()));
         let count = seen.max(before.map_or(0, |before| before.count));
         let (cache, count) = if read_only { (marked, seen) } else { (start_of(cache), count.saturating_add(1)) };
         Self {
@@ -82,7 +84,7 @@ impl KnownOrigin {
             count,
             has_mark: if read_only { mark.is_some() } else { true },
             is_new: !read_only,
-            is_named: before.is_some_and(|before| before.is_named),
+            is_named: alike.is_some_and(|before| before.is_named),
         }
     }
 
@@ -256,5 +258,9 @@ mod tests {
         let copy = KnownOrigin::next(None, &disk("b"), None, OURS, false);
         assert_ne!(copy.unit, known.unit);
         assert_eq!(copy.unit, unit_of(&disk("b")));
+        // Also beside a copy of its cache, which knows the first one.
+        let named = KnownOrigin { is_named: true, ..known };
+        let copy = KnownOrigin { count: 8, ..copy };
+        assert_eq!(KnownOrigin::next(Some(&named), &disk("b"), None, OURS, false), copy);
     }
 }

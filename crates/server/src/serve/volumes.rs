@@ -26,10 +26,11 @@ pub(super) async fn admit(
 ) -> Result<VolumeExport, Error> {
     let mode = WriteMode::from(mode);
     let read_only = config.read_only || origin.read_only;
+    let before = entry.known(name).map(|(_, known)| known);
     if entry.path.is_some() {
         prepare(entry, name, &origin, &verdict).await?;
     }
-    let parts = remember(entry, name, (mode, config.domain(), read_only), &origin, &verdict).await?;
+    let parts = remember(entry, name, (mode, config.domain(), read_only), &origin, (&verdict, before)).await?;
     if verdict.unmark {
         lower(origin.fence.clone()).await?;
     }
@@ -85,13 +86,18 @@ async fn remember(
     name: &str,
     (mode, domain, read_only): (WriteMode, DedupDomain, bool),
     origin: &OpenOrigin,
-    verdict: &Verdict,
+    (verdict, before): (&Verdict, Option<VolumeEntry>),
 ) -> Result<Parts, Error> {
-    let before = entry.known(name).map(|(_, known)| known);
     let known = before.as_ref().and_then(|before| KnownOrigin::decode(&before.identity));
     let mut next = KnownOrigin::next(known.as_ref(), &origin.id, verdict.mark.as_ref(), entry.uuid, read_only);
     // Initiators know the volumes of earlier programs by what was made of their names.
     next.is_named |= known.is_none() && before.is_some();
+    if known.is_some_and(|known| known.unit != next.unit) {
+        tracing::warn!(
+            "volume {name}: its origin is another one than before: iSCSI initiators find another target with another serial \
+             number; iscsi_name and serial set them"
+        );
+    }
     let unit = Unit { uuid: next.unit, is_named: next.is_named };
     if entry.path.is_none() {
         // A cache that served the origin before must not believe its contents.
