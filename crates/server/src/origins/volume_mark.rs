@@ -28,7 +28,7 @@ pub(crate) struct VolumeMark {
     pub(crate) cache: String,
     /// The volume's UUID.
     pub(crate) unit: String,
-    /// How often the origin was served for writing, by any cache.
+    /// The number of the last begin or orderly end of serving the origin for writing, by any cache.
     pub(crate) count: u64,
     /// What the origin was recognised by, which tells it from its copies.
     origin: String,

@@ -1,14 +1,15 @@
 //! What a cache knows of a volume's origin, and whether the origin that is found now is the one that its contents came from.
 //!
 //! Two things are compared: what the origin is recognised by ([`StorageId`]), and the [mark](VolumeMark) on it, which tells the
-//! cache that served it last and how often it was served for writing. The cache has the same number. The origin's is one more after
-//! another cache, or a newer copy of this one, has served it; it is less if the origin itself is an older copy.
+//! cache that served it last, and a number that rises when serving for writing begins and when it ends in order. The cache has the
+//! same number. The origin's is higher after another cache, or a newer copy of this one, has served it; it is less if the origin
+//! itself is an older copy.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 1 | form: 1 |
-//! | 1 | 1 | flags: 1 the origin has a mark, 2 the mark may not have the number of the last start yet, 4 units are named after the volume |
-//! | 2 | 8 | how often the origin was served for writing, by the mark |
+//! | 1 | 1 | flags: 1 the origin has a mark, 2 the mark may not have the number yet, but the one before, 4 units are named after the volume |
+//! | 2 | 8 | the number of the last begin or end of serving for writing |
 //! | 10 | 8 | the cache in the mark: the start of its UUID |
 //! | 18 | 16 | UUID of the volume |
 //! | 34 | | what the origin is recognised by |
@@ -34,7 +35,7 @@ pub(super) struct KnownOrigin {
     pub(super) unit: Uuid,
     /// The start of the UUID of the cache in the origin's mark.
     cache: [u8; 8],
-    /// How often the origin was served for writing, by the mark.
+    /// The number of the last begin or end of serving for writing, by the mark.
     count: u64,
     /// The origin has a mark.
     has_mark: bool,
@@ -98,6 +99,11 @@ impl KnownOrigin {
         Self { has_mark, is_new: false, ..self }
     }
 
+    /// At the orderly end of serving for writing; `None`: the origin has no mark, which would tell copies of the cache apart.
+    pub(super) fn ended(&self) -> Option<Self> {
+        self.has_mark.then(|| Self { count: self.count.saturating_add(1), is_new: true, ..self.clone() })
+    }
+
     /// Compares it with an origin that is found now, of which `mark` was read, for the cache `cache`.
     pub(super) fn examine(&self, id: &StorageId, mark: Option<&VolumeMark>, cache: Uuid) -> Finding {
         let same = self.id.compare(id);
@@ -120,10 +126,9 @@ impl KnownOrigin {
                     });
                 }
                 if mark.count > self.count && by == start_of(cache) {
-                    let times = mark.count - self.count;
-                    return Finding::OlderCache(format!(
-                        "it was served {times} times since with a newer copy of this cache: this copy is outdated"
-                    ));
+                    return Finding::OlderCache(
+                        "it was served since with a newer copy of this cache: this copy is outdated".to_owned(),
+                    );
                 }
                 if !is_known {
                     return Finding::Changed(
@@ -234,6 +239,21 @@ mod tests {
         }
         assert!(matches!(known.examine(&disk("a"), Some(&mark(OURS, 5)), OURS), Finding::Changed(_)));
         assert!(matches!(known.examine(&disk("a"), Some(&mark(THEIRS, 8)), OURS), Finding::Changed(_)));
+    }
+
+    #[test]
+    fn a_copy_that_was_made_while_it_was_served_is_older_than_what_ended() {
+        let copied = known().marked(true);
+        let ended = copied.ended().unwrap();
+        // Killed before the mark has the new number, and after.
+        for mark in [mark(OURS, 7), mark(OURS, 8)] {
+            assert_eq!(ended.examine(&disk("a"), Some(&mark), OURS), Finding::AsLeft);
+        }
+        let ended = ended.marked(true);
+        assert_eq!(ended.examine(&disk("a"), Some(&mark(OURS, 8)), OURS), Finding::AsLeft);
+        assert!(matches!(ended.examine(&disk("a"), Some(&mark(OURS, 7)), OURS), Finding::Changed(_)));
+        assert!(matches!(copied.examine(&disk("a"), Some(&mark(OURS, 8)), OURS), Finding::OlderCache(_)));
+        assert_eq!(copied.marked(false).ended(), None);
     }
 
     #[test]

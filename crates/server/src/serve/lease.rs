@@ -1,8 +1,9 @@
 //! Keeps the stamp of an origin in its cache true: before the server changes the origin, the stamp says that it is in
 //! use; at the end, its final state.
 
+use super::known_origin::KnownOrigin;
 use crate::export::ServedCache;
-use crate::origins::{Identity, LEASE_SECONDS, Look, Stamp, aside, unix_seconds};
+use crate::origins::{Identity, LEASE_SECONDS, Look, Stamp, Uuid, VolumeMarks, aside, unix_seconds};
 use nitro_console::error::Error;
 use nitro_engine::{VolumeEntry, WriteMode};
 use nitro_units::ObjectId;
@@ -38,6 +39,8 @@ pub struct OriginLease {
     origin: Arc<dyn Identity>,
     known: Arc<Known>,
     entry: Mutex<VolumeEntry>,
+    /// What the cache knows of the origin, if it is served for writing, and where its mark is made.
+    marked: Mutex<Option<(KnownOrigin, VolumeMarks)>>,
     /// When the stamp was last set to *in use*, in seconds since 1970; 0: the origin is at rest.
     renewed: AtomicU64,
     /// The cache is going to drop the volume; the entry is not updated.
@@ -58,7 +61,8 @@ impl OriginLease {
         let (renewed, paused) = (AtomicU64::new(0), AtomicBool::new(false));
         let (begun, is_looking) = (AtomicU64::new(unix_seconds()), AtomicBool::new(false));
         let known = Arc::new(Known { look: Mutex::new(look), begun, is_looking });
-        Some((Self { cache: Arc::clone(cache), origin, known, entry: Mutex::new(entry), renewed, paused }, object))
+        let (entry, marked) = (Mutex::new(entry), Mutex::new(None));
+        Some((Self { cache: Arc::clone(cache), origin, known, entry, marked, renewed, paused }, object))
     }
 
     /// Looks at the origin again in the background, if the last look is old.
@@ -111,9 +115,26 @@ impl OriginLease {
         }
     }
 
-    /// Notes what is known of the origin, in the form of [`KnownOrigin`](super::known_origin::KnownOrigin).
-    pub(super) fn set_identity(&self, identity: Vec<u8>) {
-        self.remember(|entry| entry.identity = identity);
+    /// Notes what is known of an origin that is served for writing, and where its mark is made.
+    pub(super) fn set_known(&self, known: KnownOrigin, marks: VolumeMarks) {
+        self.remember(|entry| entry.identity = known.encode());
+        *self.marked.lock() = Some((known, marks));
+    }
+
+    /// Gives the end of serving a number of its own, in the cache `cache` and in the origin's mark: a copy of either that was made
+    /// before is recognised if it is put back. To be followed by [`ServedCache::sync`].
+    pub(super) async fn number_end(&self, cache: Uuid) {
+        let Some((known, marks)) = self.marked.lock().take() else { return };
+        let Some(ended) = known.ended() else { return };
+        self.remember(|entry| entry.identity = ended.encode());
+        // First the cache: it accepts the number before, too, where the mark is not made.
+        if self.cache.sync().await.is_err() {
+            return;
+        }
+        let mark = ended.mark(cache);
+        if let Ok(Ok(true)) = aside(move || marks.set(&mark)).await {
+            self.remember(|entry| entry.identity = ended.marked(true).encode());
+        }
     }
 
     /// Notes the mode that the volume is served in.

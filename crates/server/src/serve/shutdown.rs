@@ -182,6 +182,7 @@ async fn settle_origin(export: &VolumeExport) -> Result<(), Error> {
     if let Err(error) = lease.rest().await {
         tracing::warn!(target: EACH, "{what}: cannot record the state of its origin: {error}");
     }
+    lease.number_end(export.entry.uuid).await;
     if export.entry.cache.sync().await.is_ok()
         && let Some(guard) = &export.guard
     {

@@ -126,7 +126,7 @@ async fn remember(
     if !read_only {
         let has_mark = set_mark(name, origin, next.mark(entry.uuid)).await?;
         // It is durable with the next commit; until then, the mark may also have the number before.
-        lease.set_identity(next.marked(has_mark).encode());
+        lease.set_known(next.marked(has_mark), origin.marks.clone());
     }
     let path = entry.path.as_deref().unwrap_or(std::path::Path::new(""));
     let guard = Guard::new(origin.fence.clone(), Mark::new(entry.uuid, path, name, &origin.id));
