@@ -177,6 +177,17 @@ fn slots_that_were_removed_and_added_again_are_not_mixed_up_with_their_former_co
         assert!(volume.dirty_extents() > 0);
         assert!(volume.read(0, 4 * MIB).await.unwrap().concat() == content(6));
         assert!(volume.lost_ranges().is_empty());
+        volume.destage_all().await.unwrap();
+        volume.cache().sync().await.unwrap();
+    });
+    sim.end();
+    // Clean contents of slots that were added again are there, too.
+    let (sim, volume) = machine.start(WriteMode::WriteBack);
+    let clock = sim.clock.clone();
+    sim.run(async move {
+        loaded(&volume, &clock).await;
+        let (cached, all) = (volume.cache().status().manager.cached_extents, 4 * MIB / EXTENT);
+        assert!(cached > all * 3 / 4, "{cached} of {all} extents are cached");
     });
     sim.end();
 }
@@ -195,24 +206,32 @@ fn nothing_of_a_removed_volume_is_read_by_the_one_that_gets_its_number() {
         domain: DedupDomain::SHARED,
         identity: Vec::new(),
     };
+    let content = |volume: u64, extent: u64| {
+        let mut rng = Rng::new(volume << 32 | extent);
+        Bytes::from_iter((0..EXTENT / 8).flat_map(|_| rng.next().to_le_bytes()))
+    };
     sim.run(async move {
         for value in 1..4 {
             let object = cache.remember_volume(entry.clone()).unwrap();
             assert_eq!(object, ObjectId(0));
             let origin = jittery(Arc::new(RamDevice::new(4 * MIB, 512)), &clock, value, 50);
-            origin.write(0, Bytes::from(vec![value as u8; 4 * MIB as usize])).await.unwrap();
+            for extent in 0..4 * MIB / EXTENT {
+                origin.write(extent * EXTENT, content(value, extent)).await.unwrap();
+            }
             let options = VolumeOptions { object, read_only: false, mode: WriteMode::WriteThrough };
             let volume = Volume::new(cache.clone(), origin, options);
-            for extent in (0..MIB / EXTENT).map(|n| n * 37 % (MIB / EXTENT)) {
-                // Twice: what is read from the SSD stays in RAM.
-                for _ in 0..2 {
+            let in_ram = cache.status().engine.ram_hits;
+            // What is read from the SSD stays in RAM.
+            for round in 0..3 {
+                for extent in (0..2 * MIB / EXTENT).map(|n| n * 37 % (2 * MIB / EXTENT)) {
                     let found = volume.read(extent * EXTENT, EXTENT).await.unwrap().concat();
-                    assert!(found == [value as u8; EXTENT as usize], "extent {extent} of volume {value}");
-                }
-                if extent % 64 == 0 {
-                    cache.settled().await;
+                    assert!(found == content(value, extent), "extent {extent} of volume {value}, round {round}");
+                    if extent % 64 == 0 {
+                        cache.settled().await;
+                    }
                 }
             }
+            assert!(cache.status().engine.ram_hits > in_ram + 64, "little was in RAM");
             // What is on its way into the cache just now does not come there any more.
             volume.warm(2 * MIB, MIB).await.unwrap();
             volume.remove().await.unwrap();
