@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub type TestVolume = Arc<Volume<Erased, Erased, VirtualTime>>;
 
-const WEU_BYTES: u64 = 512 << 10;
+pub const WEU_BYTES: u64 = 512 << 10;
 pub const MIB: u64 = 1 << 20;
 
 /// What outlives the program.
