@@ -242,7 +242,10 @@ fn nothing_of_a_removed_volume_is_read_by_the_one_that_gets_its_number() {
             assert!(cache.status().engine.ram_hits > in_ram + 64, "little was in RAM");
             // What is on its way into the cache just now does not come there any more.
             volume.warm(2 * MIB, MIB).await.unwrap();
+            assert!(cache.status().insert_queue_bytes > 0, "nothing is on its way");
             volume.remove().await.unwrap();
+            cache.settled().await;
+            assert_eq!(cache.status().manager.cached_extents, 0, "after volume {value}");
         }
     });
     sim.end();
