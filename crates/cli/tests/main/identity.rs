@@ -128,7 +128,7 @@ fn an_origin_that_lost_its_mark_gets_no_dirty_data() {
     }
     fs::remove_file(place.path("vm.img.nitro-dirty")).unwrap();
     let again = format!("--origin vm.img {SERVE} --mode write-back");
-    refused(&place, &again, &["does not bear the mark", "--accept-origin vm"]);
+    refused(&place, &again, &["does not bear the mark of the cache that served it last", "--accept-origin vm"]);
     let _server = place.serve(&format!("{again} --accept-origin vm"));
     assert!(place.client().read(0, data.len()) == data);
 }
