@@ -9,7 +9,7 @@ use nitro_cache::admission::AdmissionKind;
 use nitro_cache::destage::DestageKind;
 use nitro_cache::eviction::EvictionKind;
 use nitro_console::size::Size;
-use nitro_engine::{EngineSettings, WriteMode};
+use nitro_engine::{Discard, EngineSettings, WriteMode};
 use nitro_index::Kind;
 use nitro_port::codec::{Compression, FingerprintHash};
 use serde::de::{SeqAccess, Visitor};
@@ -84,6 +84,10 @@ settings! {
         /// Size of the SSD to which --endurance applies [default: that of the cache]
         #[arg(long, value_name = "SIZE", requires = "endurance")]
         drive_size: Option<Size> = Size, Live;
+        /// Tell the SSD of evicted write-evict units (TRIM): evicted, or off [default: for block devices, evicted, until a discard
+        /// turns out to take longer than writing a unit; for files, off]
+        #[arg(long, value_enum, value_name = "evicted|off", requires = "path", hide_possible_values = true)]
+        discard: Option<DiscardName> = Text, Restart;
         /// Which new content is admitted: probation (all, in separate write-evict units until it is used again), all,
         /// second-miss (extents at their second miss), by-source (all, with written content in separate write-evict units),
         /// two-level (metadata of file systems, and data that is accessed more often than the extents that would be evicted
@@ -259,6 +263,16 @@ pub enum CompressionName {
     None,
 }
 
+/// Whether the SSD is told of evicted write-evict units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiscardName {
+    /// Of each.
+    Evicted,
+    /// Never.
+    Off,
+}
+
 /// Why caches with SHA-1 fingerprints are not served.
 pub const SHA1_REFUSED: &str =
     "SHA-1 collisions can be computed: a client could replace a block of another volume by one of its choice";
@@ -356,6 +370,11 @@ impl CacheConfig {
             CompressionName::Lz4 => Compression::Lz4,
             CompressionName::Zstd => Compression::Zstd,
             CompressionName::None => Compression::None,
+        };
+        settings.discard = match self.discard {
+            None => Discard::default(),
+            Some(DiscardName::Evicted) => Discard::Evicted,
+            Some(DiscardName::Off) => Discard::Off,
         };
         settings.fingerprint_hash = self.fingerprint.unwrap_or_default().into();
         settings.verify_duplicates = self.verify_duplicates;

@@ -22,7 +22,7 @@ mod text;
 mod volume;
 
 pub use access::{ModeError, SocketMode};
-pub use cache::{CacheConfig, CacheStore, CompressionName, FingerprintIndexName, FingerprintName, Mode};
+pub use cache::{CacheConfig, CacheStore, CompressionName, DiscardName, FingerprintIndexName, FingerprintName, Mode};
 pub use cache::{FLASH_INDEX_RATIO, SHA1_REFUSED};
 pub use check::{check_scan, check_share};
 pub use edit::{KeyPath, edited};

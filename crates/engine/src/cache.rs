@@ -13,6 +13,7 @@ pub(crate) use fetch::Fetched;
 pub use status::CacheStatus;
 
 use crate::classify::Classifiers;
+use crate::discard::Discards;
 use crate::doubts::Doubts;
 use crate::endurance::Spending;
 use crate::error::Error;
@@ -80,6 +81,7 @@ pub struct Cache<F, C> {
     pub(crate) restricts_writes: AtomicBool,
     pub(crate) ahead: Mutex<Ahead<Kept>>,
     pub(crate) device_health: DeviceHealth,
+    pub(crate) discards: Discards,
     /// How often the cache has been started, including this start.
     pub(crate) start: u32,
     /// The start in which each WEU was filled; it is part of checksums.

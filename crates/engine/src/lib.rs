@@ -8,6 +8,7 @@
 
 mod cache;
 mod classify;
+mod discard;
 mod domain;
 mod doubts;
 mod endurance;
@@ -35,6 +36,7 @@ mod writeback;
 
 pub use cache::{Cache, CacheStatus};
 pub use classify::{Classifier, Learned};
+pub use discard::Discard;
 pub use domain::DedupDomain;
 pub use doubts::CrashMemory;
 pub use endurance::{Endurance, EnduranceStatus};

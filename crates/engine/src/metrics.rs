@@ -32,6 +32,8 @@ counters! {
         {ssd_written cause superblock} ssd_written_superblock_bytes,
         /// Bytes of the journal written to the cache device.
         {ssd_written cause journal} ssd_written_journal_bytes,
+        /// Bytes of evicted units that the cache device was told of (TRIM).
+        ssd_discarded_bytes,
         /// Commits: flushes of the cache device that made data or journal records durable.
         commits,
         /// Journal snapshots, each of which begins another half of the journal.

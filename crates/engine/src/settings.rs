@@ -1,5 +1,6 @@
 //! The engine's settings, in addition to the manager's.
 
+use crate::discard::Discard;
 use crate::doubts::CrashMemory;
 use crate::endurance::Endurance;
 use crate::journal::Counts;
@@ -36,8 +37,8 @@ pub struct EngineSettings {
     pub staging_bytes: u64,
     /// The limit of bytes written to the SSD; `None`: no limit. If it changes, the new budget starts with nothing saved.
     pub endurance: Option<Endurance>,
-    /// Tell the SSD of evicted WEUs (TRIM).
-    pub discard_evicted: bool,
+    /// Whether the SSD is told of evicted WEUs (TRIM).
+    pub discard: Discard,
     /// At a restart, drop clean content: the origins may have changed without a record in the cache.
     pub distrust_clean: bool,
     /// RAM for dirty extents waiting to be inserted, in bytes; beyond it writers wait.
@@ -88,7 +89,7 @@ impl EngineSettings {
             insert_queue_bytes: 64 << 20,
             staging_bytes: 0,
             endurance: None,
-            discard_evicted: false,
+            discard: Discard::Off,
             distrust_clean: false,
             dirty_queue_bytes: 64 << 20,
             dirty_start_percent: Watermarks::USUAL.start_percent,

@@ -305,6 +305,7 @@ fn traffic(cache: &Cache) -> impl Iterator<Item = (&'static str, String)> {
     let lines = [
         ("SSD written", written),
         ("SSD life", endurance(&cache.endurance)),
+        ("TRIM", format!("{}; {} discarded", cache.discard, Size(cache.counters.ssd_discarded_bytes))),
         ("journal", journal),
         ("SSD read", format!("{} in {} reads", Size(cache.counters.ssd_read_bytes), cache.counters.ssd_reads)),
         (

@@ -5,7 +5,7 @@ use clap::{Arg, ArgAction, Command};
 use nitro_cli::command;
 
 /// Sample values; each option takes at least one of them.
-const VALUES: [&str; 18] = [
+const VALUES: [&str; 19] = [
     "1",
     "http://127.0.0.1:4318",
     "1M",
@@ -21,6 +21,7 @@ const VALUES: [&str; 18] = [
     "all",
     "allocate",
     "oldest",
+    "evicted",
     "blake3",
     "lz4",
     "required",

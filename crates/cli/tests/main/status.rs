@@ -286,3 +286,22 @@ fn a_failed_ssd_is_named_in_its_cache_and_not_blamed_on_the_origin() {
     assert!(block.contains("  critical      ") && block.contains("SSD"), "{block}");
     server.kill();
 }
+
+#[test]
+fn evicted_units_are_discarded_where_that_is_set() {
+    for (setting, told) in [("", "off"), (" --discard evicted", "evicted"), (" --discard off", "off")] {
+        let place = Place::new();
+        place.file("vm.img", 64 << 20);
+        let cache = "--cache cache.img --cache-size 16M --ram 0 --staging 0 --admission all --eviction lru";
+        let server = place.serve(&format!("--origin vm.img {cache}{setting}"));
+        let mut client = place.client();
+        for at in 0..40 {
+            assert_eq!(client.write(at << 20, &noise(at, 1 << 20)), 0);
+        }
+        let status = place.until("evicted", |status| status["caches"][0]["weus_evicted"].as_u64() >= Some(16));
+        let cache = &status["caches"][0];
+        assert_eq!(cache["discard"], told, "{setting}");
+        assert_eq!(cache["ssd_discarded_bytes"].as_u64() > Some(0), told == "evicted", "{setting}: {cache}");
+        assert!(server.stop().0.success());
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::Cache;
 use crate::classify::Classifiers;
+use crate::discard::Discards;
 use crate::doubts::{Before, Doubts};
 use crate::endurance::Spending;
 use crate::error::Error;
@@ -204,6 +205,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             ram: Mutex::new(RamCache::new(settings.ram_cache_bytes)),
             ahead: Mutex::new(Ahead::new(settings.readahead_ram_bytes)),
             device_health: DeviceHealth::default(),
+            discards: Discards::new(settings.discard),
             start: superblock.start,
             starts: RwLock::new(vec![superblock.start; superblock.weu_count as usize]),
             weu_count: AtomicU32::new(superblock.weu_count),

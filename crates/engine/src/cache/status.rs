@@ -36,6 +36,8 @@ pub struct CacheStatus {
     pub manager: Stats,
     /// The engine's counters.
     pub engine: CacheCounters,
+    /// Whether evicted units are discarded: `evicted`, `off`, or `off: ` and the reason.
+    pub discard: String,
     /// Bytes waiting for insertion.
     pub insert_queue_bytes: u64,
     /// Bytes in the RAM cache.
@@ -71,6 +73,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             log: self.log_status(),
             manager: stats,
             engine: self.metrics.snapshot(),
+            discard: self.discards.told(),
             insert_queue_bytes: self.queue.bytes(),
             ram_cache_bytes: self.ram.lock().bytes(),
         }

@@ -40,7 +40,6 @@ impl Lanes {
 impl<F: Device, C: Clock> Cache<F, C> {
     /// Evicts WEUs ahead of need: copies forward the extents worth keeping, and cleans up in bounded steps.
     pub(crate) async fn make_room(&self, lanes: &mut Lanes) {
-        let discard = self.settings.discard_evicted;
         // Units full of pinned extents free nothing: what keeps others from being evicted may end meanwhile.
         for _ in 0..EVICTIONS_MIN + self.weu_count() {
             let leaving = {
@@ -51,6 +50,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             if leaving.keeps_any() && !self.queue.is_closed() {
                 self.copy_forward(lanes, &leaving).await;
             }
+            let discard = self.discards.are_on();
             let evicted = self.ledger.tell(EVICTED_BYTES as u64, |room| {
                 let Evicted { weu, generation } = self.manager.lock().begin_eviction_of_rest(&leaving, discard)?;
                 room.push(Record::Evicted { weu, generation });
@@ -60,8 +60,13 @@ impl<F: Device, C: Clock> Cache<F, C> {
             self.empty(weu);
             if discard {
                 let weu_bytes = u64::from(self.settings.manager.weu_bytes);
+                let begun = self.clock.now();
                 // A device that cannot discard only loses a hint.
-                let _ = self.flash.discard(self.slot_offset(weu), weu_bytes).await;
+                let done = self.flash.discard(self.slot_offset(weu), weu_bytes).await;
+                if let Some(why) = self.discards.note(done.is_ok(), self.clock.now().saturating_sub(begun)) {
+                    tracing::info!("evicted write-evict units are not discarded any more: {why}");
+                }
+                self.metrics.ssd_discarded_bytes.add(if done.is_ok() { weu_bytes } else { 0 });
                 self.manager.lock().discarded(weu);
                 self.room.notify(usize::MAX);
             }

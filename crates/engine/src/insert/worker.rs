@@ -396,8 +396,10 @@ pub(crate) fn payload(compressor: &mut Compressor, extent: &Kept, zero: bool) ->
 pub(super) async fn write<F: Device, C: Clock>(cache: &Cache<F, C>, open: OpenWeu) {
     let (weu, generation) = (open.weu, open.generation);
     let (parts, written) = open.seal(cache.identity(), cache.block_bytes());
+    let begun = cache.clock.now();
     match cache.write_parts(weu, parts).await {
         Ok(()) => {
+            cache.discards.wrote(cache.clock.now().saturating_sub(begun));
             cache.succeeded(Access::Write, weu);
             cache.metrics.ssd_written_payload_bytes.add(written.payload_bytes);
             cache.metrics.ssd_written_header_bytes.add(written.header_bytes);

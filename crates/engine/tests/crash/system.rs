@@ -16,8 +16,8 @@ use nitro_engine::manager::eviction::EvictionKind;
 use nitro_engine::manager::pattern::StreamSettings;
 use nitro_engine::manager::pins::{PinRanges, with_range};
 use nitro_engine::{
-    Cache, Change, CrashMemory, DeviceState, Endurance, EngineSettings, Error, Flash, Health, LogDevice, MissingLog,
-    PinError, Rest, Volume, VolumeEntry, WriteMode,
+    Cache, Change, CrashMemory, DeviceState, Discard, Endurance, EngineSettings, Error, Flash, Health, LogDevice,
+    MissingLog, PinError, Rest, Volume, VolumeEntry, WriteMode,
 };
 use nitro_port::buf::{BufMut, bytes_in_use_here};
 use nitro_port::codec::Compression;
@@ -84,7 +84,7 @@ fn settings(seed: u64) -> EngineSettings {
         endurance: Rng::new(seed ^ 0xE4D0)
             .one_in(4)
             .then_some(Endurance { bytes_per_day: 1 << 20, rated_bytes: 1 << 30 }),
-        discard_evicted: pick(&[0, 1]) == 1,
+        discard: [Discard::Off, Discard::Evicted][pick(&[0, 1]) as usize],
         origin_timeout: match faults(seed).1.hangs {
             0 => None,
             _ => Some(Duration::from_secs(pick(&[0, 1, 10]))).filter(|timeout| !timeout.is_zero()),

@@ -9,7 +9,7 @@ use nitro_engine::format::journal::DIRTY_DUP_BYTES;
 use nitro_engine::journal::Budget;
 use nitro_engine::manager::Settings;
 use nitro_engine::{
-    Cache, EngineSettings, Health, LogDevice, MissingLog, Volume, VolumeEntry, VolumeOptions, WriteMode,
+    Cache, Discard, EngineSettings, Health, LogDevice, MissingLog, Volume, VolumeEntry, VolumeOptions, WriteMode,
 };
 use nitro_port::Clock;
 use nitro_port::buf::BufMut;
@@ -425,7 +425,7 @@ fn random_settings(rng: &mut Rng) -> EngineSettings {
         dirty_queue_bytes: pick(&[64 << 10, 1 << 20, 16 << 20]),
         ram_cache_bytes: pick(&[0, 1 << 20]),
         distrust_clean: pick(&[0, 0, 1]) == 1,
-        discard_evicted: pick(&[0, 1]) == 1,
+        discard: [Discard::Off, Discard::Evicted][pick(&[0, 1]) as usize],
         ..EngineSettings::new(manager)
     }
 }

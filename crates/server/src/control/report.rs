@@ -146,6 +146,7 @@ pub fn cache_status(entry: &CacheEntry, is_served: impl Fn(&str) -> bool) -> Cac
         dedup_ratio: stats.dedup_ratio(),
         compression_ratio: stats.compression_ratio(),
         endurance: endurance(&cache.endurance(), stats.spared),
+        discard: if absent { String::new() } else { status.discard.clone() },
         insert_queue_bytes: status.insert_queue_bytes,
         dirty_queue_bytes: status.dirty_queue_bytes,
         ram_cache_bytes: status.ram_cache_bytes,

@@ -7,11 +7,13 @@ use nitro_cache::settings::WEU_COUNT_MIN;
 use nitro_config::{CacheConfig, FLASH_INDEX_RATIO, FingerprintIndexName, IndexPlan, SHA1_REFUSED};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
-use nitro_engine::EngineSettings;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock};
+use nitro_engine::{Discard, EngineSettings};
 use nitro_port::codec::FingerprintHash;
 use std::fmt::Display;
 use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::PathBuf;
 
 /// The assumed reduction by compression, for the estimate of RAM.
 const REDUCTION: f64 = 2.0;
@@ -28,7 +30,8 @@ pub(super) fn settings(what: &str, config: &CacheConfig, size_bytes: u64) -> Res
         // As many units on each.
         each => each / weu_bytes * weu_bytes * devices,
     };
-    let settings = config.engine_settings(cache_bytes);
+    let mut settings = config.engine_settings(cache_bytes);
+    settings.discard = discard(config, &settings);
     settings.manager.check().map_err(|error| {
         // The manager knows only of the space for WEUs.
         let is_size = error.name == "cache_size";
@@ -53,6 +56,13 @@ pub(super) fn settings(what: &str, config: &CacheConfig, size_bytes: u64) -> Res
     }
     IndexPlan::of(config, &settings).map_err(|e| flash_index::refused(what, &e))?;
     Ok(settings)
+}
+
+/// Whether evicted units are discarded. By itself only on block devices: a file that gives space back may not get it again.
+fn discard(config: &CacheConfig, settings: &EngineSettings) -> Discard {
+    let is_block = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
+    let by_itself = config.discard.is_none() && config.path.paths().iter().all(is_block);
+    if by_itself { Discard::IfCheap } else { settings.discard }
 }
 
 /// The size of a device whose write-evict units have `cache_bytes`.
@@ -107,6 +117,7 @@ pub(super) fn existing(
             .or("restore the device's size; nitro cache salvage extracts the remaining dirty data"));
     }
     let mut settings = config.engine_settings(cache_bytes);
+    settings.discard = discard(config, &settings);
     settings.manager.extent_bytes = superblock.extent_bytes;
     settings.manager.weu_bytes = superblock.weu_bytes;
     settings.manager.dedup = config.dedup.unwrap_or(superblock.fingerprints.is_some());

@@ -64,6 +64,8 @@ pub struct Cache {
     pub compression_ratio: f64,
     /// Wear of the SSD.
     pub endurance: Endurance,
+    /// Whether the SSD is told of evicted units (TRIM): `evicted`, `off`, or `off: ` and the reason.
+    pub discard: String,
     /// RAM of clean data that wait for insertion.
     pub insert_queue_bytes: u64,
     /// RAM of dirty data that wait for insertion.
