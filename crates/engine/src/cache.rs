@@ -18,6 +18,7 @@ use crate::doubts::Doubts;
 use crate::endurance::Spending;
 use crate::error::Error;
 use crate::fingerprints::ContentPlace;
+use crate::fingerprints::Moved;
 use crate::flash::Flash;
 use crate::format::journal::FORGET_BYTES;
 use crate::format::stored::Place;
@@ -82,6 +83,8 @@ pub struct Cache<F, C> {
     pub(crate) ahead: Mutex<Ahead<Kept>>,
     pub(crate) device_health: DeviceHealth,
     pub(crate) discards: Discards,
+    /// For an index of fingerprints on flash.
+    pub(crate) moved: Moved,
     /// How often the cache has been started, including this start.
     pub(crate) start: u32,
     /// The start in which each WEU was filled; it is part of checksums.

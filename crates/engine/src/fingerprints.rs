@@ -2,6 +2,7 @@
 //! in the manager's index in RAM. Their answers are used only if the content place that they name is still valid.
 
 use nitro_units::{Fingerprint, Generation, WeuId};
+use parking_lot::Mutex;
 use std::future::Future;
 
 /// The position where content of a fingerprint is stored.
@@ -60,6 +61,30 @@ pub trait FingerprintIndex {
 
     /// Notes the place of content with this fingerprint.
     fn note(&self, fingerprint: &Fingerprint, place: ContentPlace) -> impl Future<Output = ()>;
+}
+
+/// Contents that were copied forward, for an index that still has their old places. Nothing is kept where there is no index.
+#[derive(Debug, Default)]
+pub(crate) struct Moved(Mutex<Option<Vec<(Fingerprint, ContentPlace)>>>);
+
+impl Moved {
+    /// More are not kept: the index then finds these contents no longer, until they are stored again.
+    const MAX: usize = 1 << 14;
+
+    /// There is an index.
+    pub(crate) fn keep(&self) {
+        self.0.lock().get_or_insert_default();
+    }
+
+    pub(crate) fn push(&self, fingerprint: &Fingerprint, place: ContentPlace) {
+        if let Some(moved) = self.0.lock().as_mut().filter(|moved| moved.len() < Self::MAX) {
+            moved.push((*fingerprint, place));
+        }
+    }
+
+    pub(crate) fn take(&self) -> Vec<(Fingerprint, ContentPlace)> {
+        self.0.lock().as_mut().map(std::mem::take).unwrap_or_default()
+    }
 }
 
 /// No index on flash.

@@ -6,6 +6,7 @@ use crate::discard::Discards;
 use crate::doubts::{Before, Doubts};
 use crate::endurance::Spending;
 use crate::error::Error;
+use crate::fingerprints::Moved;
 use crate::flash::Flash;
 use crate::format::FormatError;
 use crate::format::superblock::{DEVICES_MAX, DevicePlace, SUPERBLOCK_BYTES, Superblock};
@@ -206,6 +207,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             ahead: Mutex::new(Ahead::new(settings.readahead_ram_bytes)),
             device_health: DeviceHealth::default(),
             discards: Discards::new(settings.discard),
+            moved: Moved::default(),
             start: superblock.start,
             starts: RwLock::new(vec![superblock.start; superblock.weu_count as usize]),
             weu_count: AtomicU32::new(superblock.weu_count),

@@ -5,6 +5,7 @@ use super::open_weu::{Entering, OpenWeu};
 use super::stored_at;
 use super::worker::write;
 use crate::cache::Cache;
+use crate::fingerprints::ContentPlace;
 use crate::format::crc32c;
 use crate::format::journal::{EVICTED_BYTES, Record};
 use crate::format::stored::{Place, payload_range};
@@ -12,6 +13,7 @@ use crate::format::weu::{Entry, Head};
 use bytes::Bytes;
 use nitro_cache::admission::Shelf;
 use nitro_cache::forward::{Leaving, Survivor};
+use nitro_cache::weu::Stored;
 use nitro_cache::{Append, Evicted};
 use nitro_port::codec::Encoding;
 use nitro_port::yielding::yield_now;
@@ -138,6 +140,10 @@ impl<F: Device, C: Clock> Cache<F, C> {
                     let Entry { key, fingerprint, class, version, .. } = *entry;
                     let entering = Entering { key, fingerprint, class, version };
                     open.put(&self.place(&location), entering, stored, encoding, &payload);
+                    if let Some(within) = within.filter(|_| stored != Stored::Zero) {
+                        let place = ContentPlace::new(location.weu, location.entry, location.generation, self.start);
+                        self.moved.push(&within, place);
+                    }
                     return true;
                 }
                 Some(Append::Full) => {

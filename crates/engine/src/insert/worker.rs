@@ -91,7 +91,10 @@ impl<F: Device, C: Clock> Cache<F, C> {
         join(inserting, self.committer()).await;
     }
 
-    async fn insert_clean(&self, index: &impl FingerprintIndex) {
+    async fn insert_clean<I: FingerprintIndex>(&self, index: &I) {
+        if I::IS_THERE {
+            self.moved.keep();
+        }
         let compressor = Compressor::new(self.live.compression());
         let mut worker = Worker { cache: self, compressor, writes: FuturesUnordered::new(), noted: Noted::default() };
         let mut looking = Looking { cache: self, index, jobs: FuturesOrdered::new(), is_last: false };
@@ -101,6 +104,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
             if let Some(known) = known.filter(|_| self.device_health.is_caching()) {
                 job.from = known.from;
                 worker.insert(&job, known, index).await;
+            }
+            for (fingerprint, place) in self.moved.take() {
+                worker.note(index, &fingerprint, place).await;
             }
             job.flights.settle(job.key.index(), &job.token);
             self.queue.done();
@@ -293,9 +299,14 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
             && let Some(entered) = entered.filter(|_| I::IS_THERE && !zero)
         {
             let place = ContentPlace::new(location.weu, location.entry, location.generation, cache.start);
-            self.noted.push(entered, place);
-            index.note(&entered, place).await;
+            self.note(index, &entered, place).await;
         }
+    }
+
+    /// Enters the place of a content in an index on flash.
+    async fn note(&mut self, index: &impl FingerprintIndex, content: &Fingerprint, place: ContentPlace) {
+        self.noted.push(*content, place);
+        index.note(content, place).await;
     }
 
     /// Steps 3 to 6. Returns the location of the content, if it was inserted.

@@ -7,12 +7,14 @@ use nitro_device::faulty::{Effect, Fault};
 use nitro_engine::manager::Settings;
 use nitro_engine::manager::admission::AdmissionKind;
 use nitro_engine::manager::eviction::EvictionKind;
-use nitro_engine::{Cache, EngineSettings, Health, Volume, VolumeOptions, WriteMode};
+use nitro_engine::{Cache, ContentPlace, EngineSettings, FingerprintIndex, Health, Volume, VolumeOptions, WriteMode};
 use nitro_port::buf::BufMut;
 use nitro_port::codec::Compression;
 use nitro_port::{Device, Operation};
 use nitro_testkit::{Rng, Simulation, VirtualTime};
-use nitro_units::ObjectId;
+use nitro_units::{Fingerprint, ObjectId};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -36,11 +38,20 @@ fn content(index: u64) -> Bytes {
 
 /// A volume that fills a cache of sixteen units from its origin.
 fn volume(compression: Compression) -> (Rc<Simulation>, Arc<TestVolume>) {
+    let (sim, volume) = without_insertion(compression, false);
+    let cache = volume.cache().clone();
+    sim.spawn(async move { cache.insertion_worker().await });
+    (sim, volume)
+}
+
+/// As [`volume`], whose worker is to be started. Fingerprints, if there are any, are not kept in RAM.
+fn without_insertion(compression: Compression, dedup: bool) -> (Rc<Simulation>, Arc<TestVolume>) {
     let sim = Simulation::new(1);
     let clock = sim.clock.clone();
     let manager = Settings {
         weu_bytes: 512 << 10,
-        dedup: false,
+        dedup,
+        fingerprint_index_percent: 0,
         admission: AdmissionKind::Probation,
         eviction: EvictionKind::Heat,
         ..Settings::new(8 << 20)
@@ -49,16 +60,15 @@ fn volume(compression: Compression) -> (Rc<Simulation>, Arc<TestVolume>) {
     let flash = faulty(RamDevice::new(16 << 20, 512), clock.clone(), 3);
     let cache = sim.run(Cache::format(flash, clock.clone(), settings, [0; 16], 5)).unwrap();
     let origin = sim.run(async {
-        let origin = Erased::new(RamDevice::new(EXTENTS * EXTENT, 512));
-        for index in 0..EXTENTS {
-            origin.write(index * EXTENT, content(index)).await.unwrap();
+        let origin = Erased::new(RamDevice::new((EXTENTS + HOT) * EXTENT, 512));
+        // Behind the rest, the hot ones once more.
+        for index in 0..EXTENTS + HOT {
+            origin.write(index * EXTENT, content(index % EXTENTS)).await.unwrap();
         }
         origin
     });
     let options = VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteThrough };
-    let volume = Volume::new(cache.clone(), origin, options);
-    sim.spawn(async move { cache.insertion_worker().await });
-    (sim, volume)
+    (sim, Volume::new(cache, origin, options))
 }
 
 /// Reads hot extents, and others once, and checks all of them; writes hot ones, so that their units get holes.
@@ -101,4 +111,45 @@ fn a_unit_that_cannot_be_read_is_evicted_all_the_same() {
     sim.run(async move { read(&reader, 30_000).await });
     let status = volume.cache().status();
     assert!(status.manager.weus_evicted > 100 && status.engine.ssd_read_errors > 20);
+}
+
+/// An index of fingerprints on flash, in RAM.
+#[derive(Default)]
+struct Places(RefCell<HashMap<Fingerprint, ContentPlace>>);
+
+impl FingerprintIndex for Places {
+    async fn find(&self, fingerprint: &Fingerprint) -> Option<ContentPlace> {
+        self.0.borrow().get(fingerprint).copied()
+    }
+
+    async fn note(&self, fingerprint: &Fingerprint, place: ContentPlace) {
+        self.0.borrow_mut().insert(*fingerprint, place);
+    }
+}
+
+#[test]
+fn an_index_on_flash_learns_where_extents_were_copied_to() {
+    let (sim, volume) = without_insertion(Compression::Lz4, true);
+    let cache = volume.cache().clone();
+    sim.spawn(async move { cache.insertion_worker_with(&Places::default()).await });
+    let reader = volume.clone();
+    let (before, after) = sim.run(async move {
+        read(&reader, 30_000).await;
+        let found = || reader.cache().status().engine.flash_index_duplicates;
+        // Not in order: sequential reads are not inserted. All of the hot ones are cached then.
+        let shuffled = || (0..HOT).map(|number| number * 37 % HOT);
+        for index in shuffled() {
+            reader.read(index * EXTENT, EXTENT).await.unwrap();
+        }
+        reader.cache().settled().await;
+        let before = found();
+        for index in shuffled() {
+            assert!(reader.read((EXTENTS + index) * EXTENT, EXTENT).await.unwrap().concat() == content(index));
+        }
+        reader.cache().settled().await;
+        (before, found())
+    });
+    let forwarded = volume.cache().status().manager.forwarded;
+    assert!(forwarded > 200, "{forwarded} copied forward");
+    assert!(after - before > HOT * 9 / 10, "{} of {HOT} hot extents are known to be cached", after - before);
 }
