@@ -3,6 +3,7 @@
 
 use super::Volume;
 use super::context::RequestContext;
+use super::mode::WriteMode;
 use super::write::Keep;
 use crate::error::Error;
 use bytes::Bytes;
@@ -21,6 +22,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         context: &RequestContext,
     ) -> Result<(), Error> {
         let end = offset + data.len() as u64;
+        // With a log, a write is durable when it is acknowledged: all of it, also if the mode changes meanwhile.
+        let durable = fua || self.cache.promises_durable_writes();
         let ways = self.go_around(self.extents(offset, data.len() as u64), context.provenance());
         for run in ways.chunk_by(|(_, a), (_, b)| a == b) {
             let [(first, goes_around), ..] = *run else { continue };
@@ -28,10 +31,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             let (from, to) = (bytes.start.max(offset), bytes.end.min(end));
             let part = data.slice((from - offset) as usize..(to - offset) as usize);
             if goes_around {
-                // With a log, a write is durable when it is acknowledged.
-                let durable = fua || self.cache.promises_durable_writes();
                 self.write_through(from, part, durable, Keep::Nothing, context).await?;
             } else {
+                let fua = if self.mode() == WriteMode::WriteBack { fua } else { durable };
                 self.write_alike(from, part, fua, context).await?;
             }
         }
