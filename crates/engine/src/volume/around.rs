@@ -8,6 +8,7 @@ use super::write::Keep;
 use crate::error::Error;
 use bytes::Bytes;
 use nitro_cache::admission::Provenance;
+use nitro_port::buf::BufMut;
 use nitro_port::{Clock, Device, Origin};
 use nitro_units::{ExtentIndex, ExtentRange};
 
@@ -33,6 +34,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             if goes_around {
                 self.write_through(from, part, durable, Keep::Nothing, context).await?;
             } else {
+                // What is kept of a part must not keep the memory of the whole, which nobody would count.
+                let part = if part.len() < data.len() { BufMut::copy_of(&part).freeze() } else { part };
                 let fua = if self.mode() == WriteMode::WriteBack { fua } else { durable };
                 self.write_alike(from, part, fua, context).await?;
             }
