@@ -8,12 +8,14 @@ use nitro_engine::manager::Settings;
 use nitro_engine::manager::class::{Allocation, ClassPolicy, Classes};
 use nitro_engine::metrics::ClassCounters;
 use nitro_engine::{Cache, EngineSettings, LogDevice, MissingLog, Volume, VolumeOptions, WriteMode};
+use nitro_port::buf::{BufMut, bytes_in_use_here};
 use nitro_port::codec::Compression;
-use nitro_port::{Device, ErrorKind, Operation};
+use nitro_port::{Clock, Device, ErrorKind, Operation};
 use nitro_testkit::{Simulation, VirtualTime};
 use nitro_units::{ClassId, ObjectId};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 type TestVolume = Volume<Erased, Erased, VirtualTime>;
 
@@ -95,11 +97,7 @@ fn a_class_that_is_never_cached_writes_to_the_origin_and_a_flush_flushes_it() {
 
 #[test]
 fn what_is_dirty_already_is_overwritten_there_and_the_rest_goes_around() {
-    let bed = Bed::new(ClassPolicy::default(), false);
-    bed.write(10, 2, 1);
-    let mut classes = Classes::default();
-    classes.set(CLASS, ClassPolicy { on_write: false, ..ClassPolicy::default() });
-    bed.volume.cache().set_classes(classes);
+    let bed = with_two_dirty(false);
     // Two extents before those, and one after them.
     bed.write(8, 5, 2);
     assert_eq!([8, 9, 10, 11, 12].map(|index| bed.in_origin(index)), [2, 2, 0, 0, 2]);
@@ -130,6 +128,52 @@ fn a_class_of_second_access_becomes_dirty_with_its_second_write() {
     bed.write(20, 4, 2);
     assert_eq!((bed.in_origin(20), bed.read(23), bed.volume.dirty_extents()), (1, 2, 4));
     assert_eq!(bed.counters().around_second_access, 4);
+}
+
+/// A volume with two dirty extents, 10 and 11, whose class may not become dirty from now on.
+fn with_two_dirty(logged: bool) -> Bed {
+    let bed = Bed::new(ClassPolicy::default(), logged);
+    bed.write(10, 2, 1);
+    let mut classes = Classes::default();
+    classes.set(CLASS, ClassPolicy { on_write: false, ..ClassPolicy::default() });
+    bed.volume.cache().set_classes(classes);
+    bed
+}
+
+#[test]
+fn with_a_log_all_of_a_write_is_durable_though_the_mode_changes_meanwhile() {
+    let bed = with_two_dirty(true);
+    let faults = bed.volume.origin().faults();
+    faults.inject(Fault::new(Effect::Delay(Duration::from_millis(10))).on(Operation::Write));
+    let (volume, clock, before) = (bed.volume.clone(), bed.sim.clock.clone(), faults.counters());
+    bed.sim.run(async move {
+        // Around the cache, what was dirty, around the cache.
+        let write = volume.write(8 * EXTENT, Bytes::from(vec![2; 5 * EXTENT as usize]), false);
+        let change = async {
+            clock.sleep(Duration::from_millis(1)).await;
+            volume.set_mode(WriteMode::WriteThrough).await.unwrap();
+        };
+        let (written, ()) = futures_util::join!(write, change);
+        written.unwrap();
+    });
+    let after = faults.counters();
+    // The three parts, and what the change destages; a flush after each, and one at the end of the change.
+    assert_eq!((after.writes - before.writes, after.flushes - before.flushes), (4, 5));
+}
+
+#[test]
+fn a_part_that_becomes_dirty_does_not_keep_the_memory_of_the_whole_write() {
+    let bed = with_two_dirty(false);
+    let whole = || BufMut::copy_of(&[3; 512 * EXTENT as usize]).freeze();
+    let volume = bed.volume.clone();
+    let held = bed.sim.run(async move {
+        // The origin's own memory.
+        volume.origin().write(0, whole()).await.unwrap();
+        let (before, data) = (bytes_in_use_here(), whole());
+        volume.write(0, data, false).await.unwrap();
+        bytes_in_use_here() - before
+    });
+    assert!(held < 1 << 20, "{held} bytes are held for two extents");
 }
 
 /// Writes extents of different contents.
