@@ -3,8 +3,12 @@
 use crate::jittery::Jittery;
 use nitro_device::RamDevice;
 use nitro_device::faulty::{Faults, FaultyDevice};
+use nitro_engine::{ContentPlace, FingerprintIndex};
 pub use nitro_testkit::Erased;
 use nitro_testkit::VirtualTime;
+use nitro_units::Fingerprint;
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A disk that answers after a while.
@@ -30,5 +34,19 @@ pub trait Behind {
 impl Behind for Erased {
     fn faults(&self) -> Faults {
         self.of::<Faulty>().faults()
+    }
+}
+
+/// An index of fingerprints on flash, in RAM: it knows everything at once.
+#[derive(Default)]
+pub struct Places(RefCell<HashMap<Fingerprint, ContentPlace>>);
+
+impl FingerprintIndex for Places {
+    async fn find(&self, fingerprint: &Fingerprint) -> Option<ContentPlace> {
+        self.0.borrow().get(fingerprint).copied()
+    }
+
+    async fn note(&self, fingerprint: &Fingerprint, place: ContentPlace) {
+        self.0.borrow_mut().insert(*fingerprint, place);
     }
 }

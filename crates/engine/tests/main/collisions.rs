@@ -4,18 +4,15 @@
 //! The collisions are real ones: the prefixes of SHAttered (Stevens et al., "The first collision for full SHA-1", 2017, table 1), which
 //! give any two extents that go on alike one SHA-1.
 
-use crate::any::{Erased, Slow, jittery};
+use crate::any::{Erased, Places, Slow, jittery};
 use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_engine::manager::Settings;
-use nitro_engine::{
-    Cache, ContentPlace, DedupDomain, EngineSettings, FingerprintIndex, Volume, VolumeEntry, VolumeOptions, WriteMode,
-};
+use nitro_engine::{Cache, DedupDomain, EngineSettings, Volume, VolumeEntry, VolumeOptions, WriteMode};
 use nitro_port::codec::FingerprintHash;
 use nitro_port::{Clock, Device as _};
 use nitro_testkit::{Rng, Simulation, VirtualTime};
-use nitro_units::{Fingerprint, ObjectId};
-use parking_lot::Mutex;
+use nitro_units::ObjectId;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -65,20 +62,6 @@ fn the_contents_collide() {
     }
 }
 
-/// An index on flash that knows everything at once.
-#[derive(Default)]
-struct Everything(Mutex<HashMap<Fingerprint, ContentPlace>>);
-
-impl FingerprintIndex for Everything {
-    async fn find(&self, fingerprint: &Fingerprint) -> Option<ContentPlace> {
-        self.0.lock().get(fingerprint).copied()
-    }
-
-    async fn note(&self, fingerprint: &Fingerprint, place: ContentPlace) {
-        self.0.lock().insert(*fingerprint, place);
-    }
-}
-
 fn settings() -> EngineSettings {
     let manager = Settings { weu_bytes: 512 << 10, ..Settings::new(8 << 20) };
     EngineSettings {
@@ -103,7 +86,7 @@ fn work(sim: &Rc<Simulation>, cache: &TestCache, on_flash: bool) {
     sim.spawn(async move { journaling.journal_worker().await });
     sim.spawn(async move {
         match on_flash {
-            true => inserting.insertion_worker_with(&Everything::default()).await,
+            true => inserting.insertion_worker_with(&Places::default()).await,
             false => inserting.insertion_worker().await,
         }
     });

@@ -1,20 +1,18 @@
 //! Extents that are copied forward before their write-evict unit is evicted: what is read of the unit is not believed blindly.
 
-use crate::any::{Behind, Erased, faulty};
+use crate::any::{Behind, Erased, Places, faulty};
 use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_device::faulty::{Effect, Fault};
 use nitro_engine::manager::Settings;
 use nitro_engine::manager::admission::AdmissionKind;
 use nitro_engine::manager::eviction::EvictionKind;
-use nitro_engine::{Cache, ContentPlace, EngineSettings, FingerprintIndex, Health, Volume, VolumeOptions, WriteMode};
+use nitro_engine::{Cache, EngineSettings, Health, Volume, VolumeOptions, WriteMode};
 use nitro_port::buf::BufMut;
 use nitro_port::codec::Compression;
 use nitro_port::{Device, Operation};
 use nitro_testkit::{Rng, Simulation, VirtualTime};
-use nitro_units::{Fingerprint, ObjectId};
-use std::cell::RefCell;
-use std::collections::HashMap;
+use nitro_units::ObjectId;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -111,20 +109,6 @@ fn a_unit_that_cannot_be_read_is_evicted_all_the_same() {
     sim.run(async move { read(&reader, 30_000).await });
     let status = volume.cache().status();
     assert!(status.manager.weus_evicted > 100 && status.engine.ssd_read_errors > 20);
-}
-
-/// An index of fingerprints on flash, in RAM.
-#[derive(Default)]
-struct Places(RefCell<HashMap<Fingerprint, ContentPlace>>);
-
-impl FingerprintIndex for Places {
-    async fn find(&self, fingerprint: &Fingerprint) -> Option<ContentPlace> {
-        self.0.borrow().get(fingerprint).copied()
-    }
-
-    async fn note(&self, fingerprint: &Fingerprint, place: ContentPlace) {
-        self.0.borrow_mut().insert(*fingerprint, place);
-    }
 }
 
 #[test]
