@@ -103,25 +103,18 @@ fn merged(mut regions: Vec<u64>, region_bytes: u64, end: u64) -> Vec<Range<u64>>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Listed;
 
     const MIB: u64 = 1 << 20;
 
     /// A reader of these requests: operation, object, offset, length.
-    struct Given(Vec<(Op, u32, u64, u64)>);
-
-    impl Reader for Given {
-        fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
-            if self.0.is_empty() {
-                return Ok(false);
-            }
-            let (op, object, offset, len) = self.0.remove(0);
-            *request = Request { op, object, offset, len, ..Request::default() };
-            Ok(true)
-        }
+    fn given(requests: Vec<(Op, u32, u64, u64)>) -> impl Reader {
+        let request = |(op, object, offset, len)| Request { op, object, offset, len, ..Request::default() };
+        Listed::new(requests.into_iter().map(request))
     }
 
     fn found(requests: Vec<(Op, u32, u64, u64)>, object: Option<u32>, bytes_max: u64) -> Vec<Range<u64>> {
-        hottest(&mut Given(requests), object, MIB, bytes_max, 10 * MIB - 5).unwrap()
+        hottest(&mut given(requests), object, MIB, bytes_max, 10 * MIB - 5).unwrap()
     }
 
     #[test]
@@ -139,7 +132,7 @@ mod tests {
         assert_eq!(found(requests, Some(1), 100 * MIB), []);
         let both = vec![read(1), (Op::Write, 1, 0, 4096), (Op::Read, 2, 0, 4096)];
         assert_eq!(found(both.clone(), Some(0), 100 * MIB).as_slice(), std::slice::from_ref(&(MIB..2 * MIB)));
-        let error = hottest(&mut Given(both), None, MIB, MIB, 10 * MIB).unwrap_err().to_string();
+        let error = hottest(&mut given(both), None, MIB, MIB, 10 * MIB).unwrap_err().to_string();
         assert!(error.contains("several disks, such as 0 and 2"), "{error}");
         let over_the_end = vec![(Op::Read, 0, 8 * MIB + 1, 3 * MIB)];
         assert_eq!(found(over_the_end, None, 100 * MIB).first(), Some(&(8 * MIB..10 * MIB - 5)));

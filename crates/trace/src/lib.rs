@@ -31,7 +31,7 @@ pub use merge::Merged;
 pub use objects::{ObjectName, Origin, SameDisks, origins};
 pub use others::Others;
 pub use parquet::convert;
-pub use reader::{BadRecords, Reader, Requests, Skipped};
+pub use reader::{BadRecords, Listed, Reader, Requests, Skipped};
 pub use repeats::WithoutRepeats;
 pub use request::{Op, Request, SECTOR_BYTES};
 pub use split::Split;

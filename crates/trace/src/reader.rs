@@ -115,6 +115,23 @@ impl<R: Reader + ?Sized> Reader for &mut R {
     }
 }
 
+/// Requests that the program has, or makes, in their order.
+#[derive(Debug, Clone)]
+pub struct Listed<I>(I);
+
+impl<I: Iterator<Item = Request>> Listed<I> {
+    /// A reader of `requests`.
+    pub fn new(requests: impl IntoIterator<IntoIter = I>) -> Self {
+        Self(requests.into_iter())
+    }
+}
+
+impl<I: Iterator<Item = Request> + Send> Reader for Listed<I> {
+    fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
+        Ok(self.0.next().map(|next| *request = next).is_some())
+    }
+}
+
 /// The iterator of [`Reader::requests`].
 pub struct Requests<R> {
     reader: R,

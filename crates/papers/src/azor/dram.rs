@@ -110,19 +110,8 @@ impl<R: Reader> Reader for Behind<R> {
 mod tests {
     use super::*;
     use nitro_cache::builtin;
+    use nitro_trace::Listed;
     use nitro_units::ClassId;
-
-    struct Script(std::vec::IntoIter<Request>);
-
-    impl Reader for Script {
-        fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
-            let next = self.0.next();
-            if let Some(next) = &next {
-                request.clone_from(next);
-            }
-            Ok(next.is_some())
-        }
-    }
 
     fn passed(requests: &[(Op, u64, u64, ClassId)], keeps_metadata: bool) -> Vec<(u64, u64)> {
         let of = |(op, page, pages, class): &(Op, u64, u64, ClassId)| Request {
@@ -132,7 +121,7 @@ mod tests {
             class: *class,
             ..Request::default()
         };
-        let script = Script(requests.iter().map(of).collect::<Vec<_>>().into_iter());
+        let script = Listed::new(requests.iter().map(of).collect::<Vec<_>>());
         let behind = Behind::new(script, Dram { bytes: 4 * PAGE_BYTES, keeps_metadata });
         let pages = |r: Request| (r.offset / PAGE_BYTES, r.len / PAGE_BYTES);
         behind.requests().filter_map(Result::ok).map(pages).collect()

@@ -170,17 +170,7 @@ fn classes(trace: &Trace) -> Table {
 mod tests {
     use super::*;
     use crate::report::Holds;
-    use nitro_trace::TraceError;
-
-    struct Listed(std::vec::IntoIter<(u64, Op)>);
-
-    impl Reader for Listed {
-        fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
-            let Some((time_ns, op)) = self.0.next() else { return Ok(false) };
-            *request = Request { time_ns, op, len: 4096, ..Request::default() };
-            Ok(true)
-        }
-    }
+    use nitro_trace::Listed;
 
     #[test]
     fn requests_are_in_the_phase_of_their_time() {
@@ -188,7 +178,8 @@ mod tests {
         let phases = vec![phase("a", 100), phase("b", 200), phase("none", 300)];
         let said = About { file_system: "x".into(), data_bytes: 1, volume_bytes: 2, phases };
         let times = vec![(50, Op::Write), (100, Op::Write), (150, Op::Trim), (150, Op::Flush), (220, Op::Read)];
-        let trace = phases_of(&said, &mut Listed(times.into_iter())).unwrap_or_default();
+        let request = |(time_ns, op)| Request { time_ns, op, len: 4096, ..Request::default() };
+        let trace = phases_of(&said, &mut Listed::new(times.into_iter().map(request))).unwrap_or_default();
         assert_eq!(trace.phases, [("a".to_owned(), 0), ("b".to_owned(), 2)]);
         assert_eq!([trace.of_phase(0).len(), trace.of_phase(1).len()], [2, 1]);
     }

@@ -62,14 +62,7 @@ impl<R: Reader> Reader for Classified<R> {
 mod tests {
     use super::*;
     use nitro_cache::class::{Comparison, Condition, Join, Rule};
-
-    struct Listed(std::vec::IntoIter<Request>);
-
-    impl Reader for Listed {
-        fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
-            Ok(self.0.next().map(|next| *request = next).is_some())
-        }
-    }
+    use nitro_trace::Listed;
 
     fn class(number: u8) -> ClassId {
         ClassId::new(number).unwrap_or_default()
@@ -96,7 +89,7 @@ mod tests {
         for (precedence, expected) in
             [(Precedence::Trace, [9, 0, 10, 11, 11, 3, 3]), (Precedence::Rules, [9, 0, 10, 11, 11, 9, 3])]
         {
-            let listed = Listed(requests.clone().into_iter());
+            let listed = Listed::new(requests.clone());
             let ruled = Classified::new(listed, Arc::clone(&rules), precedence).requests();
             let classes: Vec<_> = ruled.map(|request| request.map(|request| request.class.number()).ok()).collect();
             assert_eq!(classes, expected.map(Some), "{precedence:?}");

@@ -16,7 +16,7 @@ use nitro_cache::eviction::EvictionKind;
 use nitro_sim::workload::{Classified, Precedence};
 use nitro_sim::{Settings, simulate, workload};
 use nitro_trace::synth::{FiuLike, RandomReads};
-use nitro_trace::{Op, Reader, Request, Split, TraceError};
+use nitro_trace::{Listed, Op, Reader, Request, Split, TraceError};
 use nitro_units::ClassId;
 use std::sync::Arc;
 
@@ -79,21 +79,6 @@ fn has_contents(request: &Request) -> bool {
     matches!(request.op, Op::Read | Op::Write)
 }
 
-/// A trace in memory.
-struct Kept {
-    requests: Arc<Vec<Request>>,
-    next: usize,
-}
-
-impl Reader for Kept {
-    fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
-        let Some(kept) = self.requests.get(self.next) else { return Ok(false) };
-        request.clone_from(kept);
-        self.next += 1;
-        Ok(true)
-    }
-}
-
 /// The reads and writes of a trace within a volume, cut into requests of one extent each, a nanosecond apart.
 fn requests(reader: impl Reader, settings: &Settings, count: usize) -> Vec<Request> {
     let pieces = Split::new(reader, settings.extent_bytes.into()).requests().map(Result::unwrap);
@@ -120,8 +105,7 @@ fn pack(requests: &mut [Request], extent_bytes: u64) {
 }
 
 fn simulated(requests: &Arc<Vec<Request>>, settings: &Settings) -> Vec<Counted> {
-    let open =
-        || -> Result<Box<dyn Reader>, TraceError> { Ok(Box::new(Kept { requests: Arc::clone(requests), next: 0 })) };
+    let open = || -> Result<Box<dyn Reader>, TraceError> { Ok(Box::new(Listed::new(requests.as_ref().clone()))) };
     let settings = Settings { period_ns: 1, ..*settings };
     let mut pieces = workload::live(&open, settings.extent_bytes).unwrap();
     let outcome = simulate(&mut pieces, &settings, &mut |_| true).unwrap();
@@ -263,8 +247,7 @@ fn by_place(requests: Vec<Request>, volume_bytes: u64) -> Vec<Request> {
         Rule { class: ClassId::new(class).unwrap(), conditions: vec![(Join::And, until)] }
     };
     let rules = Arc::new(Rules(vec![rule(20, 1), rule(21, 2), rule(22, 3)]));
-    let kept = Kept { requests: Arc::new(requests), next: 0 };
-    Classified::new(kept, rules, Precedence::Trace).requests().map(Result::unwrap).collect()
+    Classified::new(Listed::new(requests), rules, Precedence::Trace).requests().map(Result::unwrap).collect()
 }
 
 /// A cache with a class of the highest priority, one that is admitted at its second access, and one that is not admitted.

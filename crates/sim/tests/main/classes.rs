@@ -5,7 +5,7 @@ use nitro_cache::class::{Allocation, Band, ClassPolicy, Comparison, Condition, J
 use nitro_sim::workload::{Classified, Precedence, Stored, stored};
 use nitro_sim::{ClassMeasures, Outcome, Settings, Variant};
 use nitro_trace::synth::{RandomReads, Zipf};
-use nitro_trace::{Op, Reader, Request, TraceError};
+use nitro_trace::{Listed, Op, Request};
 use nitro_units::ClassId;
 use std::sync::Arc;
 
@@ -105,22 +105,12 @@ fn allocation_and_bounds_of_a_class_are_kept() {
     assert!(bounded.hits > 0);
 }
 
-/// Reads of single extents in a given order.
-struct InTurn(std::vec::IntoIter<u64>);
-
-impl Reader for InTurn {
-    fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
-        let next = self.0.next();
-        let read = |extent| Request { op: Op::Read, offset: extent * EXTENT, len: EXTENT, ..Request::default() };
-        Ok(next.map(|extent| *request = read(extent)).is_some())
-    }
-}
-
 #[test]
 fn a_class_keeps_its_minimum_while_others_pass() {
     // The class, then a scan of three times the cache.
     let order: Vec<_> = (0..BORDER / EXTENT).chain(10_000..10_000 + 3 * CACHE / EXTENT).collect();
-    let reader = || InTurn(order.clone().into_iter());
+    let read = |extent| Request { op: Op::Read, offset: extent * EXTENT, len: EXTENT, ..Request::default() };
+    let reader = || Listed::new(order.clone().into_iter().map(read));
     let trace = stored(&|| Ok(Box::new(Classified::new(reader(), rules(20), Precedence::Trace))), 8192).unwrap();
     let kept = |min_percent| {
         let outcome = run(&trace, &settings(ClassPolicy { min_percent, ..ClassPolicy::default() }));

@@ -4,23 +4,16 @@ use crate::{run, zipf};
 use nitro_sim::timing::{Disks, Load, Raid, Timing};
 use nitro_sim::workload::{self, Stored};
 use nitro_sim::{Measures, Settings, Variant, simulate};
-use nitro_trace::{Op, Reader, Request, TraceError};
+use nitro_trace::{Listed, Op, Request};
 
 const SCAN_BYTES: u64 = 8 << 20;
 const REQUEST_BYTES: u64 = 64 << 10;
 
 /// Requests, one after the other: what is asked for, first byte, length.
 fn stored(requests: &[(Op, u64, u64)]) -> Stored {
-    struct Kept(std::vec::IntoIter<(Op, u64, u64)>);
-    impl Reader for Kept {
-        fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
-            let Some((op, offset, len)) = self.0.next() else { return Ok(false) };
-            *request = Request { op, offset, len, ..Request::default() };
-            Ok(true)
-        }
-    }
-    let kept = requests.to_vec();
-    workload::stored(&|| Ok(Box::new(Kept(kept.clone().into_iter()))), 8192).unwrap()
+    let request = |&(op, offset, len): &_| Request { op, offset, len, ..Request::default() };
+    let kept: Vec<_> = requests.iter().map(request).collect();
+    workload::stored(&|| Ok(Box::new(Listed::new(kept.clone()))), 8192).unwrap()
 }
 
 /// All of a volume is read from its beginning to its end, so many times.

@@ -6,23 +6,13 @@ use nitro_sim::policies::{Feed, PolicyKind, each_name};
 use nitro_sim::timing::{Load, Timing};
 use nitro_sim::workload::{self, Pieces, Stored};
 use nitro_sim::{Error, Settings, Variant, simulate};
-use nitro_trace::{Op, Reader, Request, TraceError, summarize};
+use nitro_trace::{Listed, Op, Reader, Request, TraceError, summarize};
 use nitro_units::{ClassId, Fingerprint};
 use proptest::prelude::*;
 use std::collections::HashSet;
 
-/// Requests that a test makes, the next one last.
-struct Made(Vec<Request>);
-
-impl Reader for Made {
-    fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
-        let next = self.0.pop();
-        Ok(next.map(|next| *request = next).is_some())
-    }
-}
-
 fn open(requests: &[Request]) -> Result<Box<dyn Reader>, TraceError> {
-    Ok(Box::new(Made(requests.iter().rev().cloned().collect())))
+    Ok(Box::new(Listed::new(requests.to_vec())))
 }
 
 /// A number near a power of two.

@@ -6,7 +6,7 @@ use nitro_sim::policies::PolicyKind;
 use nitro_sim::timing::{Cos, Disks, Load, Origin, Raid, Timing};
 use nitro_sim::{Measures, Settings, Variant, Warmup};
 use nitro_trace::synth::RandomReads;
-use nitro_trace::{Op, Reader, Request, TraceError};
+use nitro_trace::{Listed, Op, Request};
 
 fn one_disk(load: Load) -> Timing {
     let disks = Disks { spindles: 1, raid: Raid::Raid0, disk_bytes: 64 << 20, ..Disks::default() };
@@ -93,7 +93,7 @@ fn the_measurement_is_free_of_what_the_warm_up_left_to_be_done() {
             ..Request::default()
         };
         let requests: Vec<_> = (0..11_000).map(request).collect();
-        nitro_sim::workload::stored(&|| Ok(Box::new(Listed(requests.clone(), 0))), 8192).unwrap()
+        nitro_sim::workload::stored(&|| Ok(Box::new(Listed::new(requests.clone()))), 8192).unwrap()
     };
     let timing = Some(one_disk(Load::Open(1.0)));
     let at = |warmup| {
@@ -121,18 +121,6 @@ fn a_second_array_has_parity_of_its_own() {
     for (spindles, second_array) in [(4, 2), (4, 3), (4, 5)] {
         let disks = Disks { spindles, second_array, raid: Raid::Raid6, ..Disks::default() };
         assert!(Timing { disks, ..Timing::default() }.check().is_err(), "{spindles} {second_array}");
-    }
-}
-
-/// Requests in memory.
-struct Listed(Vec<Request>, usize);
-
-impl Reader for Listed {
-    fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
-        let Some(next) = self.0.get(self.1) else { return Ok(false) };
-        request.clone_from(next);
-        self.1 += 1;
-        Ok(true)
     }
 }
 
@@ -185,7 +173,7 @@ fn reads_in_progress_do_not_make_writers_wait_for_destage() {
         ..Request::default()
     };
     let requests: Vec<_> = (0..20_000).map(request).collect();
-    let workload = nitro_sim::workload::stored(&|| Ok(Box::new(Listed(requests.clone(), 0))), 8192).unwrap();
+    let workload = nitro_sim::workload::stored(&|| Ok(Box::new(Listed::new(requests.clone()))), 8192).unwrap();
     let disks = Disks { spindles: 8, raid: Raid::Raid0, disk_bytes: 1 << 30, ..Disks::default() };
     let timing = Some(Timing { disks, nvram_bytes: 0, load: Load::Open(1.0), ..Timing::default() });
     let settings = Settings { write_back: Some(Watermarks::USUAL), timing, ..Settings::new(16 << 20) };

@@ -7,7 +7,7 @@ use nitro_cache::destage::Watermarks;
 use nitro_sim::timing::{Load, SsdSpeed, Timing};
 use nitro_sim::workload::{Stored, stored};
 use nitro_sim::{Settings, Variant};
-use nitro_trace::{Op, Reader, Request, TraceError};
+use nitro_trace::{Listed, Op, Request};
 
 const EXTENT_BYTES: u64 = 8192;
 const CACHE_EXTENTS: u64 = 1024;
@@ -15,19 +15,6 @@ const CACHE_EXTENTS: u64 = 1024;
 fn settings(variant: Variant, admission: AdmissionKind) -> Settings {
     let (dedup, compress) = (false, false);
     Settings { variant, admission, dedup, compress, ..Settings::new(CACHE_EXTENTS * EXTENT_BYTES) }
-}
-
-/// Reads of single extents.
-struct Script(std::vec::IntoIter<Request>);
-
-impl Reader for Script {
-    fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
-        let next = self.0.next();
-        if let Some(next) = &next {
-            request.clone_from(next);
-        }
-        Ok(next.is_some())
-    }
 }
 
 fn request(op: Op, extent: u64) -> Request {
@@ -48,7 +35,7 @@ fn scanned() -> Stored {
         }
     }
     all.extend((0..100).map(metadata));
-    stored(&|| Ok(Box::new(Script(all.clone().into_iter()))), EXTENT_BYTES as u32).unwrap()
+    stored(&|| Ok(Box::new(Listed::new(all.clone()))), EXTENT_BYTES as u32).unwrap()
 }
 
 #[test]
@@ -126,7 +113,7 @@ fn what_a_write_invalidates_gives_up_its_place_first() {
     let steps = [(Op::Read, half), (Op::Read, 0), (Op::Write, 0), (Op::Read, 10 * half), (Op::Read, half)];
     let of = |(op, first): (Op, u64)| (first..first + half).map(move |at| request(op, at));
     let all: Vec<Request> = steps.into_iter().flat_map(of).collect();
-    let workload = stored(&|| Ok(Box::new(Script(all.clone().into_iter()))), EXTENT_BYTES as u32).unwrap();
+    let workload = stored(&|| Ok(Box::new(Listed::new(all.clone()))), EXTENT_BYTES as u32).unwrap();
     for ways in [0, CACHE_EXTENTS as u32] {
         let settings = settings(Variant::Extent { ways }, AdmissionKind::All);
         let measured = run(&workload, &Settings { write_policy: WritePolicy::Invalidate, ..settings }).measured;

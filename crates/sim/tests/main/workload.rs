@@ -5,18 +5,8 @@ use nitro_cache::destage::Watermarks;
 use nitro_sim::workload::{self, Piece, Pieces};
 use nitro_sim::{Settings, Variant};
 use nitro_trace::synth::FiuLike;
-use nitro_trace::{Op, Reader, Request, TraceError};
+use nitro_trace::{Listed, Op, Reader, Request};
 use std::collections::HashSet;
-
-/// Requests that a test makes.
-struct Made(std::vec::IntoIter<Request>);
-
-impl Reader for Made {
-    fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
-        let next = self.0.next();
-        Ok(next.map(|next| *request = next).is_some())
-    }
-}
 
 fn request(op: Op, object: u32, offset: u64, len: u64) -> Request {
     Request { time_ns: 7_000_000_000 + offset, op, object, offset, len, ..Request::default() }
@@ -24,7 +14,7 @@ fn request(op: Op, object: u32, offset: u64, len: u64) -> Request {
 
 fn pieces(requests: &[Request]) -> Vec<Piece> {
     let requests = requests.to_vec();
-    let mut live = workload::live(&|| Ok(Box::new(Made(requests.clone().into_iter()))), 8192).unwrap();
+    let mut live = workload::live(&|| Ok(Box::new(Listed::new(requests.clone()))), 8192).unwrap();
     let (mut batch, mut all) = (Vec::new(), Vec::new());
     while live.next_batch(&mut batch).unwrap() {
         all.extend_from_slice(&batch);
@@ -130,7 +120,7 @@ fn writes(after: &[Request]) -> workload::Stored {
         all.push(write(n));
         all.extend(after.iter().map(|next| Request { time_ns: n, ..next.clone() }));
     }
-    workload::stored(&|| Ok(Box::new(Made(all.clone().into_iter()))), 8192).unwrap()
+    workload::stored(&|| Ok(Box::new(Listed::new(all.clone()))), 8192).unwrap()
 }
 
 #[test]
@@ -156,10 +146,10 @@ fn a_trim_destages_what_is_dirty_in_its_range() {
         request(Op::Read, 0, 0, 6 * 8192),
     ];
     for variant in [Variant::Weu, Variant::Policy(nitro_sim::policies::PolicyKind::Lru)] {
-        let stored = workload::stored(&|| Ok(Box::new(Made(requests.clone().into_iter()))), 8192).unwrap();
+        let stored = workload::stored(&|| Ok(Box::new(Listed::new(requests.clone()))), 8192).unwrap();
         let measured = run(&stored, &Settings { variant, ..settings }).measured;
         assert_eq!((measured.destaged_extents, measured.destage_writes), (3, 2), "{variant}");
     }
-    let stored = workload::stored(&|| Ok(Box::new(Made(requests.clone().into_iter()))), 8192).unwrap();
+    let stored = workload::stored(&|| Ok(Box::new(Listed::new(requests.clone()))), 8192).unwrap();
     assert_eq!(run(&stored, &settings).measured.read_extent_hits, 1, "the rest was trimmed");
 }

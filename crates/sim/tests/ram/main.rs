@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use nitro_sim::{Settings, simulate, workload};
-use nitro_trace::{Op, Reader, Request, TraceError};
+use nitro_trace::{Listed, Op, Reader, Request};
 use std::env;
 use std::fs;
 use std::process::Command;
@@ -14,16 +14,10 @@ const EXTENTS: u64 = 1 << 20;
 /// What the child is to simulate.
 const VARIANT: &str = "NITRO_TEST_VARIANT";
 
-/// Writes of so many extents in turn.
-struct Scan(u64);
-
-impl Reader for Scan {
-    fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
-        let more = self.0 > 0;
-        self.0 = self.0.saturating_sub(1);
-        *request = Request { op: Op::Write, offset: self.0 * EXTENT, len: EXTENT, ..Request::default() };
-        Ok(more)
-    }
+/// Writes of all extents, the last one first.
+fn scan() -> impl Reader {
+    let write = |extent| Request { op: Op::Write, offset: extent * EXTENT, len: EXTENT, ..Request::default() };
+    Listed::new((0..EXTENTS).rev().map(write))
 }
 
 /// Bytes of this process that are in RAM.
@@ -54,7 +48,7 @@ fn child() {
         compress: false,
         ..Settings::new(EXTENTS * EXTENT)
     };
-    let mut pieces = workload::without_contents(Scan(EXTENTS), settings.extent_bytes).unwrap();
+    let mut pieces = workload::without_contents(scan(), settings.extent_bytes).unwrap();
     let mut most = 0;
     let outcome = simulate(&mut pieces, &settings, &mut |_| {
         most = resident();

@@ -2,24 +2,11 @@
 
 use crate::samples::reader;
 use nitro_trace::content::{Compressibility, Contents, Extents, fill};
-use nitro_trace::{Op, Reader, Request, TraceError};
+use nitro_trace::{Listed, Op, Reader, Request};
 use nitro_units::{ClassId, Fingerprint};
 use sha1::{Digest, Sha1};
 use std::collections::HashSet;
 use std::io::Read;
-
-/// A trace in memory.
-#[derive(Clone)]
-pub struct Listed(pub Vec<Request>, pub usize);
-
-impl Reader for Listed {
-    fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
-        let Some(next) = self.0.get(self.1) else { return Ok(false) };
-        request.clone_from(next);
-        self.1 += 1;
-        Ok(true)
-    }
-}
 
 fn print(content: u8) -> Fingerprint {
     let mut print = [0; 20];
@@ -36,8 +23,8 @@ fn request(op: Op, block: u64, contents: &[u8]) -> Request {
 /// What the trace's requests read and write, extent by extent.
 fn extents(trace: &[Request], extent_bytes: u64) -> Vec<Request> {
     let mut contents = Contents::new(extent_bytes).unwrap();
-    contents.prepare(&mut Listed(trace.to_vec(), 0)).unwrap();
-    Extents::new(Listed(trace.to_vec(), 0), contents).requests().map(Result::unwrap).collect()
+    contents.prepare(&mut Listed::new(trace.to_vec())).unwrap();
+    Extents::new(Listed::new(trace.to_vec()), contents).requests().map(Result::unwrap).collect()
 }
 
 #[test]

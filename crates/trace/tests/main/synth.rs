@@ -1,8 +1,7 @@
 //! Generators: what they make, measured, against what they were asked for.
 
-use crate::content::Listed;
 use nitro_trace::synth::{BootStorm, FiuLike, RandomReads, SnapshotChain, Zipf, boot_template, recorded_boot};
-use nitro_trace::{Op, Reader, Request, Summary, summarize};
+use nitro_trace::{Listed, Op, Reader, Request, Summary, summarize};
 use std::collections::{HashMap, HashSet};
 
 fn near(name: &str, found: f64, target: f64, within: f64) {
@@ -217,7 +216,7 @@ fn a_hash_of_a_fiu_like_trace_tells_every_change() {
 #[test]
 fn boot_storms_share_what_they_should() {
     let template = boot_template(1);
-    let alone = summarize(&mut Listed(template.clone(), 0)).unwrap();
+    let alone = summarize(&mut Listed::new(template.clone())).unwrap();
     near("reads", alone.read_share(), 0.99, 0.01);
     let storm = BootStorm::new(template.clone(), 60, 1);
     let mut by_machine: HashMap<u32, Vec<Request>> = HashMap::new();
@@ -369,7 +368,7 @@ fn parameters_that_make_no_sense_are_refused() {
 #[test]
 fn a_boot_of_several_disks_is_refused() {
     let read = |object| Request { object, len: 4096, ..Request::default() };
-    let storm = |objects: [u32; 2]| BootStorm::recorded(&mut Listed(objects.map(read).to_vec(), 0), 3, 1);
+    let storm = |objects: [u32; 2]| BootStorm::recorded(&mut Listed::new(objects.map(read)), 3, 1);
     assert_eq!(storm([5, 5]).unwrap().template.len(), 2);
     assert!(storm([5, 6]).unwrap_err().to_string().contains("several disks"));
 }
