@@ -102,7 +102,12 @@ def main():
     limit = float(count)
     is_over = (lambda seconds, _: seconds >= limit) if unit == "seconds" else (lambda _, reads: reads >= limit)
     ranked = places(images) if of == "files" else list(range(sum(map(os.path.getsize, images)) // EXTENT))
-    print(json.dumps(run(path, chosen(ranked, float(skew), int(seed)), is_over)))
+    try:
+        print(json.dumps(run(path, chosen(ranked, float(skew), int(seed)), is_over)))
+    except (OSError, struct.error) as error:
+        raise SystemExit(f"clones-load: {path}: {error}")
+    except KeyboardInterrupt:
+        raise SystemExit(130)
 
 
 main()
