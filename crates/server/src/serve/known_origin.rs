@@ -99,6 +99,14 @@ impl KnownOrigin {
         Self { has_mark, is_new: false, ..self }
     }
 
+    /// Whether the mark still has the number before, because the server was killed: it is to be made before another number is
+    /// taken, so that the two never differ by more than one.
+    pub(super) fn is_ahead_of(&self, id: &StorageId, mark: Option<&VolumeMark>, cache: Uuid) -> bool {
+        self.is_new
+            && mark.is_some_and(|mark| mark.count + 1 == self.count)
+            && matches!(self.examine(id, mark, cache), Finding::AsLeft | Finding::Unproven)
+    }
+
     /// At the orderly end of serving for writing; `None`: the origin has no mark, which would tell copies of the cache apart.
     pub(super) fn ended(&self) -> Option<Self> {
         self.has_mark.then(|| Self { count: self.count.saturating_add(1), is_new: true, ..self.clone() })
@@ -282,5 +290,18 @@ mod tests {
         let named = KnownOrigin { is_named: true, ..known };
         let copy = KnownOrigin { count: 8, ..copy };
         assert_eq!(KnownOrigin::next(Some(&named), &disk("b"), None, OURS, false), copy);
+    }
+
+    #[test]
+    fn kills_in_a_row_before_the_mark_is_made_are_no_change() {
+        let (id, mark) = (disk("a"), mark(OURS, 7));
+        let first = KnownOrigin::next(Some(&known().marked(true)), &id, Some(&mark), OURS, false);
+        assert!(first.is_ahead_of(&id, Some(&mark), OURS));
+        // The mark is made before another number is taken.
+        let made = first.mark(OURS);
+        assert!(!first.is_ahead_of(&id, Some(&made), OURS));
+        let second = KnownOrigin::next(Some(&first), &id, Some(&mark), OURS, false);
+        assert_eq!(second.examine(&id, Some(&made), OURS), Finding::AsLeft);
+        assert!(matches!(second.examine(&id, Some(&mark), OURS), Finding::Changed(_)));
     }
 }
