@@ -3,6 +3,7 @@ import os
 import re
 import subprocess
 
+
 def debugfs(image, commands):
     """What debugfs prints for each of some commands."""
     env = dict(os.environ, PATH=os.environ["PATH"] + ":/usr/sbin:/sbin")

@@ -106,7 +106,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 worker.insert(&job, known, index).await;
             }
             for (fingerprint, place) in self.moved.take() {
-                worker.note(index, &fingerprint, place).await;
+                index.note(&fingerprint, place).await;
             }
             job.flights.settle(job.key.index(), &job.token);
             self.queue.done();
@@ -299,14 +299,9 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
             && let Some(entered) = entered.filter(|_| I::IS_THERE && !zero)
         {
             let place = ContentPlace::new(location.weu, location.entry, location.generation, cache.start);
-            self.note(index, &entered, place).await;
+            self.noted.push(entered, place);
+            index.note(&entered, place).await;
         }
-    }
-
-    /// Enters the place of a content in an index on flash.
-    async fn note(&mut self, index: &impl FingerprintIndex, content: &Fingerprint, place: ContentPlace) {
-        self.noted.push(*content, place);
-        index.note(content, place).await;
     }
 
     /// Steps 3 to 6. Returns the location of the content, if it was inserted.
