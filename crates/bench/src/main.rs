@@ -1,6 +1,6 @@
 //! In-process benchmarks of the engine: `nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE | insert-index
-//! DATA FOLDER | write-back DATA FILE | cos DATA FILE | detect IMAGE | simulate [nitro] | vhost SOCKET DEPTH MIB
-//! SECONDS PID BYTES`.
+//! DATA FOLDER | write-back DATA FILE | scale FILE EXTENTS... | cos DATA FILE | detect IMAGE | simulate [nitro] |
+//! vhost SOCKET DEPTH MIB SECONDS PID BYTES`.
 //!
 //! Each prints lines of `name=value` pairs; `scripts/bench` compares them with other programs' figures.
 #![forbid(unsafe_code)]
@@ -11,6 +11,7 @@ mod flash_index;
 mod hits;
 mod insertion;
 mod load;
+mod scale;
 mod simulate;
 mod vhost;
 mod write_back;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         ["insert", data, file] => insertion::run(data.as_ref(), file.as_ref()),
         ["insert-index", data, folder] => flash_index::run(data.as_ref(), folder.as_ref()),
         ["write-back", data, file] => write_back::run(data.as_ref(), file.as_ref()),
+        ["scale", file, ref extents @ ..] => scale::run(file.as_ref(), extents),
         ["cos", data, file] => cos::run(data.as_ref(), file.as_ref()),
         ["detect", image] => detect::run(image.as_ref()),
         ["simulate"] => simulate::run(),
@@ -34,7 +36,7 @@ fn main() -> ExitCode {
             vhost::run(socket.as_ref(), [depth, mib, seconds, bytes], server)
         }
         _ => Err("usage: nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE | insert-index DATA FOLDER | \
-                  write-back DATA FILE | cos DATA FILE | detect IMAGE | simulate [nitro] | vhost SOCKET DEPTH MIB SECONDS PID BYTES"
+                  write-back DATA FILE | scale FILE EXTENTS... | cos DATA FILE | detect IMAGE | simulate [nitro] | vhost SOCKET DEPTH MIB SECONDS PID BYTES"
             .into()),
     };
     match result {

@@ -7,13 +7,11 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use nitro_device::hdd::HddModel;
-use nitro_device::{
-    AnyDevice, CompioClock, FileDevice, FileOptions, HddDevice, RamDevice, Reactor, spawn_local, spawn_thread,
-};
+use nitro_device::{CompioClock, FileDevice, FileOptions, HddDevice, RamDevice, Reactor, spawn_local, spawn_thread};
 use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, EngineSettings, LogDevice, MissingLog, Volume, VolumeOptions, WriteMode};
+use nitro_port::Device;
 use nitro_port::buf::BufMut;
-use nitro_port::{Clock, Device};
 use nitro_units::ObjectId;
 use std::future::Future;
 use std::path::Path;
@@ -126,7 +124,6 @@ pub fn run(data: &Path, file: &Path) -> Result<(), Failure> {
         intent(file, &extents).await?;
         readers(file, &extents).await
     })?;
-    restart(file)?;
     std::fs::remove_file(file)?;
     Ok(())
 }
@@ -298,58 +295,4 @@ async fn hits_per_second(volume: &BenchVolume, count: u64) -> f64 {
     let rate = reads as f64 / begun.elapsed().as_secs_f64();
     while under_way.next().await.is_some() {}
     rate
-}
-
-/// A cache of a million small extents, killed and reopened.
-fn restart(file: &Path) -> Result<(), Failure> {
-    let extents: u64 = 1_000_000;
-    let settings = settings(2 << 30);
-    let content = |n: u64| {
-        let mut extent = BufMut::zeroed(EXTENT);
-        let mut rng = Rng(n);
-        extent[..1024].chunks_exact_mut(8).for_each(|w| w.copy_from_slice(&rng.below(u64::MAX).to_le_bytes()));
-        extent.freeze()
-    };
-    let origin = || AnyDevice::Ram(RamDevice::new(extents * EXTENT as u64, 512));
-    let options = VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteThrough };
-    Reactor::new()?.block_on(async {
-        let cache = cache(file, settings).await?;
-        let volume = Volume::new(cache.clone(), origin(), options);
-        for n in 0..extents {
-            volume.write(n * EXTENT as u64, content(n), false).await?;
-            if n % 1024 == 1023 {
-                cache.settled().await;
-            }
-        }
-        cache.settled().await;
-        volume.close_regions(true).await?;
-        cache.close();
-        cache.sync().await.ok();
-        if cache.status().manager.cached_extents < extents {
-            return Err(Failure::from("not all extents are cached"));
-        }
-        CompioClock::new().sleep(Duration::from_secs(1)).await;
-        Ok::<_, Failure>(())
-    })?;
-    Reactor::new()?.block_on(async {
-        let flash = FileOptions::new(file).open()?;
-        let begun = Instant::now();
-        let (cache, _) = Cache::open(flash, CompioClock::new(), settings).await?;
-        let volume = Volume::new(cache.clone(), origin(), options);
-        drop(volume.read(0, EXTENT as u64).await?);
-        let first = begun.elapsed();
-        let journal = cache.clone();
-        spawn_local(async move { journal.journal_worker().await });
-        while cache.is_restoring() {
-            CompioClock::new().sleep(Duration::from_millis(5)).await;
-        }
-        let all = begun.elapsed();
-        println!(
-            "restart extents={} first_answer_ms={:.0} all_back_ms={:.0}",
-            cache.status().manager.cached_extents,
-            first.as_secs_f64() * 1e3,
-            all.as_secs_f64() * 1e3
-        );
-        Ok(())
-    })
 }
