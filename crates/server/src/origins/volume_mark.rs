@@ -30,13 +30,21 @@ pub(crate) struct VolumeMark {
     pub(crate) unit: String,
     /// The number of the last begin or orderly end of serving the origin for writing, by any cache.
     pub(crate) count: u64,
+    /// A random number of that begin or end, which has 63 bits; 0: an earlier program made the mark.
+    #[serde(default)]
+    pub(crate) token: u64,
     /// What the origin was recognised by, which tells it from its copies.
     origin: String,
 }
 
 impl VolumeMark {
-    pub(crate) fn new(cache: Uuid, unit: Uuid, count: u64, id: &StorageId) -> Self {
-        Self { cache: cache.to_string(), unit: unit.to_string(), count, origin: id.to_string() }
+    pub(crate) fn new(cache: Uuid, unit: Uuid, (count, token): (u64, u64), id: &StorageId) -> Self {
+        Self { cache: cache.to_string(), unit: unit.to_string(), count, token, origin: id.to_string() }
+    }
+
+    /// A random number for a new mark, never 0. TOML has integers of 63 bits.
+    pub(crate) fn new_token() -> u64 {
+        (crate::spans::random() >> 1).max(1)
     }
 
     /// Whether the mark was made on this storage, and did not come with a copy.
@@ -146,7 +154,7 @@ mod tests {
             return;
         }
         assert_eq!(marks(&a).find(), None);
-        let mark = |count| VolumeMark::new(Uuid([1; 16]), Uuid([2; 16]), count, &marks(&a).id);
+        let mark = |count| VolumeMark::new(Uuid([1; 16]), Uuid([2; 16]), (count, 1), &marks(&a).id);
         assert!(marks(&a).set(&mark(7)).unwrap());
         assert!(marks(&a).set(&mark(8)).unwrap());
         fs::hard_link(&a, &link).unwrap();

@@ -1,25 +1,33 @@
 //! What a cache knows of a volume's origin, and whether the origin that is found now is the one that its contents came from.
 //!
-//! Two things are compared: what the origin is recognised by ([`StorageId`]), and the [mark](VolumeMark) on it, which tells the
-//! cache that served it last, and a number that rises when serving for writing begins and when it ends in order. The cache has the
-//! same number. The origin's is higher after another cache, or a newer copy of this one, has served it; it is less if the origin
-//! itself is an older copy.
+//! Two things are compared: what the origin is recognised by ([`StorageId`]), and the [mark](VolumeMark) on it. The mark tells the
+//! cache that served it last, with a number that rises, and a random token that is new, whenever serving for writing begins or
+//! ends in order. The cache has the same number and token. The number in the mark is higher after another cache, or a newer copy
+//! of this one, has served the origin; it is less if the origin itself is an older copy. Copies of both may come to the same number
+//! in different ways, but not to the same token.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
-//! | 0 | 1 | form: 1 |
+//! | 0 | 1 | form: 2 |
 //! | 1 | 1 | flags: 1 the origin has a mark, 2 the mark may not have the number yet, but the one before, 4 units are named after the volume |
 //! | 2 | 8 | the number of the last begin or end of serving for writing |
 //! | 10 | 8 | the cache in the mark: the start of its UUID |
 //! | 18 | 16 | UUID of the volume |
-//! | 34 | | what the origin is recognised by |
+//! | 34 | 8 | the token of the last begin or end; 0: none |
+//! | 42 | 8 | the token of the mark before; 0: none |
+//! | 50 | | what the origin is recognised by |
+//!
+//! Form 1, of earlier programs, has no tokens: what the origin is recognised by follows at 34.
 
 use crate::origins::{Uuid, VolumeMark};
 use nitro_port::codec::FingerprintHash;
 use nitro_port::{Sameness, StorageId};
 
-const FORM: u8 = 1;
+const FORM: u8 = 2;
 const HEAD_BYTES: usize = 34;
+const TOKENS_BYTES: usize = 16;
+/// The form without tokens.
+const FORM_WITHOUT_TOKENS: u8 = 1;
 /// The cache in the mark of an origin that was served without one.
 const WITHOUT_CACHE: [u8; 8] = [0; 8];
 const HAS_MARK: u8 = 1;
@@ -37,9 +45,13 @@ pub(super) struct KnownOrigin {
     cache: [u8; 8],
     /// The number of the last begin or end of serving for writing, by the mark.
     count: u64,
+    /// The token of that begin or end.
+    token: u64,
+    /// The token of the mark that was found before; 0: there was none.
+    before: u64,
     /// The origin has a mark.
     has_mark: bool,
-    /// The mark may not have `count` yet, because the server may have been killed before it was made.
+    /// The mark may not have `token` yet, but `before`, because the server may have been killed before it was made.
     is_new: bool,
     /// Its units have the identifiers that earlier programs made of the volume's name.
     pub(super) is_named: bool,
@@ -64,34 +76,38 @@ fn start_of(uuid: Uuid) -> [u8; 8] {
 
 impl KnownOrigin {
     /// Of an origin that the cache begins to serve, for writing unless `read_only`. `before` is what it knew of the volume: its
-    /// UUID stays, unless the origin is another one, such as a copy of it beside a copy of the cache.
+    /// UUID stays, unless the origin is another one, such as a copy of it beside a copy of the cache. `token` is the random one of
+    /// this begin; `None`: for reading only.
     pub(super) fn next(
         before: Option<&Self>,
         id: &StorageId,
         mark: Option<&VolumeMark>,
         cache: Uuid,
-        read_only: bool,
+        token: Option<u64>,
     ) -> Self {
         let seen = mark.map_or(0, |mark| mark.count);
         let marked = mark.and_then(|mark| mark.cache.parse::<Uuid>().ok()).map_or([0; 8], start_of);
         let alike = before.filter(|before| before.id.compare(id) != Sameness::Other);
         let unit = alike.map(|before| before.unit).or_else(|| mark.and_then(|mark| mark.unit.parse().ok()));
         let count = seen.max(before.map_or(0, |before| before.count));
-        let (cache, count) = if read_only { (marked, seen) } else { (start_of(cache), count.saturating_add(1)) };
+        let found = mark.map_or(0, |mark| mark.token);
+        let (cache, count) = if token.is_none() { (marked, seen) } else { (start_of(cache), count.saturating_add(1)) };
         Self {
             id: id.clone(),
             unit: unit.unwrap_or_else(|| unit_of(id)),
             cache,
             count,
-            has_mark: if read_only { mark.is_some() } else { true },
-            is_new: !read_only,
+            token: token.unwrap_or(found),
+            before: found,
+            has_mark: token.is_some() || mark.is_some(),
+            is_new: token.is_some(),
             is_named: alike.is_some_and(|before| before.is_named),
         }
     }
 
     /// The mark that the origin is to have.
     pub(super) fn mark(&self, cache: Uuid) -> VolumeMark {
-        VolumeMark::new(cache, self.unit, self.count, &self.id)
+        VolumeMark::new(cache, self.unit, (self.count, self.token), &self.id)
     }
 
     /// Notes whether the origin has the mark.
@@ -99,17 +115,20 @@ impl KnownOrigin {
         Self { has_mark, is_new: false, ..self }
     }
 
-    /// Whether the mark still has the number before, because the server was killed: it is to be made before another number is
-    /// taken, so that the two never differ by more than one.
-    pub(super) fn is_ahead_of(&self, id: &StorageId, mark: Option<&VolumeMark>, cache: Uuid) -> bool {
-        self.is_new
-            && mark.is_some_and(|mark| mark.count + 1 == self.count)
-            && matches!(self.examine(id, mark, cache), Finding::AsLeft | Finding::Unproven)
+    /// At the orderly end of serving for writing, with its random token; `None`: the origin has no mark, which would tell copies of
+    /// the cache apart.
+    pub(super) fn ended(&self, token: u64) -> Option<Self> {
+        let count = self.count.saturating_add(1);
+        self.has_mark.then(|| Self { count, token, before: self.token, is_new: true, ..self.clone() })
     }
 
-    /// At the orderly end of serving for writing; `None`: the origin has no mark, which would tell copies of the cache apart.
-    pub(super) fn ended(&self) -> Option<Self> {
-        self.has_mark.then(|| Self { count: self.count.saturating_add(1), is_new: true, ..self.clone() })
+    /// Whether the mark is the one before, because the server was killed before it made its own.
+    fn is_before(&self, mark: Option<&VolumeMark>) -> bool {
+        self.is_new
+            && mark.map_or(self.before == 0, |mark| {
+                // Marks of earlier programs have no token.
+                mark.token == self.before && (self.before != 0 || mark.count + 1 == self.count)
+            })
     }
 
     /// Compares it with an origin that is found now, of which `mark` was read, for the cache `cache`.
@@ -120,14 +139,13 @@ impl KnownOrigin {
         }
         match (self.has_mark, mark) {
             (false, None) => {}
-            (true, None) if self.is_new => {}
+            (true, mark) if self.is_before(mark) => {}
             (true, None) => {
                 return Finding::Changed("it does not bear the mark of the cache that served it last".to_owned());
             }
             (_, Some(mark)) => {
                 let by = mark.cache.parse::<Uuid>().ok().map_or([0; 8], start_of);
-                let is_known = mark.count == self.count || self.is_new && mark.count + 1 == self.count;
-                if !self.has_mark || by != self.cache && !(self.is_new && mark.count + 1 == self.count) {
+                if !self.has_mark || by != self.cache {
                     return Finding::Changed(match by {
                         WITHOUT_CACHE => "it was served without a cache since".to_owned(),
                         _ => format!("another cache ({}) has served it since", mark.cache),
@@ -138,7 +156,7 @@ impl KnownOrigin {
                         "it was served since with a newer copy of this cache: this copy is outdated".to_owned(),
                     );
                 }
-                if !is_known {
+                if (mark.count, mark.token) != (self.count, self.token) {
                     return Finding::Changed(
                         "its mark has another number than the cache: an older or newer state of it was put in place"
                             .to_owned(),
@@ -149,7 +167,7 @@ impl KnownOrigin {
         if same == Sameness::Same { Finding::AsLeft } else { Finding::Unproven }
     }
 
-    /// The stored form, at most 124 bytes.
+    /// The stored form, at most 140 bytes.
     pub(super) fn encode(&self) -> Vec<u8> {
         let flag = |is_set, flag| if is_set { flag } else { 0 };
         let flags = flag(self.has_mark, HAS_MARK) | flag(self.is_new, IS_NEW) | flag(self.is_named, IS_NAMED);
@@ -157,16 +175,21 @@ impl KnownOrigin {
         bytes.extend(self.count.to_le_bytes());
         bytes.extend(self.cache);
         bytes.extend(self.unit.0);
+        bytes.extend(self.token.to_le_bytes());
+        bytes.extend(self.before.to_le_bytes());
         bytes.extend(self.id.encode());
         bytes
     }
 
     /// Reads the stored form; `None`: there is none, or of a later program.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let (head, id) = bytes.split_first_chunk::<HEAD_BYTES>()?;
-        if head[0] != FORM {
-            return None;
-        }
+        let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
+        let (tokens, id) = match head[0] {
+            FORM => rest.split_first_chunk::<TOKENS_BYTES>()?,
+            FORM_WITHOUT_TOKENS => (&[0; TOKENS_BYTES], rest),
+            _ => return None,
+        };
+        let token = |at: usize| tokens[at..].first_chunk().copied().map_or(0, u64::from_le_bytes);
         let count = u64::from_le_bytes(*head[2..].first_chunk()?);
         let (cache, unit) = (*head[10..].first_chunk()?, Uuid(*head[18..].first_chunk()?));
         let is = |flag| head[1] & flag != 0;
@@ -175,6 +198,8 @@ impl KnownOrigin {
             unit,
             cache,
             count,
+            token: token(0),
+            before: token(8),
             has_mark: is(HAS_MARK),
             is_new: is(IS_NEW),
             is_named: is(IS_NAMED),
@@ -190,118 +215,4 @@ pub(super) fn unit_of(id: &StorageId) -> Uuid {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use nitro_port::Means;
-
-    const OURS: Uuid = Uuid([1; 16]);
-    const THEIRS: Uuid = Uuid([2; 16]);
-
-    fn disk(serial: &str) -> StorageId {
-        let mut id = StorageId::default();
-        id.add(Means::Serial, &[serial.as_bytes()]);
-        id
-    }
-
-    fn mark(cache: Uuid, count: u64) -> VolumeMark {
-        VolumeMark::new(cache, Uuid([7; 16]), count, &disk("a"))
-    }
-
-    /// A volume that was served for the seventh time.
-    fn known() -> KnownOrigin {
-        let known = KnownOrigin::next(None, &disk("a"), Some(&mark(THEIRS, 6)), OURS, false);
-        assert_eq!((known.count, known.unit, known.is_new), (7, Uuid([7; 16]), true));
-        known
-    }
-
-    #[test]
-    fn it_comes_back() {
-        let known = known().marked(true);
-        assert_eq!(KnownOrigin::decode(&known.encode()), Some(known));
-        assert_eq!((KnownOrigin::decode(&[]), KnownOrigin::decode(&[9; 50])), (None, None));
-    }
-
-    #[test]
-    fn only_what_was_left_is_believed() {
-        let known = known().marked(true);
-        let finding = |id: &str, mark: Option<VolumeMark>| known.examine(&disk(id), mark.as_ref(), OURS);
-        assert_eq!(finding("a", Some(mark(OURS, 7))), Finding::AsLeft);
-        for (id, mark) in [
-            ("b", Some(mark(OURS, 7))),
-            ("a", None),
-            ("a", Some(mark(THEIRS, 7))),
-            ("a", Some(mark(THEIRS, 8))),
-            ("a", Some(mark(OURS, 6))),
-        ] {
-            assert!(matches!(finding(id, mark), Finding::Changed(_)), "{id}");
-        }
-        assert!(matches!(finding("a", Some(mark(OURS, 8))), Finding::OlderCache(_)));
-        assert_eq!(known.examine(&StorageId::default(), Some(&mark(OURS, 7)), OURS), Finding::Unproven);
-    }
-
-    #[test]
-    fn a_kill_before_the_mark_is_made_is_no_change() {
-        let known = known();
-        for mark in [Some(mark(THEIRS, 6)), Some(mark(OURS, 6)), Some(mark(OURS, 7)), None] {
-            assert_eq!(known.examine(&disk("a"), mark.as_ref(), OURS), Finding::AsLeft, "{mark:?}");
-        }
-        assert!(matches!(known.examine(&disk("a"), Some(&mark(OURS, 5)), OURS), Finding::Changed(_)));
-        assert!(matches!(known.examine(&disk("a"), Some(&mark(THEIRS, 8)), OURS), Finding::Changed(_)));
-    }
-
-    #[test]
-    fn a_copy_that_was_made_while_it_was_served_is_older_than_what_ended() {
-        let copied = known().marked(true);
-        let ended = copied.ended().unwrap();
-        // Killed before the mark has the new number, and after.
-        for mark in [mark(OURS, 7), mark(OURS, 8)] {
-            assert_eq!(ended.examine(&disk("a"), Some(&mark), OURS), Finding::AsLeft);
-        }
-        let ended = ended.marked(true);
-        assert_eq!(ended.examine(&disk("a"), Some(&mark(OURS, 8)), OURS), Finding::AsLeft);
-        assert!(matches!(ended.examine(&disk("a"), Some(&mark(OURS, 7)), OURS), Finding::Changed(_)));
-        assert!(matches!(copied.examine(&disk("a"), Some(&mark(OURS, 8)), OURS), Finding::OlderCache(_)));
-        assert_eq!(copied.marked(false).ended(), None);
-    }
-
-    #[test]
-    fn an_origin_without_marks_is_known_by_itself() {
-        let known = known().marked(false);
-        assert_eq!(known.examine(&disk("a"), None, OURS), Finding::AsLeft);
-        assert!(matches!(known.examine(&disk("a"), Some(&mark(THEIRS, 8)), OURS), Finding::Changed(_)));
-    }
-
-    #[test]
-    fn a_volume_that_is_only_read_sees_that_another_cache_writes() {
-        let known = KnownOrigin::next(None, &disk("a"), Some(&mark(THEIRS, 6)), OURS, true);
-        assert_eq!(known.examine(&disk("a"), Some(&mark(THEIRS, 6)), OURS), Finding::AsLeft);
-        assert!(matches!(known.examine(&disk("a"), Some(&mark(THEIRS, 7)), OURS), Finding::Changed(_)));
-    }
-
-    #[test]
-    fn a_volume_keeps_its_uuid_and_a_copy_gets_another() {
-        let known = known();
-        let again = KnownOrigin::next(Some(&known), &disk("a"), None, THEIRS, false);
-        assert_eq!(again.unit, known.unit);
-        let copy = KnownOrigin::next(None, &disk("b"), None, OURS, false);
-        assert_ne!(copy.unit, known.unit);
-        assert_eq!(copy.unit, unit_of(&disk("b")));
-        // Also beside a copy of its cache, which knows the first one.
-        let named = KnownOrigin { is_named: true, ..known };
-        let copy = KnownOrigin { count: 8, ..copy };
-        assert_eq!(KnownOrigin::next(Some(&named), &disk("b"), None, OURS, false), copy);
-    }
-
-    #[test]
-    fn kills_in_a_row_before_the_mark_is_made_are_no_change() {
-        let (id, mark) = (disk("a"), mark(OURS, 7));
-        let first = KnownOrigin::next(Some(&known().marked(true)), &id, Some(&mark), OURS, false);
-        assert!(first.is_ahead_of(&id, Some(&mark), OURS));
-        // The mark is made before another number is taken.
-        let made = first.mark(OURS);
-        assert!(!first.is_ahead_of(&id, Some(&made), OURS));
-        let second = KnownOrigin::next(Some(&first), &id, Some(&mark), OURS, false);
-        assert_eq!(second.examine(&id, Some(&made), OURS), Finding::AsLeft);
-        assert!(matches!(second.examine(&id, Some(&mark), OURS), Finding::Changed(_)));
-    }
-}
+mod tests;

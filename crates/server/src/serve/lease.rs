@@ -3,7 +3,7 @@
 
 use super::known_origin::KnownOrigin;
 use crate::export::ServedCache;
-use crate::origins::{Identity, LEASE_SECONDS, Look, Stamp, Uuid, VolumeMarks, aside, unix_seconds};
+use crate::origins::{Identity, LEASE_SECONDS, Look, Stamp, Uuid, VolumeMark, VolumeMarks, aside, unix_seconds};
 use nitro_console::error::Error;
 use nitro_engine::{VolumeEntry, WriteMode};
 use nitro_units::ObjectId;
@@ -125,7 +125,7 @@ impl OriginLease {
     /// before is recognised if it is put back. To be followed by [`ServedCache::sync`].
     pub(super) async fn number_end(&self, cache: Uuid) {
         let Some((known, marks)) = self.marked.lock().take() else { return };
-        let Some(ended) = known.ended() else { return };
+        let Some(ended) = known.ended(VolumeMark::new_token()) else { return };
         self.remember(|entry| entry.identity = ended.encode());
         // First the cache: it accepts the number before, too, where the mark is not made.
         if self.cache.sync().await.is_err() {

@@ -89,11 +89,8 @@ async fn remember(
     (verdict, before): (&Verdict, Option<VolumeEntry>),
 ) -> Result<Parts, Error> {
     let known = before.as_ref().and_then(|before| KnownOrigin::decode(&before.identity));
-    let ahead = known.as_ref().filter(|known| known.is_ahead_of(&origin.id, verdict.mark.as_ref(), entry.uuid));
-    if let Some(known) = ahead.filter(|_| !read_only && entry.path.is_some()) {
-        set_mark(name, origin, known.mark(entry.uuid)).await?;
-    }
-    let mut next = KnownOrigin::next(known.as_ref(), &origin.id, verdict.mark.as_ref(), entry.uuid, read_only);
+    let token = (!read_only).then(VolumeMark::new_token);
+    let mut next = KnownOrigin::next(known.as_ref(), &origin.id, verdict.mark.as_ref(), entry.uuid, token);
     // Initiators know the volumes of earlier programs by what was made of their names.
     next.is_named |= known.is_none() && before.is_some();
     if known.is_some_and(|known| known.unit != next.unit) {

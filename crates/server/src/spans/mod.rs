@@ -7,6 +7,8 @@ mod exporter;
 mod otlp;
 mod sample;
 
+pub(crate) use sample::random;
+
 use collector::Collector;
 use exporter::Exporter;
 use nitro_config::OtlpUrl;

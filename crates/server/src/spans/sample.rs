@@ -10,7 +10,7 @@ thread_local! {
 }
 
 /// A random number.
-pub(super) fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(0_u8)
 }
 
