@@ -150,6 +150,20 @@ counters! {
     }
 }
 
+impl VolumeCounters {
+    /// Extents of read requests.
+    #[must_use]
+    pub const fn read_extents(&self) -> u64 {
+        self.read_hit_extents + self.read_not_hit_extents()
+    }
+
+    /// Extents of read requests that came from the origin, by their own read of it or by one already in progress.
+    #[must_use]
+    pub const fn read_not_hit_extents(&self) -> u64 {
+        self.read_miss_extents + self.read_joined_extents
+    }
+}
+
 counters! {
     /// Counters of the requests of one class to a volume.
     pub struct ClassMetrics / ClassCounters {

@@ -402,8 +402,7 @@ fn volume(volume: &Volume) -> String {
     let detached = if volume.attached { "" } else { ", detached" };
     let heading =
         format!("volume {name}: {} behind cache {cache}, {mode}{detached}{access}{domain}", Size(volume.size_bytes));
-    let extents =
-        volume.counters.read_hit_extents + volume.counters.read_miss_extents + volume.counters.read_joined_extents;
+    let extents = volume.counters.read_extents();
     let mut lines = vec![
         ("origin at", volume.origin.clone()),
         (

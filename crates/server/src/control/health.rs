@@ -119,9 +119,8 @@ fn performance(status: &Status) -> Vec<Performance> {
     }
     for volume in &status.volumes {
         let counters = &volume.counters;
-        let asked = counters.read_hit_extents + counters.read_miss_extents + counters.read_joined_extents;
         all.push(value(format!("volume {} dirty", volume.name), volume.dirty_bytes, "B"));
-        all.push(value(format!("volume {} extents read", volume.name), asked, "c"));
+        all.push(value(format!("volume {} extents read", volume.name), counters.read_extents(), "c"));
         all.push(value(format!("volume {} extents hit", volume.name), counters.read_hit_extents, "c"));
         all.push(value(format!("volume {} errors", volume.name), counters.errors, "c"));
     }

@@ -138,8 +138,7 @@ fn difference(then: Sample<'_>, now: Sample<'_>, seconds: f64) -> Row {
     let rate = |then: u64, now: u64| now.saturating_sub(then) as f64 / seconds;
     let mebibytes = |then: u64, now: u64| rate(then, now) / MIB;
     let hits = now.counters.read_hit_extents.saturating_sub(then.counters.read_hit_extents);
-    let others = |v: &Volume| v.counters.read_miss_extents + v.counters.read_joined_extents;
-    let extents = hits + others(now).saturating_sub(others(then));
+    let extents = now.counters.read_extents().saturating_sub(then.counters.read_extents());
     let drops = |c: &Cache| c.counters.fills_dropped;
     Row {
         volume: now.name.clone(),

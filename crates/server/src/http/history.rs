@@ -113,7 +113,7 @@ impl Sums {
     fn add_volume(&mut self, v: &Volume) {
         let rates = [
             v.counters.read_hit_extents,
-            v.counters.read_miss_extents + v.counters.read_joined_extents,
+            v.counters.read_not_hit_extents(),
             v.counters.reads,
             v.counters.writes,
             v.counters.read_bytes,

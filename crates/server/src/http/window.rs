@@ -34,7 +34,7 @@ impl Counts {
     fn of(v: &Volume) -> Self {
         let mut counts = Self {
             read_hit_extents: v.counters.read_hit_extents,
-            read_extents: v.counters.read_hit_extents + v.counters.read_miss_extents + v.counters.read_joined_extents,
+            read_extents: v.counters.read_extents(),
             ..Self::default()
         };
         for Latency { at_most, count, .. } in [v.read_hit_latency, v.read_miss_latency, v.write_latency] {
