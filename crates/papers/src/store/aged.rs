@@ -37,6 +37,8 @@ pub(super) struct Cost {
     kilobytes: f64,
     /// With a cache: the share of the extents that it served.
     hits: f64,
+    /// The time that the reads kept the disks busy by the model, of the least possible.
+    of_least: f64,
 }
 
 impl Cost {
@@ -53,6 +55,7 @@ impl Cost {
             ),
             kilobytes: each(after.store.region_read_bytes, before.store.region_read_bytes) / 1024.0,
             hits: 0.0,
+            of_least: after.planned.since(&before.planned).ratio(),
         }
     }
 }
@@ -244,6 +247,7 @@ impl Aged {
             "index and metadata",
             "KiB from the disk",
             "hits",
+            "disk time, of the least",
         ];
         let mut work = Table::new("Work of the disk per read", &columns);
         for size in SIZES {
@@ -261,6 +265,7 @@ impl Aged {
                 row.extend(if system == TPS { ["–"; 3].map(str::to_owned) } else { of_store });
                 row.push(format!("{:.0}", cost.kilobytes));
                 row.push(if cost.hits > 0.0 { format!("{:.0} %", cost.hits * 100.0) } else { "–".into() });
+                row.push(if system == TPS { "–".into() } else { format!("{:.3}", cost.of_least) });
                 work.rows.push(row);
             }
         }

@@ -57,6 +57,8 @@ struct Cost {
     seconds: f64,
     requests: f64,
     bytes: f64,
+    /// The time that the reads kept the disks busy by the model, of the least possible.
+    of_least: f64,
 }
 
 impl Cost {
@@ -65,12 +67,13 @@ impl Cost {
             seconds: (after.time - before.time).as_secs_f64(),
             requests: (after.requests - before.requests) as f64,
             bytes: (after.store.region_read_bytes - before.store.region_read_bytes) as f64,
+            of_least: after.planned.since(&before.planned).ratio(),
         }
     }
 
     fn mean(costs: &[Self]) -> Self {
         let mean = |figure: fn(&Self) -> f64| costs.iter().map(figure).sum::<f64>() / costs.len().max(1) as f64;
-        Self { seconds: mean(|c| c.seconds), requests: mean(|c| c.requests), bytes: mean(|c| c.bytes) }
+        Self { seconds: mean(|c| c.seconds), requests: mean(|c| c.requests), bytes: mean(|c| c.bytes), of_least: mean(|c| c.of_least) }
     }
 }
 
@@ -186,12 +189,13 @@ impl Restored {
             "relative to no cache",
             "read from the disk",
             "relative to no cache",
+            "disk time, of the least",
         ];
         let mut table = Table::new("Restores, mean values", &columns);
         for group in &self.groups {
             let none = group.costs[0];
             for (way, cost) in self.ways.iter().zip(&group.costs) {
-                let share = |figure: fn(&Cost) -> f64| format!("{:.0} %", 100.0 * figure(cost) / figure(&none));
+                let share = |figure: fn(&Cost) -> f64| format!("{:.1} %", 100.0 * figure(cost) / figure(&none));
                 table.rows.push(vec![
                     self.label(group),
                     way.name(),
@@ -201,6 +205,7 @@ impl Restored {
                     share(|c| c.requests),
                     Size(cost.bytes as u64).to_string(),
                     share(|c| c.bytes),
+                    format!("{:.3}", cost.of_least),
                 ]);
             }
         }
