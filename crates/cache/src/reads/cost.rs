@@ -35,12 +35,17 @@ const KEPT: f64 = 0.99;
 /// A period that lasts this many times as long as expected counts as one that lasts as long as that: once, a disk spins
 /// up, or a network stalls.
 const OUTLIER: f64 = 8.0;
-/// The weight of what is assumed, in periods of one request.
+/// The weight of what is assumed of requests and bytes, in periods of one request.
 const ASSUMED_WEIGHT: f64 = 0.5;
+/// The same of the assumption that a period takes no time of its own.
+const FIRST_WEIGHT: f64 = 5.0;
 
 /// Learns the costs of a device by least squares: the time of a period in which the device was busy, over the requests
-/// and the bytes that ended in it. Requests that wait for one another share the time, so that queues count once, and
-/// what a device does at the same time costs less. Older periods count less and less.
+/// and the bytes that ended in it. Requests that wait for one another share the time, so that queues count once. Older
+/// periods count less and less.
+///
+/// A period has a time of its own, too: an array of disks begins several requests at the same time, and each further one
+/// costs less than the first. If a device serves one request after the other, this time is nothing.
 ///
 /// What the periods do not tell, for instance the cost of a byte if all requests are equally long, follows the
 /// proportions that are assumed.
@@ -62,9 +67,13 @@ struct Period {
     is_spoilt: bool,
 }
 
-/// Sums of products over all periods: `n` requests, `y` bytes, `d` nanoseconds.
+/// Sums of products over all periods: 1, `n` requests, `y` bytes, `d` nanoseconds.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sums {
+    one: f64,
+    n: f64,
+    y: f64,
+    d: f64,
     nn: f64,
     ny: f64,
     yy: f64,
@@ -110,12 +119,23 @@ impl CostEstimator {
             return;
         }
         let (n, y) = (f64::from(period.requests), period.bytes as f64);
-        let Costs { request_ns, byte_ns } = self.costs();
-        let d = (lasted.as_nanos() as f64).min(OUTLIER * (request_ns * n + byte_ns * y).max(1.0));
+        let (period_ns, Costs { request_ns, byte_ns }) = self.fitted();
+        let d = (lasted.as_nanos() as f64).min(OUTLIER * (period_ns + request_ns * n + byte_ns * y).max(1.0));
         // The time of a period of many requests varies more.
         let weight = 1.0 / n;
-        let Sums { nn, ny, yy, nd, yd } = &mut self.sums;
-        for (sum, product) in [(nn, n * n), (ny, n * y), (yy, y * y), (nd, n * d), (yd, y * d)] {
+        let s = &mut self.sums;
+        let sums = [
+            (&mut s.one, 1.0),
+            (&mut s.n, n),
+            (&mut s.y, y),
+            (&mut s.d, d),
+            (&mut s.nn, n * n),
+            (&mut s.ny, n * y),
+            (&mut s.yy, y * y),
+            (&mut s.nd, n * d),
+            (&mut s.yd, y * d),
+        ];
+        for (sum, product) in sums {
             *sum = *sum * KEPT + weight * product;
         }
     }
@@ -123,21 +143,34 @@ impl CostEstimator {
     /// The costs as far as they are known.
     #[must_use]
     pub fn costs(&self) -> Costs {
-        let Sums { nn, ny, yy, nd, yd } = self.sums;
+        self.fitted().1
+    }
+
+    /// The time of a period, in nanoseconds, and the costs of what ends in it.
+    fn fitted(&self) -> (f64, Costs) {
+        let Sums { one, n, y, d, nn, ny, yy, nd, yd } = self.sums;
         let Costs { request_ns: a, byte_ns: b } = self.assumed;
-        // The multiple of what is assumed that fits best, and the sums with a request and a gap of such costs added.
+        // The multiple of what is assumed that fits best.
         let fit = a * a * nn + 2.0 * a * b * ny + b * b * yy;
         let scale = if fit > 0.0 { (a * nd + b * yd) / fit } else { 1.0 };
         let (a, b, gap) = (a * scale, b * scale, a / b);
-        let (nn, yy) = (nn + ASSUMED_WEIGHT, yy + ASSUMED_WEIGHT * gap * gap);
-        let (nd, yd) = (nd + ASSUMED_WEIGHT * a, yd + ASSUMED_WEIGHT * gap * gap * b);
+        // Bytes in gaps, so that all are of the same order.
+        let (y, ny, yy, yd, b) = (y / gap, ny / gap, yy / gap / gap, yd / gap, b * gap);
+        let one = one + FIRST_WEIGHT;
+        let (nn, yy) = (nn + ASSUMED_WEIGHT, yy + ASSUMED_WEIGHT);
+        let (nd, yd) = (nd + ASSUMED_WEIGHT * a, yd + ASSUMED_WEIGHT * b);
+        // Without the time of a period.
+        let (nn, ny, yy) = (nn - n * n / one, ny - n * y / one, yy - y * y / one);
+        let (nd, yd) = (nd - n * d / one, yd - y * d / one);
         let determinant = nn * yy - ny * ny;
         let (request_ns, byte_ns) = ((nd * yy - yd * ny) / determinant, (yd * nn - nd * ny) / determinant);
-        match (request_ns > 0.0, byte_ns > 0.0) {
-            (true, true) => Costs { request_ns, byte_ns },
-            (true, false) => Costs { request_ns: nd / nn, byte_ns: 0.0 },
-            _ => Costs { request_ns: 0.0, byte_ns: yd / yy },
-        }
+        let (request_ns, byte_ns) = match (request_ns > 0.0, byte_ns > 0.0) {
+            (true, true) => (request_ns, byte_ns),
+            (true, false) => (nd / nn, 0.0),
+            _ => (0.0, yd / yy),
+        };
+        let period_ns = ((d - n * request_ns - y * byte_ns) / one).max(0.0);
+        (period_ns, Costs { request_ns, byte_ns: byte_ns / gap })
     }
 }
 
@@ -175,6 +208,21 @@ mod tests {
             let found = learned(&disk, at_once, |n| (n * 7 % 13 + 1) * 64 * KIB);
             assert!(near(found.request_ns, disk.request_ns) && near(found.byte_ns, disk.byte_ns), "{found:?}");
         }
+    }
+
+    #[test]
+    fn what_a_device_does_at_the_same_time_costs_less() {
+        let mut estimator = CostEstimator::new(true);
+        let mut now = Duration::ZERO;
+        for n in 1..400_u64 {
+            let (requests, bytes) = (n % 7 + 1, n * 5 % 9 * 64 * KIB);
+            (0..requests).for_each(|_| estimator.begin(now));
+            // The first one takes 7 ms, each further one 1 ms more, and a byte 10 ns.
+            now += Duration::from_micros(7000 + requests * 1000 + requests * bytes / 100);
+            (0..requests).for_each(|_| estimator.end(now, Some(bytes)));
+        }
+        let Costs { request_ns, byte_ns } = estimator.costs();
+        assert!((0.9e6..1.6e6).contains(&request_ns) && near(byte_ns, 10.0), "{request_ns} {byte_ns}");
     }
 
     #[test]
