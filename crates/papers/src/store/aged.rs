@@ -1,7 +1,7 @@
 //! Figure 9: random reads of a young and of an aged store.
 
-use super::Scale;
 use super::bed::{Bed, CHUNK_BYTES, CacheKind, Cached, Draws, Work, beside, failed};
+use super::{Scale, planned};
 use crate::report::{Band, Chart, Holds, Line, Lines, Section, Table, Verdict};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
@@ -209,7 +209,7 @@ impl Aged {
                  recipes; blocks of recipes that were not in RAM, of which a region may hold several; and look-ups, \
                  in the index on the disk, of chunks that a collection has moved since their recipe was written; a \
                  request that spans two disks counts as two. \"Before collections\" is generation {}, the last one \
-                 before the first collection.",
+                 before the first collection. {}",
                 scale.generations,
                 Size(scale.volume_bytes),
                 scale.changed_share * 100.0,
@@ -220,7 +220,8 @@ impl Aged {
                 Size(bed.freed_bytes),
                 scale.reads,
                 Size(CHUNK_BYTES),
-                scale.last_uncollected()
+                scale.last_uncollected(),
+                planned::OF_LEAST
             ),
             charts: vec![
                 chart("Response time", "ms", |c| c.milliseconds, &all),

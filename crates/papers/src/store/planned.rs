@@ -8,6 +8,11 @@ use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// What the column says that compares with the least.
+pub(super) const OF_LEAST: &str = "\"Disk time, of the least\" is the time that reads of containers keep the disks busy by \
+    the model (a mean seek and half a turn for each disk that a request touches, and the transfer), divided by the least \
+    time that these regions take, however they are divided into requests of at most 1 MiB, with what lies between them \
+    read through or skipped.";
 /// Points on a disk between which seeks are averaged.
 const POINTS: u64 = 32;
 
