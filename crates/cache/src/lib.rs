@@ -21,6 +21,7 @@ mod manager;
 pub mod pattern;
 pub mod pins;
 pub mod ram;
+pub mod reads;
 pub mod settings;
 mod shelf;
 pub mod staging;

@@ -266,7 +266,7 @@ impl<D: Device> Store<D> {
         let ahead = &self.ahead;
         let reading = self.help_until(gate.reading.lock()).await;
         let missing: Vec<usize> = (0..places.len()).filter(|i| self.cached_region(places[*i]).is_none()).collect();
-        let reads = self.runs(places, &missing).map(|run| run.iter().map(|i| places[*i]).collect());
+        let reads = self.runs(places, &missing).into_iter().map(|run| run.iter().map(|i| places[*i]).collect());
         let mut reads = stream::iter(reads.map(|run| self.read_run(run))).buffer_unordered(READS_AT_ONCE);
         let mut offered: Vec<Arc<Work>> = Vec::new();
         while let Some(read) = reads.next().await {

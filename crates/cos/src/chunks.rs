@@ -24,9 +24,6 @@ use std::sync::Arc;
 pub(crate) const READ_BYTES_MAX: usize = 1 << 20;
 /// The maximum number of reads of the device at the same time, for one request.
 const READS_AT_ONCE: usize = 64;
-/// Regions at most this far apart are read with one read.
-const GAP_BYTES: u64 = 16 << 10;
-const GAP_BYTES_ROTATIONAL: u64 = 256 << 10;
 /// The maximum number of look-ups of a chunk that is being moved.
 const MOVES_MAX: usize = 3;
 
@@ -338,7 +335,7 @@ impl<D: Device> Store<D> {
     ) -> Result<Vec<Option<Arc<Region>>>, Error> {
         let mut regions: Vec<_> = places.iter().map(|p| self.cached_region(*p)).collect();
         let missing: Vec<usize> = (0..places.len()).filter(|i| regions[*i].is_none()).collect();
-        let reads = self.runs(places, &missing).map(|run| async move {
+        let reads = self.runs(places, &missing).into_iter().map(|run| async move {
             let some: Vec<Place> = run.iter().map(|i| places[*i]).collect();
             self.read_run(some).await.map(|read| (run, self.decode(&read)))
         });
@@ -349,20 +346,6 @@ impl<D: Device> Store<D> {
             }
         }
         Ok(regions)
-    }
-
-    /// Divides places, of which `missing` are the indices, into those that are read with one read.
-    pub(crate) fn runs<'a>(&self, places: &'a [Place], missing: &'a [usize]) -> impl Iterator<Item = &'a [usize]> {
-        missing.chunk_by(|a, b| self.are_near(places[*a], places[*b])).flat_map(|run| {
-            // Long runs are read in pieces.
-            let bytes = |i: &usize| places[*i].offset() as usize / READ_BYTES_MAX;
-            run.chunk_by(move |a, b| bytes(a) == bytes(b))
-        })
-    }
-
-    fn are_near(&self, a: Place, b: Place) -> bool {
-        let gap_bytes = if self.device.geometry().rotational { GAP_BYTES_ROTATIONAL } else { GAP_BYTES };
-        a.slot == b.slot && b.offset() <= a.offset() + a.region_bytes() as u64 + gap_bytes
     }
 
     pub(crate) fn cached_region(&self, place: Place) -> Option<Arc<Region>> {
@@ -413,7 +396,12 @@ impl<D: Device> Store<D> {
         let end = (last.offset() + last.region_bytes() as u64).next_multiple_of(block);
         let bytes = match end.min(self.superblock.container_bytes.into()).saturating_sub(from) {
             0 => Bytes::new(),
-            len => self.device.read(self.container_at(first.slot) + from, len as usize).await?,
+            len => {
+                let noted = self.reads.begin();
+                let bytes = self.device.read(self.container_at(first.slot) + from, len as usize).await?;
+                noted.end(bytes.len());
+                bytes
+            }
         };
         Ok(Blocks { from, bytes })
     }

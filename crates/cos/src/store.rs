@@ -17,6 +17,7 @@ use crate::locality::Locality;
 use crate::namespace::Objects;
 use crate::placing::ContentIndex;
 use crate::plan::{Layout, Plan, index_plan};
+use crate::reads::Reads;
 use crate::recover;
 use crate::room::Room;
 use crate::slots::Slots;
@@ -144,6 +145,7 @@ pub struct Store<D> {
     pub(crate) ssd: Arc<SsdSlot>,
     pub(crate) patterns: Patterns,
     pub(crate) ahead: Ahead,
+    pub(crate) reads: Reads,
     pub(crate) summary: Summary,
     pub(crate) objects: Mutex<Objects>,
     pub(crate) directory: Directory,
@@ -267,6 +269,7 @@ impl<D: Device> Store<D> {
             ssd,
             patterns: Patterns::default(),
             ahead: Ahead::default(),
+            reads: Reads::default(),
             summary,
             ledger: Arc::clone(objects.ledger()),
             objects: Mutex::new(objects),

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures_util::future::{join, try_join};
 use nitro_port::buf::{BufMut, is_zero};
 use nitro_port::range_lock::ALL;
-use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe};
+use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe, Urgency};
 use nitro_units::Fingerprint;
 use std::ops::Range;
 use std::sync::Arc;
@@ -154,26 +154,38 @@ impl<D: Device> Volume<D> {
     /// # Errors
     /// [`Error::OutOfRange`], [`Error::Missing`] for content that is damaged, or an error of the device.
     pub async fn read_range(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
-        self.check_range(offset, len as u64)?;
-        let access = self.store.access(&self.object, offset, len as u64);
+        let whole = [offset..offset.saturating_add(len as u64)];
+        Ok(self.read_ranges(&whole).await?.pop().unwrap_or_default())
+    }
+
+    /// Reads ranges, which are in order and do not overlap, with as few requests to the device as it takes. Those of a
+    /// stream are read one after the other.
+    ///
+    /// # Errors
+    /// As [`read_range`](Self::read_range).
+    pub async fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, Error> {
+        let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { return Ok(Vec::new()) };
+        let (offset, len) = (first.start, last.end.saturating_sub(first.start));
+        self.check_range(offset, len)?;
+        let access = self.store.access(&self.object, offset, len);
         if access == Access::Sequential {
-            self.read_ahead(offset, len as u64).await;
+            self.read_ahead(offset, len).await;
         }
         let mut tries = 0;
         loop {
             let before = self.object.state.lock().record.root;
             let result = match self.object.kind {
                 Kind::Volume if access == Access::Monotonic => {
-                    let last = (offset + len as u64).saturating_sub(1) / u64::from(self.object.chunk_bytes);
+                    let last = (offset + len).saturating_sub(1) / u64::from(self.object.chunk_bytes);
                     let next = self.store.read_next_leaf(&self.object, last, access);
                     // Boxed, as the rare cases below are, so that the futures of all requests stay small.
-                    Box::pin(join(self.read_volume(offset, len, access), next)).await.0
+                    Box::pin(join(self.read_volume(ranges, access), next)).await.0
                 }
                 Kind::Volume if access == Access::Random && self.store.settings.nsio_prefetch_bytes > 0 => {
-                    Box::pin(self.read_with_more(offset, len, access)).await
+                    Box::pin(self.read_with_more(ranges, access)).await
                 }
-                Kind::Volume => self.read_volume(offset, len, access).await,
-                Kind::Stream => self.read_stream(offset, len, access).await,
+                Kind::Volume => self.read_volume(ranges, access).await,
+                Kind::Stream => Box::pin(self.read_stream_ranges(ranges, access)).await,
             };
             // A chunk that was collected meanwhile had been overwritten before.
             let is_replaced = || self.object.state.lock().record.root != before;
@@ -184,22 +196,42 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    async fn read_volume(&self, offset: u64, len: usize, access: Access) -> Result<Bytes, Error> {
+    async fn read_volume(&self, ranges: &[Range<u64>], access: Access) -> Result<Vec<Bytes>, Error> {
+        let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { return Ok(Vec::new()) };
+        let stretch = self.chunks(first.start, last.end - first.start);
+        let resolved = self.store.resolve(&self.object, stretch.clone(), access).await?;
+        let of_range = |range: &Range<u64>| {
+            let chunks = self.chunks(range.start, range.end - range.start);
+            &resolved[(chunks.start - stretch.start) as usize..(chunks.end - stretch.start) as usize]
+        };
+        let references: Vec<Reference> = ranges.iter().flat_map(of_range).flatten().copied().collect();
+        let mut read = self.store.read_chunks(&references, access).await?.into_iter();
+        ranges.iter().map(|range| self.join_chunks(range, of_range(range), &mut read)).collect()
+    }
+
+    /// Takes the bytes of a range from its chunks, which are the next ones that were read.
+    fn join_chunks(
+        &self,
+        Range { start: offset, end }: &Range<u64>,
+        resolved: &[Option<Reference>],
+        read: &mut std::vec::IntoIter<Bytes>,
+    ) -> Result<Bytes, Error> {
+        let (offset, len) = (*offset, (end - offset) as usize);
         let chunk_bytes = u64::from(self.object.chunk_bytes);
         let chunks = self.chunks(offset, len as u64);
-        let resolved = self.store.resolve(&self.object, chunks.clone(), access).await?;
-        let references: Vec<Reference> = resolved.iter().flatten().copied().collect();
-        let mut read = self.store.read_chunks(&references, access).await?.into_iter();
-        if let ([Some(_)], Some(only)) = (&resolved[..], read.as_slice().first()) {
+        let short = || {
+            let references: Vec<Reference> = resolved.iter().flatten().copied().collect();
+            self.short(&references)
+        };
+        if let [Some(_)] = resolved {
             let start = (offset - chunks.start * chunk_bytes) as usize;
-            return if start + len <= only.len() {
-                Ok(only.slice(start..start + len))
-            } else {
-                self.short(&references)
+            return match read.next() {
+                Some(only) if start + len <= only.len() => Ok(only.slice(start..start + len)),
+                _ => short(),
             };
         }
         let mut out = BufMut::with_len(len);
-        for (index, reference) in chunks.zip(&resolved) {
+        for (index, reference) in chunks.zip(resolved) {
             let start = index * chunk_bytes;
             let from = offset.max(start);
             let to = (offset + len as u64).min(start + chunk_bytes);
@@ -209,7 +241,7 @@ impl<D: Device> Volume<D> {
                     Some(chunk) if chunk.len() as u64 >= to - start => {
                         target.copy_from_slice(&chunk[(from - start) as usize..(to - start) as usize]);
                     }
-                    _ => return self.short(&references),
+                    _ => return short(),
                 },
                 None => target.fill(0),
             }
@@ -217,13 +249,19 @@ impl<D: Device> Volume<D> {
         Ok(out.freeze())
     }
 
-    /// Reads a range, and then what follows it into RAM ("simple prefetch").
-    async fn read_with_more(&self, offset: u64, len: usize, access: Access) -> Result<Bytes, Error> {
-        let read = self.read_volume(offset, len, access).await?;
-        let end = offset + len as u64;
+    /// Reads one range of a volume.
+    async fn read_one(&self, offset: u64, len: usize, access: Access) -> Result<Bytes, Error> {
+        let read = self.read_volume(&[offset..offset + len as u64], access).await?.pop();
+        Ok(read.unwrap_or_default())
+    }
+
+    /// Reads ranges, and then what follows them into RAM ("simple prefetch").
+    async fn read_with_more(&self, ranges: &[Range<u64>], access: Access) -> Result<Vec<Bytes>, Error> {
+        let read = self.read_volume(ranges, access).await?;
+        let end = ranges.last().map_or(0, |last| last.end);
         let more = u64::from(self.store.settings.nsio_prefetch_bytes).min(self.size_bytes().saturating_sub(end));
         if more > 0 {
-            self.read_volume(end, more as usize, access).await?;
+            self.read_one(end, more as usize, access).await?;
         }
         Ok(read)
     }
@@ -231,6 +269,14 @@ impl<D: Device> Volume<D> {
     fn short(&self, references: &[Reference]) -> Result<Bytes, Error> {
         let what = format!("a chunk of {:?} does not have the size in its recipe ({references:?})", self.name());
         Err(Error::Damaged { what })
+    }
+
+    async fn read_stream_ranges(&self, ranges: &[Range<u64>], access: Access) -> Result<Vec<Bytes>, Error> {
+        let mut read = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            read.push(self.read_stream(range.start, (range.end - range.start) as usize, access).await?);
+        }
+        Ok(read)
     }
 
     async fn read_stream(&self, offset: u64, len: usize, access: Access) -> Result<Bytes, Error> {
@@ -303,7 +349,7 @@ impl<D: Device> Volume<D> {
         // The chunks at both ends keep the bytes that are not written.
         let ends = [(start, offset), (offset + len, end.min(size))];
         let old = |(from, to): (u64, u64)| async move {
-            if from < to { self.read_volume(from, (to - from) as usize, access).await } else { Ok(Bytes::new()) }
+            if from < to { self.read_one(from, (to - from) as usize, access).await } else { Ok(Bytes::new()) }
         };
         let [first, last] = ends.map(old);
         let olds = if self.store.settings.nsio_parallel {
@@ -536,5 +582,14 @@ impl<D: Device> Origin for Volume<D> {
         let len = data.len() as u64;
         let written = self.write_believing(offset, data, known).await;
         written.map_err(|e| device_error(e, Operation::Write, offset, len))
+    }
+
+    fn reads_parts(&self) -> bool {
+        self.object.kind == Kind::Volume
+    }
+
+    async fn read_parts(&self, _urgency: Urgency, parts: &[Range<u64>]) -> Result<Vec<Bytes>, DeviceError> {
+        let (from, to) = (parts.first().map_or(0, |part| part.start), parts.last().map_or(0, |part| part.end));
+        self.read_ranges(parts).await.map_err(|e| device_error(e, Operation::Read, from, to.saturating_sub(from)))
     }
 }

@@ -131,6 +131,9 @@ counters! {
         {origin_requests operation read} origin_reads,
         /// Bytes read from the origin.
         {origin operation read} origin_read_bytes,
+        /// Bytes of those read from the origin that lay between the wanted ones, and were thrown away: to read through them
+        /// costs less than another request.
+        origin_gap_bytes,
         /// Writes of the origin.
         {origin_requests operation write} origin_writes,
         /// Bytes written to the origin.

@@ -7,6 +7,7 @@ use nitro_units::Fingerprint;
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -125,6 +126,35 @@ pub trait Origin: Device {
         data: Bytes,
         known: &[Option<Fingerprint>],
     ) -> impl Future<Output = Result<(), DeviceError>>;
+
+    /// Whether the device decides better than its caller which bytes are read with one request, because it does not
+    /// store them in their order. Such a device is to be asked for all ranges of a request at once, with
+    /// [`read_parts`](Self::read_parts).
+    fn reads_parts(&self) -> bool;
+
+    /// Reads several ranges, which are in order and do not overlap: as [`read_with`](Device::read_with) does each, but
+    /// as few requests as possible are made for all. Only for a device that [`reads_parts`](Self::reads_parts).
+    fn read_parts(
+        &self,
+        urgency: Urgency,
+        parts: &[Range<u64>],
+    ) -> impl Future<Output = Result<Vec<Bytes>, DeviceError>>;
+}
+
+/// Reads ranges one after the other: [`Origin::read_parts`] of a device that does not [read parts](Origin::reads_parts).
+///
+/// # Errors
+/// That of the first range that cannot be read.
+pub async fn read_each(
+    device: &impl Device,
+    urgency: Urgency,
+    parts: &[Range<u64>],
+) -> Result<Vec<Bytes>, DeviceError> {
+    let mut read = Vec::with_capacity(parts.len());
+    for part in parts {
+        read.push(device.read_with(urgency, part.start, (part.end - part.start) as usize).await?);
+    }
+    Ok(read)
 }
 
 /// Makes a device an [`Origin`] that does not know its contents by fingerprint: `plain_origin!(MyDevice)`, or
@@ -157,6 +187,18 @@ macro_rules! plain_origin {
                 _known: &[Option<$crate::Fingerprint>],
             ) -> impl Future<Output = Result<(), $crate::DeviceError>> {
                 $crate::Device::write(self, offset, data)
+            }
+
+            fn reads_parts(&self) -> bool {
+                false
+            }
+
+            fn read_parts(
+                &self,
+                urgency: $crate::Urgency,
+                parts: &[::std::ops::Range<u64>],
+            ) -> impl Future<Output = Result<Vec<$crate::Bytes>, $crate::DeviceError>> {
+                $crate::read_each(self, urgency, parts)
             }
         }
     };
@@ -229,6 +271,18 @@ impl<D: Origin> Origin for Arc<D> {
         known: &[Option<Fingerprint>],
     ) -> impl Future<Output = Result<(), DeviceError>> {
         (**self).write_known(offset, data, known)
+    }
+
+    fn reads_parts(&self) -> bool {
+        (**self).reads_parts()
+    }
+
+    fn read_parts(
+        &self,
+        urgency: Urgency,
+        parts: &[Range<u64>],
+    ) -> impl Future<Output = Result<Vec<Bytes>, DeviceError>> {
+        (**self).read_parts(urgency, parts)
     }
 }
 

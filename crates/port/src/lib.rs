@@ -14,6 +14,8 @@ pub mod slice;
 pub mod yielding;
 
 pub use bytes::Bytes;
-pub use device::{Allocation, Clock, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe, Urgency};
+pub use device::{
+    Allocation, Clock, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe, Urgency, read_each,
+};
 pub use identity::{Means, Sameness, StorageId};
 pub use nitro_units::Fingerprint;

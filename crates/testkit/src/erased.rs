@@ -6,6 +6,7 @@ use futures_util::future::LocalBoxFuture;
 use nitro_port::{Allocation, Device, DeviceError, Geometry, Origin, Recipe, Urgency};
 use nitro_units::Fingerprint;
 use std::any::{Any, type_name};
+use std::ops::Range;
 use std::sync::Arc;
 
 type Answer<'a, T> = LocalBoxFuture<'a, Result<T, DeviceError>>;
@@ -26,6 +27,8 @@ trait Object: Send + Sync {
     fn recipe_extent_bytes(&self) -> Option<u32>;
     fn recipe(&self, offset: u64, len: u64) -> Answer<'_, Recipe>;
     fn write_known<'a>(&'a self, offset: u64, data: Bytes, known: &'a [Option<Fingerprint>]) -> Answer<'a, ()>;
+    fn reads_parts(&self) -> bool;
+    fn read_parts<'a>(&'a self, urgency: Urgency, parts: &'a [Range<u64>]) -> Answer<'a, Vec<Bytes>>;
 }
 
 impl<D: Origin> Object for D {
@@ -83,6 +86,14 @@ impl<D: Origin> Object for D {
 
     fn write_known<'a>(&'a self, offset: u64, data: Bytes, known: &'a [Option<Fingerprint>]) -> Answer<'a, ()> {
         Origin::write_known(self, offset, data, known).boxed_local()
+    }
+
+    fn reads_parts(&self) -> bool {
+        Origin::reads_parts(self)
+    }
+
+    fn read_parts<'a>(&'a self, urgency: Urgency, parts: &'a [Range<u64>]) -> Answer<'a, Vec<Bytes>> {
+        Origin::read_parts(self, urgency, parts).boxed_local()
     }
 }
 
@@ -159,5 +170,13 @@ impl Origin for Erased {
 
     async fn write_known(&self, offset: u64, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), DeviceError> {
         self.0.write_known(offset, data, known).await
+    }
+
+    fn reads_parts(&self) -> bool {
+        self.0.reads_parts()
+    }
+
+    async fn read_parts(&self, urgency: Urgency, parts: &[Range<u64>]) -> Result<Vec<Bytes>, DeviceError> {
+        self.0.read_parts(urgency, parts).await
     }
 }

@@ -136,6 +136,12 @@ impl Flights {
         !state.is_written(extents) && !extents.iter().any(|index| state.fills.contains_key(&index))
     }
 
+    /// Whether extents between others may be read from the origin, to be thrown away: not while a write to them that was
+    /// given up may still hang there.
+    pub(super) fn may_be_read_through(&self, extents: ExtentRange) -> bool {
+        !self.state.lock().is_unsettled(extents)
+    }
+
     /// Notes that the insertion of an extent has ended, with any result.
     pub(crate) fn settle(&self, index: ExtentIndex, token: &Arc<Token>) {
         let mut state = self.state.lock();

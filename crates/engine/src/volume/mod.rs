@@ -17,6 +17,7 @@ mod recipe;
 mod regions;
 pub(crate) mod registry;
 mod room;
+mod stretches;
 pub(crate) mod transitions;
 mod write;
 mod write_back;
@@ -46,6 +47,7 @@ use nitro_cache::CacheManager;
 use nitro_cache::admission::{Provenance, WritePolicy};
 use nitro_cache::class::Band;
 use nitro_cache::pattern::{RunDetector, StreamDetector};
+use nitro_cache::reads::CostEstimator;
 pub use nitro_port::buf::Pieces;
 use nitro_port::buf::held_bytes;
 use nitro_port::yielding::yield_now;
@@ -121,6 +123,8 @@ pub struct Volume<F, O, C: Clock> {
     origin_durable: AtomicU64,
     /// Reads of the origin in progress.
     origin_reading: AtomicUsize,
+    /// What its reads cost.
+    costs: Mutex<CostEstimator>,
     waits: Arc<Waits>,
     poisoned: Mutex<Option<Arc<str>>>,
     destage: Destage,
@@ -170,6 +174,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             origin_writes: AtomicU64::new(1),
             origin_durable: AtomicU64::new(0),
             origin_reading: AtomicUsize::new(0),
+            costs: Mutex::new(CostEstimator::new(origin.geometry().rotational)),
             waits: Arc::default(),
             poisoned: Mutex::default(),
             destage: Destage::default(),

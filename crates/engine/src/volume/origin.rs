@@ -2,6 +2,7 @@
 //! beyond their end.
 
 use super::Volume;
+use super::stretches::Timed;
 use crate::error::Error;
 use bytes::Bytes;
 use futures_util::future::{Either, select};
@@ -41,22 +42,58 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.metrics.origin_reads.add(1);
         self.metrics.origin_read_bytes.add(len as u64);
         let reading = OriginRead::new(&self.origin_reading);
-        let bytes = self.read_in_time(start, len, urgency).await.map_err(Error::Origin)?;
+        let timed = Timed::new(&self.costs, &self.cache.clock);
+        let read = self.origin.read_with(urgency, start, len);
+        let bytes = self.in_origins_time(read, start..start + len as u64).await.map_err(Error::Origin)?;
+        timed.end(len as u64);
         drop(reading);
         let skip = (range.start - start) as usize;
         Ok(bytes.slice(skip..skip + (range.end - range.start) as usize))
     }
 
-    async fn read_in_time(&self, start: u64, len: usize, urgency: Urgency) -> Result<Bytes, DeviceError> {
-        let read = self.answered(self.origin.read_with(urgency, start, len));
+    /// Waits for a read of the origin, as long as it may take.
+    async fn in_origins_time<T>(
+        &self,
+        read: impl Future<Output = Result<T, DeviceError>>,
+        range: Range<u64>,
+    ) -> Result<T, DeviceError> {
+        let read = self.answered(read);
         let Some(timeout) = self.cache.live.origin_timeout() else { return read.await };
         match select(pin!(read), pin!(self.cache.clock.sleep(timeout))).await {
             Either::Left((result, _)) => result,
             Either::Right(_) => {
                 self.metrics.origin_timeouts.add(1);
-                Err(DeviceError::new(ErrorKind::TimedOut, Operation::Read, start, len as u64))
+                let len = range.end - range.start;
+                Err(DeviceError::new(ErrorKind::TimedOut, Operation::Read, range.start, len))
             }
         }
+    }
+
+    /// Reads runs of whole extents from an origin that reads parts.
+    pub(super) async fn read_parts(&self, runs: &[ExtentRange], urgency: Urgency) -> Result<Vec<Vec<Bytes>>, Error> {
+        let block = self.origin_block();
+        // Extents are whole blocks, except for a last one that extends beyond the volume's end.
+        let part = |run: &ExtentRange| {
+            let Range { start, end } = self.bytes_of(*run);
+            start..end.next_multiple_of(block)
+        };
+        let parts: Vec<Range<u64>> = runs.iter().map(part).collect();
+        let stretch = parts.first().map_or(0, |p| p.start)..parts.last().map_or(0, |p| p.end);
+        self.metrics.origin_reads.add(1);
+        self.metrics.origin_read_bytes.add(parts.iter().map(|p| p.end - p.start).sum());
+        let _reading = OriginRead::new(&self.origin_reading);
+        let read = self.in_origins_time(self.origin.read_parts(urgency, &parts), stretch).await;
+        let own = |(run, bytes): (&ExtentRange, Bytes)| {
+            let Range { start, end } = self.bytes_of(*run);
+            self.split(*run, bytes.slice(..(end - start) as usize))
+        };
+        Ok(runs.iter().zip(read.map_err(Error::Origin)?).map(own).collect())
+    }
+
+    /// The bytes of extents that are in the volume.
+    pub(super) fn bytes_of(&self, extents: ExtentRange) -> Range<u64> {
+        let Range { start, end } = extents.bytes(self.extent_bytes());
+        start..end.min(self.size_bytes())
     }
 
     /// Reads whole extents from the origin; an extent that extends beyond the volume's end is padded with zeroes.
@@ -65,16 +102,18 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         extents: ExtentRange,
         urgency: Urgency,
     ) -> Result<Vec<Bytes>, Error> {
-        let extent_bytes = self.extent_bytes();
-        let Range { start, end } = extents.bytes(extent_bytes);
-        let mut bytes = self.read_origin(start..end.min(self.size_bytes()), urgency).await?;
-        let each = extent_bytes as usize;
-        Ok((0..extents.count())
+        Ok(self.split(extents, self.read_origin(self.bytes_of(extents), urgency).await?))
+    }
+
+    /// The bytes of extents, each by itself.
+    pub(super) fn split(&self, extents: ExtentRange, mut bytes: Bytes) -> Vec<Bytes> {
+        let each = self.extent_bytes() as usize;
+        (0..extents.count())
             .map(|_| match bytes.len() >= each {
                 true => bytes.split_to(each),
                 false => self.padded(&bytes),
             })
-            .collect())
+            .collect()
     }
 
     /// The bytes at an extent's start, padded with zeroes.

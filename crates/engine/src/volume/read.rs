@@ -2,11 +2,11 @@
 
 mod fill;
 mod locate;
+mod misses;
 
 pub(super) use fill::Entrance;
 pub(super) use locate::SsdRun;
 
-use super::flights::Start;
 use super::{EXTENTS_PER_TURN, Pieces, Volume};
 use crate::cache::Fetched;
 use crate::error::Error;
@@ -15,14 +15,14 @@ use crate::metrics::RAM_HITS_PER_TIMED;
 use bytes::Bytes;
 use fill::{Fill, Then};
 use futures_util::TryFutureExt;
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use locate::{Source, Sources};
 use nitro_cache::CacheManager;
 use nitro_cache::admission::Provenance;
 use nitro_cache::class::Band;
 use nitro_cache::pattern::Access;
 use nitro_port::yielding::yield_now;
-use nitro_port::{Clock, Device, Origin, Recipe, Urgency};
+use nitro_port::{Clock, Device, Origin, Urgency};
 use nitro_units::{ClassId, ExtentIndex, ExtentRange};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -241,15 +241,31 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         sources.iter().filter_map(urgency).max().unwrap_or_default()
     }
 
-    /// Reads a range that has several sources, or is not cached.
+    /// Reads a range that has several sources, or is not cached: from RAM, SSD and origin at the same time.
     async fn read_scattered(&self, sources: Box<Sources>, fill: Fill, span: Span) -> Result<(Pieces, bool), Error> {
-        let mut hit = true;
+        let run = |(source, first): &(Source, ExtentIndex)| ExtentRange::from(*first, source.missing());
+        let missing: Vec<ExtentRange> = sources.iter().map(run).filter(|run| !run.is_empty()).collect();
+        let mut is_missing = missing.iter().map(|run| run.start).peekable();
+        let mut hit = missing.is_empty();
+        let mut order = Vec::with_capacity(sources.len());
+        let mut cached = Vec::new();
+        for (source, first) in *sources {
+            order.push(is_missing.next_if_eq(&first).is_some());
+            if source.missing() == 0 {
+                cached.push(self.obtain(source, fill, span));
+            }
+        }
+        let (cached, missing) = join(join_all(cached), self.read_misses(&missing, fill, span)).await;
+        let (mut cached, mut missing) = (cached.into_iter(), missing?.into_iter());
         let mut all = Extents::new();
-        let obtained = sources.into_iter().map(|(source, first)| self.obtain(first, source, fill, span));
-        for result in join_all(obtained).await {
-            let (extents, from_cache) = result?;
-            hit &= from_cache;
-            all.extend(extents);
+        for is_missing in order {
+            if is_missing {
+                all.extend(missing.next().into_iter().flatten());
+            } else if let Some(obtained) = cached.next() {
+                let (extents, from_cache) = obtained?;
+                hit &= from_cache;
+                all.extend(extents);
+            }
         }
         Ok((self.cut(all, span), hit))
     }
@@ -271,20 +287,15 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         from as usize..to as usize
     }
 
-    async fn obtain(
-        &self,
-        first: ExtentIndex,
-        source: Source,
-        fill: Fill,
-        span: Span,
-    ) -> Result<(Extents, bool), Error> {
+    /// Obtains extents that were found in RAM or on the SSD.
+    async fn obtain(&self, source: Source, fill: Fill, span: Span) -> Result<(Extents, bool), Error> {
         match source {
             Source::Here(bytes) => {
                 self.metrics.read_hit_extents.add(1);
                 Ok((Extents::from_iter([bytes]), true))
             }
             Source::Ssd(run) => self.read_ssd(run, fill, span).await,
-            Source::Origin(count) => Ok((self.read_through(ExtentRange::from(first, count), fill, span).await?, false)),
+            Source::Origin(_) => Ok((Extents::new(), false)),
         }
     }
 
@@ -333,60 +344,6 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             }
         }
         Ok(extents)
-    }
-
-    /// Reads extents from the origin, each only once for all concurrent requests, and inserts them.
-    async fn read_through(&self, extents: ExtentRange, fill: Fill, span: Span) -> Result<Extents, Error> {
-        let mut got = Extents::new();
-        let (mut next, mut limit) = (extents.start, extents.end);
-        while next < extents.end {
-            let (start, range, reading) = self.flights.start(ExtentRange::new(next, limit));
-            limit = extents.end;
-            match (start, reading) {
-                // A write that only the cache has came, and was inserted, since the extent was looked up; or it is lost.
-                (Start::Own | Start::Unshared, reading) if let Some(dirty) = self.first_dirty(range) => {
-                    drop(reading);
-                    if dirty > next {
-                        limit = dirty;
-                    } else {
-                        got.push(self.present_content(next).await?);
-                        next = next.next();
-                    }
-                    continue;
-                }
-                (Start::Own, Some(reading)) => {
-                    self.metrics.read_miss_extents.add(range.count());
-                    let (result, recipe) = match self.read_missing(range, fill.urgency).await {
-                        Ok((read, recipe)) => (Ok(read), recipe),
-                        Err(error) => (Err(error), Recipe::new()),
-                    };
-                    let known = |index: ExtentIndex| recipe.get((index.0 - range.start.0) as usize).copied().flatten();
-                    self.keep(reading, result.clone(), known, fill, span).await;
-                    got.extend(result?);
-                }
-                (Start::Join(miss), _) => {
-                    let Some(result) = miss.join(range).await else { continue };
-                    self.metrics.read_joined_extents.add(range.count());
-                    // They may be a small part of what the other one reads.
-                    let pins = miss.extents.count() * self.extent_bytes();
-                    got.extend(result?.into_iter().map(|extent| for_reply(extent, pins / range.count())));
-                }
-                (Start::Unsettled, _) => {
-                    self.settled(range).await?;
-                    continue;
-                }
-                (Start::Here(kept), _) => {
-                    self.cache.metrics.pending_hits.add(1);
-                    got.push(kept.for_reply());
-                }
-                _ => {
-                    self.metrics.read_miss_extents.add(range.count());
-                    got.extend(self.read_missing(range, fill.urgency).await?.0);
-                }
-            }
-            next = range.end;
-        }
-        Ok(got)
     }
 }
 

@@ -3,14 +3,16 @@
 
 use super::Volume;
 use super::read::SsdRun;
+use super::stretches::RunRead;
 use crate::error::Error;
 use crate::settings::EngineSettings;
 use bytes::Bytes;
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::{join, join_all};
 use nitro_port::buf::is_zero;
 use nitro_port::codec::FingerprintHash;
 use nitro_port::{Clock, Device, Origin, Recipe, Urgency};
 use nitro_units::{ExtentIndex, ExtentRange, Fingerprint};
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// Whether an origin and a cache use the same fingerprints.
@@ -18,6 +20,22 @@ pub(super) fn are_shared(settings: &EngineSettings, origin: &impl Origin) -> boo
     origin.recipe_extent_bytes() == Some(settings.manager.extent_bytes)
         && settings.manager.dedup
         && settings.fingerprint_hash == FingerprintHash::Blake3
+}
+
+/// Runs of extents that were not cached, as they were read.
+#[derive(Default)]
+pub(super) struct Missing {
+    /// From the extent with this number on.
+    first: u64,
+    recipe: Recipe,
+    pub(super) runs: Vec<RunRead>,
+}
+
+impl Missing {
+    /// The fingerprint of an extent, if the origin knows it.
+    pub(super) fn known(&self, index: ExtentIndex) -> Option<Fingerprint> {
+        self.recipe.get((index.0 - self.first) as usize).copied().flatten()
+    }
 }
 
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
@@ -41,19 +59,17 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.extents(offset, data.len() as u64).iter().map(fingerprint).collect()
     }
 
-    /// Reads extents that are not cached under their own key: from the cache if it has the content in the origin's
-    /// recipe, otherwise from the origin. Also returns that recipe, or an empty one.
-    pub(super) async fn read_missing(
-        &self,
-        extents: ExtentRange,
-        urgency: Urgency,
-    ) -> Result<(Vec<Bytes>, Recipe), Error> {
-        let recipe = self.known_recipe(extents).await;
+    /// Reads runs of extents, in order and not adjacent, that are not cached under their own keys: from the cache what it
+    /// has of the content in the origin's recipe, and at the same time the rest from the origin.
+    pub(super) async fn read_missing(&self, runs: &[ExtentRange], urgency: Urgency) -> Missing {
+        let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return Missing::default() };
+        let stretch = ExtentRange::new(first.start, last.end);
+        let recipe = self.known_recipe(stretch).await;
         let read = match recipe.is_empty() {
-            true => self.read_origin_extents(extents, urgency).await?,
-            false => self.read_by_recipe(extents, &recipe, urgency).await?,
+            true => self.read_runs(runs, urgency).await,
+            false => self.read_by_recipe(runs, &recipe, urgency).await,
         };
-        Ok((read, recipe))
+        Missing { first: stretch.start.0, recipe, runs: read }
     }
 
     /// What the origin says that extents hold; empty where it cannot tell.
@@ -72,72 +88,68 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         recipe
     }
 
-    async fn read_by_recipe(
-        &self,
-        extents: ExtentRange,
-        recipe: &Recipe,
-        urgency: Urgency,
-    ) -> Result<Vec<Bytes>, Error> {
-        let mut found = self.read_known(extents.start, recipe, urgency).await;
-        let known = found.iter().flatten().count() as u64;
-        self.metrics.recipe_hit_extents.add(known);
-        let missing = extents.iter().zip(&found).filter(|(_, found)| found.is_none());
-        let missing: Vec<ExtentIndex> = missing.map(|(index, _)| index).collect();
-        let runs = missing.chunk_by(|a, b| a.next() == *b);
-        let runs = runs.filter_map(|run| Some(ExtentRange::from(*run.first()?, run.len() as u64)));
-        let reads = runs.map(|run| async move {
-            let read = self.read_origin_extents(run, urgency).await?;
-            Ok::<_, Error>((run.start, read))
-        });
-        for (first, read) in try_join_all(reads).await? {
-            let at = (first.0 - extents.start.0) as usize;
-            for (place, bytes) in found[at..].iter_mut().zip(read) {
-                *place = Some(bytes);
-            }
+    /// Reads runs of extents whose fingerprints are in `recipe`, from that of the first one on.
+    async fn read_by_recipe(&self, runs: &[ExtentRange], recipe: &Recipe, urgency: Urgency) -> Vec<RunRead> {
+        let Some(first) = runs.first().map(|run| run.start) else { return Vec::new() };
+        let known = self.find_known(runs, first, recipe);
+        let is_known: HashSet<ExtentIndex> = known.iter().flat_map(SsdRun::indexes).collect();
+        let fingerprint = |index: ExtentIndex| recipe.get((index.0 - first.0) as usize).copied().flatten();
+        let missing = parts_of(runs, |index| fingerprint(index).is_some() && !is_known.contains(&index));
+        let fetched = join_all(known.iter().map(|run| self.cache.fetch(&run.extents, urgency)));
+        let (fetched, read) = join(fetched, self.read_runs(&missing, urgency)).await;
+        let mut found: HashMap<ExtentIndex, Result<Bytes, Error>> = HashMap::new();
+        for (run, extents) in known.iter().zip(fetched) {
+            found.extend(run.indexes().zip(extents).filter_map(|(index, extent)| Some((index, Ok(extent?)))));
         }
-        Ok(found.into_iter().flatten().collect())
+        self.metrics.recipe_hit_extents.add(found.len() as u64);
+        note(&mut found, &missing, read);
+        // What was known, and is not in the cache any more.
+        let lost = parts_of(runs, |index| is_known.contains(&index) && !found.contains_key(&index));
+        note(&mut found, &lost, self.read_runs(&lost, urgency).await);
+        let zero = || Ok(self.cache.zero_extent.clone());
+        runs.iter().map(|run| run.iter().map(|index| found.remove(&index).unwrap_or_else(zero)).collect()).collect()
     }
 
-    /// Reads the cached contents of a recipe; zeroes are always available.
-    async fn read_known(
-        &self,
-        first: ExtentIndex,
-        recipe: &[Option<Fingerprint>],
-        urgency: Urgency,
-    ) -> Vec<Option<Bytes>> {
-        let mut found: Vec<Option<Bytes>> = vec![None; recipe.len()];
-        // Extents that stand near one another on the SSD are read in one go.
-        let mut runs: Vec<(Vec<usize>, SsdRun)> = Vec::new();
+    /// Those extents of runs of which the cache has the content; extents that are near one another on the SSD are together.
+    fn find_known(&self, runs: &[ExtentRange], first: ExtentIndex, recipe: &Recipe) -> Vec<SsdRun> {
+        let mut known: Vec<SsdRun> = Vec::new();
         let domain = self.cache.domain(self.options.object);
-        let extents = ExtentRange::from(first, recipe.len() as u64);
-        for ((i, fingerprint), index) in recipe.iter().enumerate().zip(extents.iter()) {
-            let Some(fingerprint) = fingerprint else {
-                found[i] = Some(self.cache.zero_extent.clone());
-                continue;
-            };
-            let Some(location) = self.cache.manager.lock().lookup_fingerprint(&domain.within(fingerprint)) else {
-                continue;
-            };
-            let key = self.key(index);
-            match runs.last_mut().filter(|(_, run)| run.reaches(&location)) {
-                Some((numbers, run)) => {
-                    numbers.push(i);
-                    run.push(key, location, 0);
-                }
-                None => {
-                    let mut run = SsdRun::default();
-                    run.push(key, location, 0);
-                    runs.push((vec![i], run));
-                }
+        for index in runs.iter().flat_map(|run| run.iter()) {
+            let Some(fingerprint) = recipe.get((index.0 - first.0) as usize).copied().flatten() else { continue };
+            let location = self.cache.manager.lock().lookup_fingerprint(&domain.within(&fingerprint));
+            let Some(location) = location else { continue };
+            if !known.last().is_some_and(|run| run.reaches(&location)) {
+                known.push(SsdRun::default());
+            }
+            if let Some(run) = known.last_mut() {
+                run.push(self.key(index), location, 0);
             }
         }
-        let reads = runs.iter().map(|(_, run)| self.cache.fetch(&run.extents, urgency));
-        let fetched = join_all(reads).await;
-        for ((numbers, _), extents) in runs.iter().zip(fetched) {
-            for (i, extent) in numbers.iter().zip(extents) {
-                found[*i] = extent;
+        known
+    }
+}
+
+/// The parts of runs with extents that fulfil a condition.
+fn parts_of(runs: &[ExtentRange], is_wanted: impl Fn(ExtentIndex) -> bool) -> Vec<ExtentRange> {
+    let mut parts: Vec<ExtentRange> = Vec::new();
+    for run in runs {
+        let begun = parts.len();
+        for index in run.iter().filter(|index| is_wanted(*index)) {
+            match parts[begun..].last_mut() {
+                Some(last) if last.end == index => last.end = index.next(),
+                _ => parts.push(ExtentRange::one(index)),
             }
         }
-        found
+    }
+    parts
+}
+
+/// Notes what was read of runs.
+fn note(found: &mut HashMap<ExtentIndex, Result<Bytes, Error>>, runs: &[ExtentRange], read: Vec<RunRead>) {
+    for (run, read) in runs.iter().zip(read) {
+        match read {
+            Ok(extents) => found.extend(run.iter().zip(extents.into_iter().map(Ok))),
+            Err(error) => found.extend(run.iter().map(|index| (index, Err(error.clone())))),
+        }
     }
 }

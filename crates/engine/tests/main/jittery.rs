@@ -2,9 +2,10 @@
 //! the crashing device of testkit does not.
 
 use bytes::Bytes;
-use nitro_port::{Allocation, Clock, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe};
+use nitro_port::{Allocation, Clock, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe, Urgency, read_each};
 use nitro_testkit::{Rng, VirtualTime};
 use nitro_units::Fingerprint;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -98,5 +99,13 @@ impl<D: Device> Origin for Jittery<D> {
 
     async fn write_known(&self, offset: u64, data: Bytes, _known: &[Option<Fingerprint>]) -> Result<(), DeviceError> {
         self.write(offset, data).await
+    }
+
+    fn reads_parts(&self) -> bool {
+        false
+    }
+
+    async fn read_parts(&self, urgency: Urgency, parts: &[Range<u64>]) -> Result<Vec<Bytes>, DeviceError> {
+        read_each(self, urgency, parts).await
     }
 }

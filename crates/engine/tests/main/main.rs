@@ -13,6 +13,7 @@ mod endurance;
 mod faults;
 mod format_doc;
 mod forward;
+mod gaps;
 mod hanging;
 mod insertion;
 mod inspect;

@@ -7,9 +7,10 @@ use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, DedupDomain, EngineSettings, Volume, VolumeEntry, VolumeOptions, WriteMode};
 use nitro_port::buf::is_zero;
 use nitro_port::codec::FingerprintHash;
-use nitro_port::{Device, DeviceError, Geometry, Origin, Recipe};
+use nitro_port::{Device, DeviceError, Geometry, Origin, Recipe, Urgency, read_each};
 use nitro_testkit::{Simulation, VirtualTime};
 use nitro_units::{Fingerprint, ObjectId};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -79,6 +80,14 @@ impl Origin for Known {
             }
         }
         self.ram.write(offset, data).await
+    }
+
+    fn reads_parts(&self) -> bool {
+        true
+    }
+
+    async fn read_parts(&self, urgency: Urgency, parts: &[Range<u64>]) -> Result<Vec<Bytes>, DeviceError> {
+        read_each(self, urgency, parts).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! Figure 9: random reads of a young and of an aged store.
 
-use super::Scale;
 use super::bed::{Bed, CHUNK_BYTES, CacheKind, Cached, Draws, Work, beside, failed};
+use super::{Scale, planned};
 use crate::report::{Band, Chart, Holds, Line, Lines, Section, Table, Verdict};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
@@ -37,6 +37,8 @@ pub(super) struct Cost {
     kilobytes: f64,
     /// With a cache: the share of the extents that it served.
     hits: f64,
+    /// The time that the reads kept the disks busy by the model, of the least possible.
+    of_least: f64,
 }
 
 impl Cost {
@@ -53,6 +55,7 @@ impl Cost {
             ),
             kilobytes: each(after.store.region_read_bytes, before.store.region_read_bytes) / 1024.0,
             hits: 0.0,
+            of_least: after.planned.since(&before.planned).ratio(),
         }
     }
 }
@@ -206,7 +209,7 @@ impl Aged {
                  recipes; blocks of recipes that were not in RAM, of which a region may hold several; and look-ups, \
                  in the index on the disk, of chunks that a collection has moved since their recipe was written; a \
                  request that spans two disks counts as two. \"Before collections\" is generation {}, the last one \
-                 before the first collection.",
+                 before the first collection. {}",
                 scale.generations,
                 Size(scale.volume_bytes),
                 scale.changed_share * 100.0,
@@ -217,7 +220,8 @@ impl Aged {
                 Size(bed.freed_bytes),
                 scale.reads,
                 Size(CHUNK_BYTES),
-                scale.last_uncollected()
+                scale.last_uncollected(),
+                planned::OF_LEAST
             ),
             charts: vec![
                 chart("Response time", "ms", |c| c.milliseconds, &all),
@@ -244,6 +248,7 @@ impl Aged {
             "index and metadata",
             "KiB from the disk",
             "hits",
+            "disk time, of the least",
         ];
         let mut work = Table::new("Work of the disk per read", &columns);
         for size in SIZES {
@@ -261,6 +266,7 @@ impl Aged {
                 row.extend(if system == TPS { ["–"; 3].map(str::to_owned) } else { of_store });
                 row.push(format!("{:.0}", cost.kilobytes));
                 row.push(if cost.hits > 0.0 { format!("{:.0} %", cost.hits * 100.0) } else { "–".into() });
+                row.push(if system == TPS { "–".into() } else { format!("{:.3}", cost.of_least) });
                 work.rows.push(row);
             }
         }

@@ -1,6 +1,7 @@
 //! The systems that are measured: a store on emulated disks, in which generations of a volume are written, retained
 //! and deleted; a plain file on other such disks; and caches on a modelled SSD.
 
+use super::planned::{JudgedReads, Planned};
 use super::{Runs, Scale};
 use crate::load::mix;
 use bytes::Bytes;
@@ -77,6 +78,7 @@ pub(super) struct Work {
     /// Requests of the disk.
     pub(super) requests: u64,
     pub(super) store: Counters,
+    pub(super) planned: Planned,
 }
 
 /// A sequence of pseudo-random numbers, by seed.
@@ -102,7 +104,7 @@ impl Draws {
 impl Work {
     /// The work so far.
     pub(super) fn new(clock: &VirtualTime, disk: &Disk, store: &TestStore) -> Self {
-        Self { time: clock.now(), requests: disk.stats().requests, store: store.counters() }
+        Self { time: clock.now(), requests: disk.stats().requests, store: store.counters(), ..Self::default() }
     }
 }
 
@@ -110,6 +112,7 @@ pub(crate) struct Bed {
     pub(super) clock: VirtualTime,
     disk: Arc<Disk>,
     store: Arc<TestStore>,
+    reads: JudgedReads,
     scale: Scale,
     draws: Draws,
     /// The content of each chunk, as a number.
@@ -171,15 +174,17 @@ impl Bed {
         let options = StoreOptions { size_bytes: scale.disk_bytes(), ..scale.options };
         let plan = Plan::new(&options, 0x5EED, 1).map_err(|e| failed(&e))?;
         let ram = RamDevice::new(scale.disk_bytes(), 4096);
-        let disk =
-            Arc::new(HddDevice::new(ram, clock.clone(), cos_disks(scale.volume_bytes as f64 / PAPER_VOLUME_BYTES)));
+        let model = cos_disks(scale.volume_bytes as f64 / PAPER_VOLUME_BYTES);
+        let disk = Arc::new(HddDevice::new(ram, clock.clone(), model));
+        let reads = JudgedReads::new(clock.clone(), model, scale.disk_bytes());
         let store = Store::create(Arc::clone(&disk), &plan, nitro_cos::Settings::default()).await;
         let store = Arc::new(store.map_err(|e| failed(&e))?);
+        store.plan_reads_by(reads.clone());
         store.create_volume(VOLUME, scale.volume_bytes, Some(CHUNK_BYTES as u32), 0).await.map_err(|e| failed(&e))?;
         let contents = Vec::new();
         let generations = Vec::new();
         let draws = Draws::new(1);
-        Ok(Self { clock, disk, store, scale, draws, contents, next_content: 0, generations, freed_bytes: 0 })
+        Ok(Self { clock, disk, store, reads, scale, draws, contents, next_content: 0, generations, freed_bytes: 0 })
     }
 
     /// Writes the first generation, or changes a part of the last one, and takes a snapshot. Deletes the generation
@@ -270,6 +275,8 @@ impl Bed {
         self.store.close().await.map_err(|e| failed(&e))?;
         let store = Store::open(Arc::clone(&self.disk), little_ram(self.scale.volume_bytes)).await;
         self.store = Arc::new(store.map_err(|e| failed(&e))?);
+        // What reads cost is known from before.
+        self.store.plan_reads_by(self.reads.clone());
         Ok(())
     }
 
@@ -302,7 +309,7 @@ impl Bed {
 
     /// The work of the disk and the store so far.
     pub(super) fn work(&self) -> Work {
-        Work::new(&self.clock, &self.disk, &self.store)
+        Work { planned: self.reads.so_far(), ..Work::new(&self.clock, &self.disk, &self.store) }
     }
 
     /// Checks that data read from a generation are those that were written.

@@ -4,6 +4,7 @@
 mod aged;
 pub(crate) mod bed;
 mod lengths;
+mod planned;
 mod restore;
 mod table2;
 

@@ -1,7 +1,7 @@
 //! Figure 10: restores of snapshots while their primary volume is cached.
 
-use super::Scale;
 use super::bed::{Bed, CacheKind, Cached, TestVolume, Work, beside, failed};
+use super::{Scale, planned};
 use crate::report::{Band, Bars, Chart, Holds, Section, Table, Verdict};
 use nitro_console::error::Error;
 use nitro_console::progress::Progress;
@@ -18,6 +18,8 @@ const WHOLE_PERCENT: u64 = 70;
 const OLDEST_RATIO: f64 = 374.0 / 513.0;
 /// The goal for a snapshot that shares 80 % with a cached primary.
 const GOAL: f64 = 0.25;
+/// The most that a restore may take: times as long as without a cache, and times the least time of the disks.
+const NO_LOSS: [f64; 2] = [1.01, 1.05];
 
 /// A way to restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +59,8 @@ struct Cost {
     seconds: f64,
     requests: f64,
     bytes: f64,
+    /// The time that the reads kept the disks busy by the model, of the least possible.
+    of_least: f64,
 }
 
 impl Cost {
@@ -65,12 +69,13 @@ impl Cost {
             seconds: (after.time - before.time).as_secs_f64(),
             requests: (after.requests - before.requests) as f64,
             bytes: (after.store.region_read_bytes - before.store.region_read_bytes) as f64,
+            of_least: after.planned.since(&before.planned).ratio(),
         }
     }
 
     fn mean(costs: &[Self]) -> Self {
         let mean = |figure: fn(&Self) -> f64| costs.iter().map(figure).sum::<f64>() / costs.len().max(1) as f64;
-        Self { seconds: mean(|c| c.seconds), requests: mean(|c| c.requests), bytes: mean(|c| c.bytes) }
+        Self { seconds: mean(|c| c.seconds), requests: mean(|c| c.requests), bytes: mean(|c| c.bytes), of_least: mean(|c| c.of_least) }
     }
 }
 
@@ -160,14 +165,15 @@ impl Restored {
                  is smaller. Caches have {} % of the volume, or {WHOLE_PERCENT} %, which holds the whole primary. The \
                  paper does not say whether restored data were cached, so both are shown: with `sequential_threshold = \
                  0`, and (\"restores not cached\") with the default. Time is virtual: that of the modelled disk and \
-                 SSD, without the processor's.",
+                 SSD, without the processor's. {}",
                 Size(READ_BYTES),
                 scale.restores,
-                scale.cache_percents.iter().map(u64::to_string).collect::<Vec<_>>().join(" and ")
+                scale.cache_percents.iter().map(u64::to_string).collect::<Vec<_>>().join(" and "),
+                planned::OF_LEAST
             ),
             charts: vec![chart("Restore time", |c| c.seconds), chart("Bytes read from the disk", |c| c.bytes)],
             tables: vec![self.table()],
-            verdicts: vec![self.verdict(scale), self.goal()],
+            verdicts: vec![self.verdict(scale), self.goal(), self.no_loss()],
         }
     }
 
@@ -186,12 +192,13 @@ impl Restored {
             "relative to no cache",
             "read from the disk",
             "relative to no cache",
+            "disk time, of the least",
         ];
         let mut table = Table::new("Restores, mean values", &columns);
         for group in &self.groups {
             let none = group.costs[0];
             for (way, cost) in self.ways.iter().zip(&group.costs) {
-                let share = |figure: fn(&Cost) -> f64| format!("{:.0} %", 100.0 * figure(cost) / figure(&none));
+                let share = |figure: fn(&Cost) -> f64| format!("{:.1} %", 100.0 * figure(cost) / figure(&none));
                 table.rows.push(vec![
                     self.label(group),
                     way.name(),
@@ -201,6 +208,7 @@ impl Restored {
                     share(|c| c.requests),
                     Size(cost.bytes as u64).to_string(),
                     share(|c| c.bytes),
+                    format!("{:.3}", cost.of_least),
                 ]);
             }
         }
@@ -240,6 +248,19 @@ impl Restored {
         Verdict::new("N20", found, holds).because(why)
     }
 
+    /// Judges the goal that no restore loses by a cache.
+    fn no_loss(&self) -> Verdict {
+        let most = |figure: fn(&Cost, &Cost) -> f64| {
+            let of_group = |group: &Group| group.costs.iter().map(|c| figure(c, &group.costs[0])).fold(0.0, f64::max);
+            self.groups.iter().map(of_group).fold(0.0, f64::max)
+        };
+        let (slowest, of_least) = (most(|c, none| c.seconds / none.seconds), most(|c, _| c.of_least));
+        let found = format!(
+            "at most {slowest:.3} times as long as without a cache, and {of_least:.3} times the least time of the disks"
+        );
+        Verdict::new("N20c", found, judge_losses(slowest, of_least))
+    }
+
     /// Judges the goal for a snapshot with a cached primary.
     fn goal(&self) -> Verdict {
         let Some(newest) = self.groups.last() else {
@@ -260,6 +281,12 @@ impl Restored {
                    restore without the cache reads long ranges with one request";
         Verdict::new("N20b", found, holds).because(why)
     }
+}
+
+/// N20c: the largest time with a cache over that without one, and the largest time of the disks over the least.
+fn judge_losses(slowest: f64, of_least: f64) -> Holds {
+    let [slower_max, least_max] = NO_LOSS;
+    Holds::of(slowest <= slower_max && of_least <= least_max, slowest <= slower_max)
 }
 
 /// N20: the time of (D, C) over that of (ND, C) for the oldest group, and the overlaps of the newest and the oldest
@@ -334,5 +361,8 @@ mod tests {
         assert_eq!(judge(0.97, 80.0, 20.0), Holds::InDirection);
         assert_eq!(judge(1.0, 80.0, 20.0), Holds::DoesNot);
         assert_eq!(judge(OLDEST_RATIO, 20.0, 80.0), Holds::DoesNot);
+        assert_eq!(judge_losses(1.009, 1.05), Holds::Holds);
+        assert_eq!(judge_losses(1.0, 1.06), Holds::InDirection);
+        assert_eq!(judge_losses(1.02, 1.0), Holds::DoesNot);
     }
 }

@@ -2,7 +2,7 @@
 
 use nitro_console::error::Error;
 use nitro_cos::{Settings, Store};
-use nitro_device::{AnyDevice, FileOptions};
+use nitro_device::{AnyDevice, CompioClock, FileOptions};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -61,5 +61,6 @@ pub async fn open_on(device: AnyDevice, path: &Path, settings: Settings) -> Resu
     let store = Store::open_with_ssd(Arc::new(device), settings, super::ssd::source(path))
         .await
         .map_err(|e| failed(path, &e))?;
+    store.learn_read_costs(CompioClock::new());
     Ok(Arc::new(store))
 }

@@ -6,6 +6,7 @@ use futures_util::future::Either;
 use nitro_device::AnyDevice;
 use nitro_port::{Allocation, Device, DeviceError, Geometry, Origin, Recipe, Urgency};
 use nitro_units::Fingerprint;
+use std::ops::Range;
 
 /// The device behind an origin.
 pub enum Backing {
@@ -86,5 +87,13 @@ impl Origin for Backing {
             Self::Device(device) => device.write_known(offset, data, known).await,
             Self::Object(object) => Box::pin(object.write_known(offset, data, known)).await,
         }
+    }
+
+    fn reads_parts(&self) -> bool {
+        backing!(self, d => d.reads_parts())
+    }
+
+    async fn read_parts(&self, urgency: Urgency, parts: &[Range<u64>]) -> Result<Vec<Bytes>, DeviceError> {
+        backing!(self, d => d.read_parts(urgency, parts).await)
     }
 }

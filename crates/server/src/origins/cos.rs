@@ -200,6 +200,7 @@ async fn open(origin: &CosOrigin, config: &VolumeConfig) -> Result<Volume<AnyDev
             let ssd = ssd_of(origin, config);
             let store = Store::open_with_ssd(Arc::new(device), settings, ssd).await;
             let store = Arc::new(store.map_err(|e| failed(&origin.store, &e))?);
+            store.learn_read_costs(CompioClock::new());
             let collector = Collector::start(&origin.store, &store)?;
             stores.insert(path, Opened { store: Arc::downgrade(&store), collector, emulate_disk, settings });
             store

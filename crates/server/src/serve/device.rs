@@ -11,6 +11,7 @@ use nitro_port::buf::BufMut;
 use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe, Urgency};
 use nitro_units::Fingerprint;
 use std::future::ready;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 /// An origin. Before it is changed, its stamp in the cache is set to *in use*.
@@ -185,6 +186,22 @@ impl Origin for OriginDevice {
         match self.to_change().await {
             Some(device) => device.write_known(offset, data, known).await,
             None => Ok(()),
+        }
+    }
+
+    fn reads_parts(&self) -> bool {
+        match self {
+            Self::Real(origin) => origin.device().reads_parts(),
+            Self::Nowhere(_) => false,
+        }
+    }
+
+    async fn read_parts(&self, urgency: Urgency, parts: &[Range<u64>]) -> Result<Vec<Bytes>, DeviceError> {
+        match self {
+            Self::Real(origin) => origin.device().read_parts(urgency, parts).await,
+            Self::Nowhere(_) => {
+                Ok(parts.iter().map(|part| BufMut::zeroed((part.end - part.start) as usize).freeze()).collect())
+            }
         }
     }
 }

@@ -4,8 +4,9 @@ use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_port::buf::is_zero;
 use nitro_port::codec::FingerprintHash;
-use nitro_port::{Device, DeviceError, Geometry, Origin, Recipe};
+use nitro_port::{Device, DeviceError, Geometry, Origin, Recipe, Urgency, read_each};
 use nitro_units::Fingerprint;
+use std::ops::Range;
 
 /// A device in RAM, which may know its contents by fingerprint.
 pub struct TestOrigin {
@@ -56,5 +57,13 @@ impl Origin for TestOrigin {
 
     async fn write_known(&self, offset: u64, data: Bytes, _known: &[Option<Fingerprint>]) -> Result<(), DeviceError> {
         self.ram.write(offset, data).await
+    }
+
+    fn reads_parts(&self) -> bool {
+        false
+    }
+
+    async fn read_parts(&self, urgency: Urgency, parts: &[Range<u64>]) -> Result<Vec<Bytes>, DeviceError> {
+        read_each(self, urgency, parts).await
     }
 }

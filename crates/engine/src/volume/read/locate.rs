@@ -64,7 +64,7 @@ impl SsdRun {
     }
 
     /// The extents, in their order.
-    pub(super) fn indexes(&self) -> impl Iterator<Item = ExtentIndex> {
+    pub(in crate::volume) fn indexes(&self) -> impl Iterator<Item = ExtentIndex> {
         self.extents.iter().map(|(key, _)| key.index())
     }
 
