@@ -182,6 +182,7 @@ impl<D: Device> Silt<D> {
             *current = Arc::new(change.apply(current));
         }
         self.work.notify(usize::MAX);
+        self.debt.changed();
         Ok(())
     }
 }
