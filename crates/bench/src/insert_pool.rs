@@ -7,6 +7,7 @@ use futures_util::StreamExt;
 use nitro_device::{CompioClock, RamDevice, Reactor, ReactorThread, spawn_thread};
 use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, EngineSettings, NoIndex, Volume, VolumeOptions, WriteMode};
+use nitro_port::Device;
 use nitro_port::codec::{Compression, Compressor, decode};
 use nitro_units::ObjectId;
 use std::path::Path;
@@ -14,7 +15,8 @@ use std::time::{Duration, Instant};
 
 /// Pairs of runs.
 const ROUNDS: usize = 5;
-const CACHE_BYTES: u64 = 1 << 30;
+/// The cache holds all extents.
+const CACHE_BYTES: u64 = 512 << 20;
 
 /// Inserts all extents of `data` with one worker and with two, in turn; prints the speeds and their ratio. The extents wait
 /// in the queue before a worker starts, and the cache is in RAM: neither a client nor an SSD is what it waits for.
@@ -32,6 +34,17 @@ pub fn run(data: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A device in RAM, of which the system has provided every page.
+async fn in_ram(size_bytes: u64) -> Result<RamDevice, Failure> {
+    const PART: u64 = 1 << 20;
+    let (device, zeroes) =
+        (RamDevice::new(size_bytes.next_multiple_of(PART), 512), Bytes::from(vec![0; PART as usize]));
+    for offset in (0..size_bytes).step_by(PART as usize) {
+        device.write(offset, zeroes.clone()).await?;
+    }
+    Ok(device)
+}
+
 /// How long `workers` threads take.
 fn insert(extents: &[Bytes], workers: usize) -> Result<Duration, Failure> {
     let settings = EngineSettings {
@@ -39,8 +52,9 @@ fn insert(extents: &[Bytes], workers: usize) -> Result<Duration, Failure> {
         insert_queue_bytes: 2 * (extents.len() * EXTENT) as u64,
         ..EngineSettings::new(Settings::new(CACHE_BYTES))
     };
-    let flash = RamDevice::new(CACHE_BYTES + Cache::<RamDevice, CompioClock>::overhead_bytes(&settings), 512);
+    let flash_bytes = CACHE_BYTES + Cache::<RamDevice, CompioClock>::overhead_bytes(&settings);
     Reactor::new()?.block_on(async {
+        let flash = in_ram(flash_bytes).await?;
         let cache = Cache::format(flash, CompioClock::new(), settings, [1; 16], 1).await?;
         let origin = RamDevice::new((extents.len() * EXTENT) as u64, 512);
         let options = VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteThrough };

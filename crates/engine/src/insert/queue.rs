@@ -57,6 +57,8 @@ struct State {
     pushed_before: u64,
     /// Jobs taken and not done.
     at_work: usize,
+    /// A worker found as many at work as there may be.
+    is_full: bool,
     /// Number of jobs taken so far.
     taken: u64,
     /// Number of workers that take jobs.
@@ -233,6 +235,7 @@ impl InsertQueue {
     fn try_take(&self) -> Result<(u64, Job), Empty> {
         let mut state = self.state.lock();
         if state.at_work >= self.at_work_max {
+            state.is_full = true;
             return Err(Empty { closed: false });
         }
         let is_due = self.is_due(&mut state);
@@ -254,11 +257,13 @@ impl InsertQueue {
     /// Notes that a worker has finished a job.
     pub(crate) fn done(&self) {
         let mut state = self.state.lock();
-        if state.at_work == self.at_work_max {
-            self.pushed.notify(if state.closed { usize::MAX } else { 1 });
-        }
         state.at_work -= 1;
         state.finished += 1;
+        // Waking is dear across threads: not for every job.
+        if state.is_full && state.at_work <= self.at_work_max / 4 * 3 {
+            state.is_full = false;
+            self.pushed.notify(usize::MAX);
+        }
         if state.is_idle() || state.marks > 0 {
             self.idle.notify(usize::MAX);
         }

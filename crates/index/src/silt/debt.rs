@@ -1,8 +1,8 @@
 //! How background work and inserts keep step. An insert finds no room where a log is full and the log before it is not
 //! converted; conversions in turn wait for merges. Inserts of all keys would then stop for as long as a merge takes.
 //! Therefore the work that is due is spread over the inserts for which there is room: background work proceeds at least
-//! as fast as they use the room up ([`Paced`](super::pace::Paced)). If the device cannot do it as fast, each insert into
-//! a partition that is short of room waits until its share of the work is done.
+//! as fast as they use the room up ([`Paced`](super::pace::Paced)). If the device cannot do it as fast, each insert waits
+//! until its share of the work is done: inserts become slower, and none of them stops for long.
 
 use super::page::{Layout, PageKind};
 use super::plan::MERGED_MAX;
@@ -56,17 +56,22 @@ impl Debt {
         Running(self)
     }
 
-    /// Notes that a part of the work was done.
-    pub(super) fn step(&self, bytes: u64, due: &Due) {
+    /// Divides the work that is due among inserts.
+    pub(super) fn divide(&self, due: &Due) {
         self.share_bytes.store((due.bytes / due.inserts.max(1)).min(SHARE_BYTES_MAX), Relaxed);
-        let add = |balance: i64| Some((balance + bytes as i64).min(AHEAD_BYTES_MAX));
-        // The closure accepts every balance.
-        let _ = self.balance.fetch_update(Relaxed, Relaxed, add);
         self.changed();
     }
 
+    /// Notes that a part of the work was done.
+    pub(super) fn step(&self, bytes: u64, due: &Due) {
+        let add = |balance: i64| Some((balance + bytes as i64).min(AHEAD_BYTES_MAX));
+        // The closure accepts every balance.
+        let _ = self.balance.fetch_update(Relaxed, Relaxed, add);
+        self.divide(due);
+    }
+
     /// Lets inserts that wait look again.
-    pub(super) fn changed(&self) {
+    fn changed(&self) {
         self.stepped.notify(usize::MAX);
     }
 }
@@ -94,24 +99,22 @@ impl<D: Device> Silt<D> {
         Due { bytes: closed as u64 * plan.segment_bytes() + to_merge, inserts: room * u64::from(plan.partitions) }
     }
 
-    /// Whether a partition has to be converted, and half of the room for inserts meanwhile is used up.
-    fn is_short_of_room(&self, partition: usize) -> bool {
-        let stores = self.partitions[partition].stores();
-        stores.closed.is_some() && 2 * stores.active.entries().0 >= self.plan.log_entries()
-    }
-
-    /// Waits, before an insert into a partition that is short of room, until the insert's share of the work is done.
-    pub(super) async fn keep_step(&self, partition: usize) {
+    /// Waits, before an insert, until the insert's share of the work that is due is done.
+    pub(super) async fn keep_step(&self) {
         let debt = &self.debt;
-        if debt.running.load(Relaxed) == 0 || !self.is_short_of_room(partition) {
+        let share = debt.share_bytes.load(Relaxed);
+        if share == 0 || debt.running.load(Relaxed) == 0 {
             return;
         }
-        debt.balance.fetch_sub(debt.share_bytes.load(Relaxed) as i64, Relaxed);
+        if debt.balance.fetch_sub(share as i64, Relaxed) >= share as i64 {
+            return;
+        }
+        // Work is not limited meanwhile.
         let _waiting = Waiting::new(&self.waiting);
         loop {
             listener!(debt.stepped => stepped);
-            let is_done = debt.balance.load(Relaxed) >= 0 || debt.running.load(Relaxed) == 0;
-            if is_done || !self.is_short_of_room(partition) {
+            let is_nothing_due = debt.share_bytes.load(Relaxed) == 0 || debt.running.load(Relaxed) == 0;
+            if is_nothing_due || debt.balance.load(Relaxed) >= 0 {
                 return;
             }
             stepped.await;

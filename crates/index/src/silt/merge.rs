@@ -64,7 +64,6 @@ impl<D: Device> Silt<D> {
         let store = made.map(|(run, trie)| Arc::new(SortedStore { run, trie }));
         let ids = merged.iter().map(|s| s.run.id).collect();
         self.install(partition, Change::Merged { ids, store }).await?;
-        self.debt.merged_bytes.store(0, Relaxed);
         runs.iter().for_each(|r| r.retire());
         self.forget_held(entries - kept);
         Ok(())

@@ -204,7 +204,7 @@ impl<D: Device> Silt<D> {
 
     async fn put(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), Error> {
         let hashed = Hashed::new(key, self.io.seed, self.plan.partition_bits());
-        self.keep_step(hashed.partition).await;
+        self.keep_step().await;
         loop {
             self.io.check()?;
             // Removals are accepted in any case: they make room.
