@@ -30,7 +30,9 @@ def measured(directory):
         status = load(f"{directory}/{name}.status")
         hits, extents, written = (now - then for now, then in
                                   zip(counts(status), counts(load(f"{directory}/{before}.status")) if before else (0, 0, 0)))
-        row.update(hits=hits / max(1, extents), written=written / row["reads"], cache=status["caches"][0])
+        cache = status["caches"][0]
+        dropped = cache["fills_dropped"] / max(1, cache["fills_dropped"] + cache["insertions"])
+        row.update(hits=hits / max(1, extents), written=written / row["reads"], dropped=dropped, cache=cache)
     return found
 
 

@@ -70,6 +70,10 @@ settings! {
         /// Threads that serve clients [default: the machine's cores, at most 4]
         #[arg(long, value_name = "N")]
         threads: Option<usize> = Number, Restart, "1".."256";
+        /// Threads of low priority that hash and compress what enters the caches; they are started with the server
+        /// [default: the machine's cores less one, at least 1]
+        #[arg(long, value_name = "N")]
+        insert_threads: Option<usize> = Number, Restart, "1".."256";
         /// Bring the origins up to date before the server ends; otherwise dirty data stay in the cache, where they are
         /// safe [default: true]
         #[arg(long = "no-destage-on-exit", num_args = 0, default_missing_value = "false",

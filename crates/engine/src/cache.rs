@@ -24,7 +24,7 @@ use crate::format::journal::FORGET_BYTES;
 use crate::format::stored::Place;
 use crate::format::superblock::Superblock;
 use crate::health::DeviceHealth;
-use crate::insert::{InsertQueue, Lanes};
+use crate::insert::{InsertQueue, Lanes, Order, Writes};
 use crate::journal::{Area, Budget, Identity};
 use crate::kept::Kept;
 use crate::metrics::CacheMetrics;
@@ -69,6 +69,10 @@ pub struct Cache<F, C> {
     pub(crate) manager: Mutex<CacheManager>,
     pub(crate) resident: Resident,
     pub(crate) queue: InsertQueue,
+    /// The order in which prepared extents are appended.
+    pub(crate) order: Order,
+    /// Writes of full WEUs with clean content.
+    pub(crate) writes: Writes,
     /// No clean content will be inserted any more.
     pub(crate) clean_ended: Latch,
     /// Held while an extent is appended to an open WEU, or room is made.
@@ -223,6 +227,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// Whether a slot is being removed by a resize, or its device is lost.
     pub(crate) fn is_given_up(&self, weu: WeuId) -> bool {
         weu.0 >= self.weu_limit.load(Ordering::SeqCst) || self.flash.is_lost(weu)
+    }
+
+    /// Whether slots are being removed, or are on lost devices.
+    pub(crate) fn gives_up_any(&self) -> bool {
+        self.is_shrinking() || self.flash.lost().lost != 0
     }
 
     /// The settings it was created with.

@@ -45,6 +45,10 @@ impl EngineSettings {
             ("RAM cache", self.ram_cache_bytes),
             ("read-ahead", self.readahead_ram_bytes),
             ("insertion queue", self.insert_queue_bytes),
+            (
+                "extents being compressed",
+                self.insertions_at_work_max() as u64 * held_bytes(manager.extent_bytes as usize),
+            ),
             ("staging", self.staging_bytes),
             ("dirty queue", self.dirty_queue_bytes),
             ("policies and classes", manager.policy_ram_bytes(dirty)),

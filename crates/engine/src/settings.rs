@@ -74,6 +74,11 @@ live_settings! {
 /// WEUs of dirty extents that may have no header on the SSD yet.
 const UNSEALED_WEUS: u32 = 4;
 
+/// Bytes of extents that are being inserted at the same time, and the least and the largest number of extents: enough for
+/// look-ups in an index on flash, and for many workers.
+const AT_WORK_BYTES: usize = 2 << 20;
+const AT_WORK: (usize, usize) = (64, 512);
+
 impl EngineSettings {
     /// Defaults around the manager's settings.
     #[must_use]
@@ -104,6 +109,11 @@ impl EngineSettings {
     /// Whether requests that the origin does not answer are given up, and continue in the background.
     pub(crate) const fn gives_up(&self) -> bool {
         self.origin_timeout.is_some()
+    }
+
+    /// Maximum number of extents that are fingerprinted and compressed, and not yet appended, by all workers of the cache.
+    pub(crate) fn insertions_at_work_max(&self) -> usize {
+        (AT_WORK_BYTES / self.manager.extent_bytes as usize).clamp(AT_WORK.0, AT_WORK.1)
     }
 
     /// The hash function of fingerprints, if there are any.

@@ -289,6 +289,13 @@ impl CacheManager {
         self.stats.fingerprints_evicted += evicted;
     }
 
+    /// Whether content with this fingerprint is cached; refreshes nothing.
+    #[must_use]
+    pub fn has_fingerprint(&self, fingerprint: &Fingerprint) -> bool {
+        let target = self.fingerprints.as_ref().and_then(|index| index.find(fingerprint));
+        target.is_some_and(|target| target_is_current(&self.weus, target))
+    }
+
     /// The location of cached content with this fingerprint; refreshes its position in both replacement orders.
     pub fn lookup_fingerprint(&mut self, fingerprint: &Fingerprint) -> Option<Location> {
         let index = self.fingerprints.as_mut()?;

@@ -57,7 +57,8 @@ pub(crate) fn block(heading: &str, lines: &[(&str, String)]) -> String {
 fn server(server: &Server) -> String {
     let heading = format!("nitro {}, process {}, up {}", server.version, server.pid, duration(server.uptime_seconds));
     let clients = format!("{} now, {} since the start", server.connections, server.connections_total);
-    let mut lines = vec![("clients", clients)];
+    let threads = format!("{} for clients, {} for insertion", server.threads, server.insert_threads);
+    let mut lines = vec![("clients", clients), ("threads", threads)];
     lines.extend(server.uris.iter().map(|uri| ("serves", uri.clone())));
     if let Some(Recording { path, requests, dropped }) = &server.recording {
         lines.push(("records", format!("{path}: {requests} requests, {dropped} left out")));

@@ -66,6 +66,8 @@ fn a_limit_of_memory_below_the_need_is_refused_with_figures() {
 
 /// A user that has no processes of its own.
 const NOBODY: u32 = 64_321;
+/// Another one.
+const NOBODY_ELSE: u32 = 64_322;
 
 /// Sets the limit as the server's own user: root may lack the capability to set those of others.
 fn set_threads(server: &Server, count: u64) {
@@ -74,25 +76,50 @@ fn set_threads(server: &Server, count: u64) {
     assert!(prlimit.status().unwrap().success());
 }
 
-fn give(path: &Path) {
-    chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
-}
-
-/// A server as a user for whom the limit of threads counts.
-fn serve_as_nobody(place: &Place) -> Server {
+/// The program with `arguments` as a user for whom the limit of threads counts, by the command `run`.
+fn as_user(place: &Place, user: u32, run: &[&str], arguments: &str) -> Command {
     fs::set_permissions(place.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::copy(env!("CARGO_BIN_EXE_nitro"), place.path("nitro")).unwrap();
     place.file("vm.img", 64 << 20);
     place.file("other.img", 16 << 20);
     fs::create_dir(place.path("state")).unwrap();
-    ["", "vm.img", "other.img", "state", "run"].iter().for_each(|name| give(&place.path(name)));
-    let usual = place.command("");
-    let mut command = Command::new(place.path("nitro"));
-    let arguments = format!("{SERVE} --mode write-back --dirty-age 1h");
-    command.args(arguments.split_whitespace()).current_dir(place.folder.path()).uid(NOBODY).gid(NOBODY);
+    for name in ["", "vm.img", "other.img", "state", "run"] {
+        chown(place.path(name), Some(user), Some(user)).unwrap();
+    }
+    let (usual, program) = (place.command(""), place.path("nitro").display().to_string());
+    let words: Vec<_> = run.iter().copied().chain([&*program]).chain(arguments.split_whitespace()).collect();
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).current_dir(place.folder.path()).uid(user).gid(user);
     command.envs(usual.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.env_remove("NOTIFY_SOCKET").env_remove("RUNTIME_DIRECTORY");
-    Server::start(&mut command)
+    command
+}
+
+/// Whether other users can be, and can reach these tests.
+fn has_users() -> bool {
+    let is_reachable = || {
+        let parents = Path::new(env!("CARGO_TARGET_TMPDIR")).ancestors();
+        parents.filter_map(|folder| fs::metadata(folder).ok()).all(|found| found.permissions().mode() & 0o001 != 0)
+    };
+    let has_users = getuid().is_root() && is_reachable();
+    if !has_users {
+        eprintln!("skipped: it needs root, and a target folder that other users can enter");
+    }
+    has_users
+}
+
+#[test]
+fn a_limit_of_threads_below_those_of_insertion_refuses_the_start() {
+    if !has_users() {
+        return;
+    }
+    let place = Place::new();
+    let mut command =
+        as_user(&place, NOBODY_ELSE, &["prlimit", "--nproc=60"], &format!("{SERVE} --insert-threads 200"));
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("threads: ") && said.contains("give fewer insert_threads"), "{said}");
 }
 
 fn trim(client: &mut Nbd, offset: u64, len: usize) -> u32 {
@@ -104,16 +131,12 @@ fn trim(client: &mut Nbd, offset: u64, len: usize) -> u32 {
 /// asks for.
 #[test]
 fn a_limit_of_threads_that_is_reached_for_a_moment_fails_no_request() {
-    let is_reachable = || {
-        let parents = Path::new(env!("CARGO_TARGET_TMPDIR")).ancestors();
-        parents.filter_map(|folder| fs::metadata(folder).ok()).all(|found| found.permissions().mode() & 0o001 != 0)
-    };
-    if !getuid().is_root() || !is_reachable() {
-        eprintln!("skipped: it needs root, and a target folder that other users can enter");
+    if !has_users() {
         return;
     }
     let place = Place::new();
-    let server = serve_as_nobody(&place);
+    let arguments = format!("{SERVE} --mode write-back --dirty-age 1h");
+    let server = Server::start(&mut as_user(&place, NOBODY, &[], &arguments));
     let mut client = place.client();
     let control = place.path("run/nitro/vm.control");
     let command = |words: &str| place.run(&format!("{words} --control {}", control.display()));

@@ -78,7 +78,7 @@ fn a_configuration_file_serves_several_volumes() {
     place.file("b.img", 8 << 20);
     place.write(
         "nitro.toml",
-        "[server]\nlisten = [\"unix:n.sock\", \"tcp:127.0.0.1:0\"]\ncontrol = \"c.sock\"\nthreads = 2\n\
+        "[server]\nlisten = [\"unix:n.sock\", \"tcp:127.0.0.1:0\"]\ncontrol = \"c.sock\"\nthreads = 2\ninsert_threads = 3\n\
          [cache.fast]\npath = \"cache.img\"\nsize = \"32M\"\ncompression = \"zstd\"\nram = 0\n\
          [volume.a]\norigin = \"a.img\"\n[volume.b]\norigin = \"b.img\"\ncache = \"fast\"\ndescription = \"second\"\n",
     );
@@ -90,6 +90,11 @@ fn a_configuration_file_serves_several_volumes() {
         assert_eq!(client.write(0, name.as_bytes()), 0);
         assert_eq!(client.read(0, 1), name.as_bytes());
     }
+    let status: serde_json::Value = serde_json::from_str(&place.stdout("status --control c.sock -o json")).unwrap();
+    assert_eq!((&status["server"]["threads"], &status["server"]["insert_threads"]), (&2.into(), &3.into()));
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
+    let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap());
+    assert_eq!(names.filter(|name| name.trim() == "nitro-insert").count(), 3);
     assert!(server.stop().0.success());
     assert!(!place.path("n.sock").exists() && !place.path("c.sock").exists());
 }

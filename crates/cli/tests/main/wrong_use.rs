@@ -218,6 +218,7 @@ fn settings_that_cannot_be_used() {
     );
     refused(&place, &format!("{served} --fingerprint-index-ratio 101"), &["the nearest valid value is 100"]);
     refused(&place, &format!("{served} --threads 0"), &["threads = 0: must be 1 to 256"]);
+    refused(&place, &format!("{served} --insert-threads 0"), &["insert_threads = 0: must be 1 to 256"]);
     refused(&place, &format!("{served} --tls required"), &["it needs a certificate and its key"]);
     refused(&place, &format!("{served} --tls on --tls-cert a --tls-key b"), &["TLS", "no usable certificate"]);
 }

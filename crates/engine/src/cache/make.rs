@@ -11,7 +11,7 @@ use crate::flash::Flash;
 use crate::format::FormatError;
 use crate::format::superblock::{DEVICES_MAX, DevicePlace, SUPERBLOCK_BYTES, Superblock};
 use crate::health::DeviceHealth;
-use crate::insert::InsertQueue;
+use crate::insert::{InsertQueue, Order, Writes};
 use crate::journal::{Area, Halves, Identity, Journal};
 use crate::metrics::CacheMetrics;
 use crate::resident::Resident;
@@ -200,7 +200,13 @@ impl<F: Device, C: Clock> Cache<F, C> {
             restricts_writes: AtomicBool::new(manager.classes().restrict_writes()),
             manager: Mutex::new(manager),
             resident: Resident::default(),
-            queue: InsertQueue::new(settings.insert_queue_bytes, settings.staging_bytes),
+            queue: InsertQueue::new(
+                settings.insert_queue_bytes,
+                settings.staging_bytes,
+                settings.insertions_at_work_max(),
+            ),
+            order: Order::default(),
+            writes: Writes::default(),
             clean_ended: Latch::default(),
             lanes: futures_util::lock::Mutex::default(),
             ram: Mutex::new(RamCache::new(settings.ram_cache_bytes)),
@@ -215,7 +221,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             resizing: AtomicBool::new(false),
             last_beyond: OnceLock::new(),
             seal_wanted: Event::new(),
-            dirty_queue: InsertQueue::new(settings.dirty_queue_bytes, 0),
+            dirty_queue: InsertQueue::new(settings.dirty_queue_bytes, 0, usize::MAX),
             dirty_open: Mutex::default(),
             shares: Shares::default(),
             ledger: Ledger::new(budget.pending_bytes),

@@ -1,16 +1,20 @@
-//! Insertion, off the critical path: a bounded queue, and workers that fingerprint, compress, pack and write.
+//! Insertion, off the critical path: a bounded queue, and workers that fingerprint, compress, pack and write. Several workers of
+//! a cache fingerprint and compress at the same time; they pack in the order of arrival ([`order`]).
 
 mod duplicate;
+mod know;
 mod lanes;
 mod open_weu;
+mod order;
 mod queue;
 mod worker;
 
 pub(crate) use duplicate::Compared;
 pub(crate) use lanes::Lanes;
 pub(crate) use open_weu::{Entering, OpenWeu, Parts};
+pub(crate) use order::Order;
 pub(crate) use queue::{Content, InsertQueue, Job};
-pub(crate) use worker::payload;
+pub(crate) use worker::{Writes, payload};
 
 use crate::format::crc32c;
 use crate::format::stored::Place;

@@ -17,6 +17,10 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// A worker that takes a job calls another one if at least this number of jobs wait: to wake a thread for fewer costs more than
+/// it brings.
+const CALL_MIN: usize = 4;
+
 /// The bytes to insert.
 #[derive(Debug, Clone)]
 pub(crate) enum Content {
@@ -51,7 +55,14 @@ struct State {
     flushing: bool,
     /// Jobs pushed at the last check.
     pushed_before: u64,
+    /// Jobs taken and not done.
     at_work: usize,
+    /// A worker found as many at work as there may be.
+    is_full: bool,
+    /// Number of jobs taken so far.
+    taken: u64,
+    /// Number of workers that take jobs.
+    workers: usize,
     closed: bool,
     /// Total number of jobs pushed.
     pushed: u64,
@@ -80,9 +91,39 @@ impl Drop for Hurry<'_> {
     }
 }
 
+/// A worker of a queue.
+pub(crate) struct Member<'a> {
+    queue: &'a InsertQueue,
+    has_left: bool,
+}
+
+impl Member<'_> {
+    fn end(&mut self) -> bool {
+        self.has_left = true;
+        let mut state = self.queue.state.lock();
+        state.workers -= 1;
+        state.workers == 0
+    }
+
+    /// Ends its membership; returns whether it was the last one.
+    pub(crate) fn leave(mut self) -> bool {
+        self.end()
+    }
+}
+
+impl Drop for Member<'_> {
+    fn drop(&mut self) {
+        if !self.has_left {
+            self.end();
+        }
+    }
+}
+
 /// The queue. Any thread may push; any number of workers take.
 pub(crate) struct InsertQueue {
     state: Mutex<State>,
+    /// Maximum number of jobs taken and not done.
+    at_work_max: usize,
     /// The memory that its jobs, waiting and in progress, keep alive.
     held: Arc<Meter>,
     pushed: Event,
@@ -91,9 +132,10 @@ pub(crate) struct InsertQueue {
 }
 
 impl InsertQueue {
-    /// A queue of at most `bytes_max`, in addition to staged bytes.
-    pub(crate) fn new(bytes_max: u64, staging_bytes: u64) -> Self {
+    /// A queue of at most `bytes_max`, in addition to staged bytes. At most `at_work_max` jobs are taken and not done.
+    pub(crate) fn new(bytes_max: u64, staging_bytes: u64, at_work_max: usize) -> Self {
         Self {
+            at_work_max,
             state: Mutex::new(State { jobs: Staging::new(staging_bytes), ..State::default() }),
             held: Meter::new(bytes_max + staging_bytes),
             pushed: Event::new(),
@@ -164,8 +206,25 @@ impl InsertQueue {
         state.pushed_before = state.pushed;
     }
 
-    /// The next job; `None` once the queue is closed and empty. Each job is followed by [`done`](Self::done).
-    pub(crate) async fn take(&self) -> Option<Job> {
+    /// Adds a worker.
+    pub(crate) fn enter(&self) -> Member<'_> {
+        self.state.lock().workers += 1;
+        Member { queue: self, has_left: false }
+    }
+
+    /// Whether several workers take jobs.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.state.lock().workers > 1
+    }
+
+    /// Maximum number of jobs taken and not done.
+    pub(crate) const fn at_work_max(&self) -> usize {
+        self.at_work_max
+    }
+
+    /// The next job, with its number, which begins with 0; `None` once the queue is closed and empty. Each job is followed
+    /// by [`done`](Self::done).
+    pub(crate) async fn take(&self) -> Option<(u64, Job)> {
         attempt_at(&self.pushed, || match self.try_take() {
             Ok(job) => Some(Some(job)),
             Err(Empty { closed }) => closed.then_some(None),
@@ -173,14 +232,26 @@ impl InsertQueue {
         .await
     }
 
-    fn try_take(&self) -> Result<Job, Empty> {
+    fn try_take(&self) -> Result<(u64, Job), Empty> {
         let mut state = self.state.lock();
+        if state.at_work >= self.at_work_max {
+            state.is_full = true;
+            return Err(Empty { closed: false });
+        }
         let is_due = self.is_due(&mut state);
         let staged = |state: &mut State| if is_due { state.jobs.pop() } else { None };
         let job = state.urgent.pop_front().or_else(|| staged(&mut state)).ok_or(Empty { closed: state.closed })?;
+        let number = state.taken;
+        state.taken += 1;
         state.at_work += 1;
         state.flushing &= !state.jobs.is_empty();
-        Ok(job)
+        let waiting = state.urgent.len() + if is_due { state.jobs.len() } else { 0 };
+        let calls = state.workers > 1 && waiting >= CALL_MIN;
+        drop(state);
+        if calls {
+            self.pushed.notify(1);
+        }
+        Ok((number, job))
     }
 
     /// Notes that a worker has finished a job.
@@ -188,6 +259,11 @@ impl InsertQueue {
         let mut state = self.state.lock();
         state.at_work -= 1;
         state.finished += 1;
+        // Waking is dear across threads: not for every job.
+        if state.is_full && state.at_work <= self.at_work_max / 4 * 3 {
+            state.is_full = false;
+            self.pushed.notify(usize::MAX);
+        }
         if state.is_idle() || state.marks > 0 {
             self.idle.notify(usize::MAX);
         }

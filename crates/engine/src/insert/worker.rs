@@ -1,66 +1,80 @@
 //! The insertion worker: the paper's six steps (§3, "Cache insertion path").
 
 use super::duplicate::Inserted;
+use super::know::{Known, Looking, Prepared};
 use super::lanes::Lanes;
 use super::open_weu::{Entering, OpenWeu, Parts};
-use super::queue::{Content, Job};
+use super::order::Appending;
+use super::queue::Job;
 use super::stored_as;
 use crate::cache::Cache;
-use crate::domain::{Named, Names};
+use crate::domain::Names;
 use crate::fingerprints::{ContentPlace, FingerprintIndex, NoIndex};
 use crate::format::journal::{EVICTED_BYTES, FORGET_BYTES, Record};
 use crate::health::Access;
 use crate::kept::Kept;
 use crate::writeback::Room;
 use bytes::Bytes;
-use futures_util::future::{Either, FutureExt, LocalBoxFuture, join, ready, select};
-use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
+use event_listener::{Event, listener};
+use futures_util::future::{Either, FutureExt, LocalBoxFuture, join, select};
+use futures_util::lock::MutexGuard;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use nitro_cache::admission::{Admitted, Provenance, Shelf};
 use nitro_cache::{Append, CacheManager, Location};
-use nitro_port::buf::{BufMut, is_zero};
 use nitro_port::codec::{Compressor, Encoding};
 use nitro_port::yielding::yield_now;
-use nitro_port::{Clock, Device, DeviceError, Urgency};
-use nitro_units::{ExtentKey, Fingerprint, WeuId};
-use std::collections::VecDeque;
+use nitro_port::{Clock, Device, DeviceError};
+use nitro_units::WeuId;
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Maximum number of sealed WEUs of one worker that are being written at once, while the next one is filled.
+/// Maximum number of sealed WEUs of a cache that are being written at once, while the next one is filled.
 const WRITES_MAX: usize = 2;
-/// Maximum number of concurrent look-ups in an index on flash.
-const LOOKUPS_MAX: usize = 64;
-/// New look-ups are begun, several at once, when at most this number is in progress: this wakes the index thread less
-/// often.
-const LOOKUPS_MIN: usize = LOOKUPS_MAX / 2;
 /// Jobs after which a worker lets other tasks of its thread run.
 const JOBS_PER_TURN: usize = 32;
 
-struct Worker<'a, F, C> {
-    cache: &'a Cache<F, C>,
-    compressor: Compressor,
+/// One of the workers of a cache.
+pub(super) struct Worker<'a, F, C> {
+    pub(super) cache: &'a Cache<F, C>,
+    pub(super) compressor: Compressor,
+    /// The writes that it began.
     writes: FuturesUnordered<LocalBoxFuture<'a, ()>>,
-    noted: Noted,
+    /// Jobs since other tasks of its thread had their turn.
+    jobs: usize,
 }
 
-/// The contents last entered in an index on flash: look-ups of them may have begun before. The index in RAM may have no
-/// room for them.
+/// The writes of sealed WEUs that are in progress, by all workers of a cache.
 #[derive(Default)]
-struct Noted(VecDeque<(Fingerprint, ContentPlace)>);
+pub(crate) struct Writes {
+    count: AtomicUsize,
+    ended: Event,
+}
 
-impl Noted {
-    fn push(&mut self, fingerprint: Fingerprint, place: ContentPlace) {
-        self.0.truncate(LOOKUPS_MAX - 1);
-        self.0.push_front((fingerprint, place));
+/// One of the writes.
+struct Write<'a>(&'a Writes);
+
+impl Writes {
+    fn begin(&self) -> Write<'_> {
+        self.count.fetch_add(1, Ordering::SeqCst);
+        Write(self)
     }
 
-    fn find(&self, fingerprint: &Fingerprint) -> Option<ContentPlace> {
-        self.0.iter().find(|(noted, _)| noted == fingerprint).map(|(_, place)| *place)
+    fn count(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Write<'_> {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::SeqCst);
+        self.0.ended.notify(usize::MAX);
     }
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
     /// Inserts queued extents, clean and dirty, and runs commits, until [`close`](Cache::close). It hashes and
-    /// compresses, so a thread that serves no clients should poll it. One runs for each cache.
+    /// compresses, so a thread that serves no clients should poll it. One runs for each cache; others may run the part
+    /// for clean extents, [`clean_insertion_worker`](Self::clean_insertion_worker), beside it.
     pub async fn insertion_worker(&self) {
         self.insertion_worker_with(&NoIndex).await;
     }
@@ -72,10 +86,13 @@ impl<F: Device, C: Clock> Cache<F, C> {
     }
 
     /// The part of [`insertion_worker_with`](Self::insertion_worker_with) for clean extents. No client waits for it: it
-    /// may have a thread of its own, of low priority.
+    /// may have threads of its own, of low priority. Any number of them may run for a cache, each on its thread: they
+    /// hash and compress at the same time, and extents enter the cache in the order of their arrival. Each has to be
+    /// given the same index.
     pub async fn clean_insertion_worker(&self, index: &impl FingerprintIndex) {
-        self.insert_clean(index).await;
-        self.clean_ended.set();
+        if self.insert_clean(index).await {
+            self.clean_ended.set();
+        }
     }
 
     /// The part of [`insertion_worker`](Self::insertion_worker) for dirty extents and commits. It ends after
@@ -91,152 +108,34 @@ impl<F: Device, C: Clock> Cache<F, C> {
         join(inserting, self.committer()).await;
     }
 
-    async fn insert_clean<I: FingerprintIndex>(&self, index: &I) {
+    /// Returns whether this was the last worker of the cache.
+    async fn insert_clean<I: FingerprintIndex>(&self, index: &I) -> bool {
         if I::IS_THERE {
             self.moved.keep();
         }
+        let member = self.queue.enter();
         let compressor = Compressor::new(self.live.compression());
-        let mut worker = Worker { cache: self, compressor, writes: FuturesUnordered::new(), noted: Noted::default() };
-        let mut looking = Looking { cache: self, index, jobs: FuturesOrdered::new(), is_last: false };
-        let mut jobs = 0;
-        while let Some((mut job, known)) = looking.next(&mut worker).await {
-            worker.compressor.use_codec(self.live.compression());
-            if let Some(known) = known.filter(|_| self.device_health.is_caching()) {
-                job.from = known.from;
-                worker.insert(&job, known, index).await;
+        let mut worker = Worker { cache: self, compressor, writes: FuturesUnordered::new(), jobs: 0 };
+        let mut looking = Looking::new(self, index);
+        while let Some((number, prepared)) = looking.next(&mut worker).await {
+            let mut appending = self.order.offer(number, prepared);
+            while let Some(prepared) = appending.as_mut().and_then(Appending::next) {
+                worker.finish(prepared, index).await;
             }
-            for (fingerprint, place) in self.moved.take() {
-                index.note(&fingerprint, place).await;
-            }
-            job.flights.settle(job.key.index(), &job.token);
-            self.queue.done();
-            jobs += 1;
-            if jobs % JOBS_PER_TURN == 0 {
-                yield_now().await;
-            }
+            worker.take_turns().await;
         }
-        // What is not full is written too: it is there again after a restart.
-        let mut lanes = self.lanes.lock().await;
-        for shelf in Shelf::clean() {
-            let is_filled = lanes.get(shelf).is_some_and(|open| !open.entries().is_empty());
-            if is_filled && self.device_health.is_caching() {
-                worker.seal(&mut lanes, shelf).await;
-            }
-        }
-        drop(lanes);
         while worker.writes.next().await.is_some() {}
-    }
-
-    /// Determines what has to be known about a job's content before its insertion; `None`: there is nothing to insert
-    /// any more.
-    async fn know<I: FingerprintIndex>(&self, job: &Job, index: &I) -> Option<Known> {
-        if !self.device_health.is_caching() {
-            return None;
+        let is_last = member.leave();
+        if is_last {
+            worker.seal_rest().await;
         }
-        let (extent, fingerprint) = self.content(job).await?;
-        let zero = is_zero(extent.bytes());
-        let named = self.name(job.key, extent.bytes(), zero, fingerprint);
-        let used = Provenance { used: job.token.is_used(), ..job.from };
-        let from = self.classified(job.key, used, extent.bytes());
-        let mut known = Known { extent, zero, named, from, place: None, was_in_ram: false };
-        if let Some(named) = named.as_ref().filter(|_| I::IS_THERE && !zero) {
-            known.was_in_ram = self.manager.lock().lookup_fingerprint(&named.within).is_some();
-            if !known.was_in_ram {
-                known.place = index.find(&named.within).await;
-            }
-        }
-        Some(known)
-    }
-
-    /// The fingerprint by which an extent is deduplicated, if deduplication is on.
-    pub(crate) fn name(&self, key: ExtentKey, extent: &[u8], zero: bool, known: Option<Fingerprint>) -> Option<Named> {
-        let plain = self.settings.manager.dedup.then(|| match (zero, known) {
-            (true, _) => self.zero_fingerprint,
-            (false, Some(known)) => known,
-            (false, None) => self.hash().of(extent),
-        })?;
-        Some(Named { plain, within: self.domain(key.object()).within(&plain) })
-    }
-
-    /// The extent's bytes, and their fingerprint if known; `None`: there is nothing to insert any more.
-    async fn content(&self, job: &Job) -> Option<(Kept, Option<Fingerprint>)> {
-        if job.token.is_void() {
-            self.metrics.fills_voided.add(1);
-            return None;
-        }
-        match &job.content {
-            Content::Whole(extent, fingerprint) => Some((extent.clone(), *fingerprint)),
-            Content::Merge { base, at, patch } => {
-                let old = self.fetch(&[(job.key, *base)], Urgency::Normal).await.pop().flatten()?;
-                let mut merged = BufMut::copy_of(&old);
-                merged[*at..*at + patch.len()].copy_from_slice(patch);
-                Some((Kept::own(merged.freeze()), None))
-            }
-        }
+        is_last
     }
 }
 
-/// What is known about a content.
-struct Known {
-    extent: Kept,
-    zero: bool,
-    named: Option<Named>,
-    /// Its provenance, with its class.
-    from: Provenance,
-    /// Its place according to the index on flash.
-    place: Option<ContentPlace>,
-    /// The index on flash was not searched, because the index in RAM has the content.
-    was_in_ram: bool,
-}
-
-/// Jobs whose contents are being looked up in an index on flash, in their order.
-struct Looking<'a, F, C, I> {
-    cache: &'a Cache<F, C>,
-    index: &'a I,
-    jobs: FuturesOrdered<LocalBoxFuture<'a, (Job, Option<Known>)>>,
-    /// No further job will follow.
-    is_last: bool,
-}
-
-impl<'a, F: Device, C: Clock, I: FingerprintIndex> Looking<'a, F, C, I> {
-    /// The next job, with what is known about its content.
-    async fn next(&mut self, worker: &mut Worker<'a, F, C>) -> Option<(Job, Option<Known>)> {
-        if !I::IS_THERE {
-            let job = worker.next_job().await?;
-            let known = self.cache.know(&job, self.index).await;
-            return Some((job, known));
-        }
-        let wanted = if self.jobs.len() <= LOOKUPS_MIN { LOOKUPS_MAX } else { 0 };
-        while !self.is_last && self.jobs.len() < wanted {
-            let job = match self.jobs.is_empty() {
-                true => worker.next_job().await,
-                false => match worker.next_job().now_or_never() {
-                    Some(job) => job,
-                    None => break,
-                },
-            };
-            let Some(job) = job else {
-                self.is_last = true;
-                break;
-            };
-            let (cache, index) = (self.cache, self.index);
-            let mut looking: LocalBoxFuture<'a, _> = Box::pin(async move {
-                let known = cache.know(&job, index).await;
-                (job, known)
-            });
-            // What is not to be read is known at once, and holds nothing up.
-            match looking.as_mut().now_or_never() {
-                Some(known) => self.jobs.push_back(Box::pin(ready(known))),
-                None => self.jobs.push_back(looking),
-            }
-        }
-        self.jobs.next().await
-    }
-}
-
-impl<F: Device, C: Clock> Worker<'_, F, C> {
-    /// The next job; writes of WEUs are completed meanwhile.
-    async fn next_job(&mut self) -> Option<Job> {
+impl<'a, F: Device, C: Clock> Worker<'a, F, C> {
+    /// The next job, with its number in the order of insertion; writes of WEUs are completed meanwhile.
+    pub(super) async fn next_job(&mut self) -> Option<(u64, Job)> {
         loop {
             let mut sealing = self.cache.seal_wanted.listen();
             self.seal_given_up().await;
@@ -258,7 +157,11 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
 
     /// Closes open WEUs in slots that a resize removes.
     async fn seal_given_up(&mut self) {
-        let mut lanes = self.cache.lanes.lock().await;
+        // Another worker may hold the lanes for long.
+        if !self.cache.gives_up_any() {
+            return;
+        }
+        let mut lanes = self.lanes().await;
         for shelf in Shelf::clean() {
             if lanes.get(shelf).is_some_and(|open| self.cache.is_given_up(open.weu)) {
                 self.seal(&mut lanes, shelf).await;
@@ -266,13 +169,48 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
         }
     }
 
+    /// The open WEUs. The writes of this worker are completed meanwhile: whoever holds the WEUs may wait for one of them.
+    async fn lanes(&mut self) -> MutexGuard<'a, Lanes> {
+        let cache = self.cache;
+        let mut lanes = pin!(cache.lanes.lock());
+        while !self.writes.is_empty() {
+            if let Either::Left((lanes, _)) = select(lanes.as_mut(), self.writes.next()).await {
+                return lanes;
+            }
+        }
+        lanes.await
+    }
+
+    /// Lets other tasks of the thread run from time to time.
+    async fn take_turns(&mut self) {
+        self.jobs += 1;
+        if self.jobs.is_multiple_of(JOBS_PER_TURN) {
+            yield_now().await;
+        }
+    }
+
+    /// Inserts the next extent in the order of insertion, if there is still something to insert.
+    async fn finish<I: FingerprintIndex>(&mut self, prepared: Prepared, index: &I) {
+        let (cache, Prepared { mut job, known }) = (self.cache, prepared);
+        self.compressor.use_codec(cache.live.compression());
+        if let Some(known) = known.filter(|_| cache.device_health.is_caching()) {
+            job.from = known.from;
+            self.insert(&job, known, index).await;
+        }
+        for (fingerprint, place) in cache.moved.take() {
+            index.note(&fingerprint, place).await;
+        }
+        job.flights.settle(job.key.index(), &job.token);
+        cache.queue.done();
+    }
+
     async fn insert<I: FingerprintIndex>(&mut self, job: &Job, known: Known, index: &I) {
         let cache = self.cache;
-        let Known { extent, zero, named, from, mut place, was_in_ram } = known;
+        let Known { extent, zero, named, from, mut place, was_in_ram, stored } = known;
         let mut entered = named.map(|named| named.within);
         if let Some(named) = &named {
             // Since it was looked for, jobs before this one may have brought it, or driven it out of RAM.
-            place = place.or_else(|| self.noted.find(&named.within));
+            place = place.or_else(|| cache.order.noted.lock().find(&named.within));
             if was_in_ram && place.is_none() && cache.manager.lock().lookup_fingerprint(&named.within).is_none() {
                 place = index.find(&named.within).await;
             }
@@ -293,13 +231,13 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
         }
         let from = Provenance { used: job.token.is_used(), ..from };
         let Some(admitted) = cache.manager.lock().admit(job.key, from) else { return };
-        let (encoding, payload) = payload(&mut self.compressor, &extent, zero);
+        let (encoding, payload) = stored.unwrap_or_else(|| payload(&mut self.compressor, &extent, zero));
         let names = Names { indexed: entered, plain: named.map(|named| named.plain) };
         if let Some(location) = self.append(job, admitted, names, encoding, payload).await
             && let Some(entered) = entered.filter(|_| I::IS_THERE && !zero)
         {
             let place = ContentPlace::new(location.weu, location.entry, location.generation, cache.start);
-            self.noted.push(entered, place);
+            cache.order.noted.lock().push(entered, place, cache.queue.at_work_max());
             index.note(&entered, place).await;
         }
     }
@@ -315,7 +253,7 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
     ) -> Option<Location> {
         let cache = self.cache;
         let stored = stored_as(encoding, &payload);
-        let mut lanes = cache.lanes.lock().await;
+        let mut lanes = self.lanes().await;
         while let Some(open) = self.opened(&mut lanes, admitted.shelf()).await {
             // The bytes first: once the manager knows the extent, a reader may ask for it.
             cache.resident.push(open.weu, encoding, payload.clone());
@@ -354,7 +292,7 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
             if lanes.get(shelf).is_some() || self.cache.open_shelf(lanes, shelf) {
                 break;
             }
-            if self.writes.next().await.is_none() {
+            if !self.written().await {
                 // Others come free once dirty extents are destaged, or the rest of the cache has been read.
                 let waiting = self.cache.manager.lock().is_waiting_for_slots();
                 if !waiting {
@@ -370,11 +308,48 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
     /// Closes a shelf's open WEU and starts its write to the SSD.
     async fn seal(&mut self, lanes: &mut Lanes, shelf: Shelf) {
         let Some(open) = lanes.take(shelf) else { return };
-        while self.writes.len() >= WRITES_MAX {
-            self.writes.next().await;
+        while self.cache.writes.count() >= WRITES_MAX {
+            self.written().await;
         }
-        self.cache.manager.lock().seal(open.weu);
-        self.writes.push(Box::pin(write(self.cache, open)));
+        let (cache, begun) = (self.cache, self.cache.writes.begin());
+        cache.manager.lock().seal(open.weu);
+        let mut writing: LocalBoxFuture<'_, ()> = Box::pin(async move {
+            let _begun = begun;
+            write(cache, open).await;
+        });
+        // It begins here: the next jobs take time.
+        if writing.as_mut().now_or_never().is_none() {
+            self.writes.push(writing);
+        }
+    }
+
+    /// Waits until a write of a WEU has ended, of this worker or of another one; `false`: none is in progress.
+    async fn written(&mut self) -> bool {
+        listener!(self.cache.writes.ended => ended);
+        if self.cache.writes.count() == 0 {
+            return false;
+        }
+        // That of another worker may end while this one has none.
+        let own = async {
+            if self.writes.next().await.is_none() {
+                std::future::pending::<()>().await;
+            }
+        };
+        select(pin!(own), ended).await;
+        true
+    }
+
+    /// What is not full is written, too: it is there again after a restart.
+    async fn seal_rest(&mut self) {
+        let mut lanes = self.lanes().await;
+        for shelf in Shelf::clean() {
+            let is_filled = lanes.get(shelf).is_some_and(|open| !open.entries().is_empty());
+            if is_filled && self.cache.device_health.is_caching() {
+                self.seal(&mut lanes, shelf).await;
+            }
+        }
+        drop(lanes);
+        while self.writes.next().await.is_some() {}
     }
 }
 

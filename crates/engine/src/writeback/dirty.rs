@@ -82,7 +82,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
     pub(crate) async fn insert_dirty_extents(&self) {
         let mut inserting = Inserting { compressor: Compressor::new(self.live.compression()), may_insert: 0 };
         let mut jobs = 0;
-        while let Some(job) = self.dirty_queue.take().await {
+        while let Some((_, job)) = self.dirty_queue.take().await {
             inserting.compressor.use_codec(self.live.compression());
             self.insert_newest(&mut inserting, &job).await;
             self.shares.release(job.key.object(), 1);

@@ -17,7 +17,7 @@ use nitro_engine::manager::pattern::StreamSettings;
 use nitro_engine::manager::pins::{PinRanges, with_range};
 use nitro_engine::{
     Cache, Change, CrashMemory, DeviceState, Discard, Endurance, EngineSettings, Error, Flash, Health, LogDevice,
-    MissingLog, PinError, Rest, Volume, VolumeEntry, WriteMode,
+    MissingLog, NoIndex, PinError, Rest, Volume, VolumeEntry, WriteMode,
 };
 use nitro_port::buf::{BufMut, bytes_in_use_here};
 use nitro_port::codec::Compression;
@@ -753,6 +753,11 @@ impl Nitro {
         cache.set_loss_witness(move |lost| add(&witnessed, u64::from(lost) & !witnessed.load(Ordering::Relaxed)));
         let [inserting, journaling] = [0; 2].map(|_| cache.clone());
         self.employ(sim, async move { inserting.insertion_worker().await });
+        // Up to two workers more: what they prepare waits for its turn, while clients go on writing.
+        for _ in 0..Rng::new(self.seed ^ 0x9001).below(3) {
+            let inserting = cache.clone();
+            self.employ(sim, async move { inserting.clean_insertion_worker(&NoIndex).await });
+        }
         self.employ(sim, async move { journaling.journal_worker().await });
         let mut rng = Rng::new(self.seed << 8 | cycle);
         let mut disks = Vec::new();

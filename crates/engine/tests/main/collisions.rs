@@ -6,9 +6,10 @@
 
 use crate::any::{Erased, Places, Slow, jittery};
 use bytes::Bytes;
+use futures_util::future::join;
 use nitro_device::RamDevice;
 use nitro_engine::manager::Settings;
-use nitro_engine::{Cache, DedupDomain, EngineSettings, Volume, VolumeEntry, VolumeOptions, WriteMode};
+use nitro_engine::{Cache, DedupDomain, EngineSettings, NoIndex, Volume, VolumeEntry, VolumeOptions, WriteMode};
 use nitro_port::codec::FingerprintHash;
 use nitro_port::{Clock, Device as _};
 use nitro_testkit::{Rng, Simulation, VirtualTime};
@@ -87,7 +88,8 @@ fn work(sim: &Rc<Simulation>, cache: &TestCache, on_flash: bool) {
     sim.spawn(async move {
         match on_flash {
             true => inserting.insertion_worker_with(&Places::default()).await,
-            false => inserting.insertion_worker().await,
+            // With a second worker: what one prepares is appended after what the other one has appended meanwhile.
+            false => drop(join(inserting.insertion_worker(), inserting.clean_insertion_worker(&NoIndex)).await),
         }
     });
 }

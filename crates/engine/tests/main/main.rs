@@ -23,6 +23,7 @@ mod last_batch;
 mod neighbours;
 mod overflow;
 mod paths;
+mod pool;
 mod ram;
 mod recipes;
 mod threads;

@@ -125,7 +125,9 @@ fn threads_never_see_what_was_overwritten() {
     let (versions, stop) = (Versions { begun: new(), done: new() }, AtomicBool::new(false));
     let seconds = if std::env::var("NITRO_SEEDS").is_ok() { 60 } else { 4 };
     std::thread::scope(|scope| {
-        scope.spawn(|| block_on(cache.clean_insertion_worker(&NoIndex)));
+        for _ in 0..2 {
+            scope.spawn(|| block_on(cache.clean_insertion_worker(&NoIndex)));
+        }
         scope.spawn(|| block_on(cache.dirty_insertion_worker()));
         let clients: Vec<_> = (0..THREADS)
             .map(|t| {

@@ -16,7 +16,8 @@ impl<D: Device> Silt<D> {
     /// # Errors
     /// An error of the device.
     pub async fn run_background(&self, clock: &impl Clock) -> Result<(), Error> {
-        let pace = Paced { clock, rates: self.rates, tallies: &self.io.tallies, waiting: &self.waiting };
+        let _running = self.debt.run();
+        let pace = Paced::new(self, clock);
         try_join(self.convert_all(&pace), self.merge_all(&pace)).await?;
         Ok(())
     }
@@ -33,7 +34,9 @@ impl<D: Device> Silt<D> {
             if self.stopped.load(Relaxed) {
                 return Ok(());
             }
-            match self.partitions.iter().position(|p| p.stores().closed.is_some()) {
+            // The one that will be short of room first.
+            let closed = (0..self.partitions.len()).filter(|p| self.partitions[*p].stores().closed.is_some());
+            match closed.max_by_key(|p| self.partitions[*p].stores().active.entries().0) {
                 Some(partition) => drop(self.convert(partition, pace).await?),
                 None => work.await,
             }

@@ -182,6 +182,10 @@ impl<D: Device> Silt<D> {
             *current = Arc::new(change.apply(current));
         }
         self.work.notify(usize::MAX);
+        if matches!(change, Change::Merged { .. }) {
+            self.debt.merged_bytes.store(0, Relaxed);
+        }
+        self.debt.divide(&self.due());
         Ok(())
     }
 }

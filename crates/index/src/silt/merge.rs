@@ -12,8 +12,9 @@ use super::trie::{Trie, TrieBuilder};
 use super::{Change, Silt};
 use crate::{Error, PAGE_BYTES};
 use nitro_port::Device;
-use std::cmp::Ordering;
+use std::cmp;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The number of entries between two yields to other tasks.
 const TURN: usize = 1024;
@@ -24,9 +25,9 @@ fn lowest(cursors: &[Cursor<'_>]) -> Option<usize> {
     for (at, cursor) in cursors.iter().enumerate() {
         let Some(hash) = cursor.hash() else { continue };
         let before = lowest.is_none_or(|(other, least)| match hash.cmp(&least) {
-            Ordering::Less => true,
-            Ordering::Equal => cursor.entry().0 < cursors[other].entry().0,
-            Ordering::Greater => false,
+            cmp::Ordering::Less => true,
+            cmp::Ordering::Equal => cursor.entry().0 < cursors[other].entry().0,
+            cmp::Ordering::Greater => false,
         });
         if before {
             lowest = Some((at, hash));
@@ -57,6 +58,7 @@ impl<D: Device> Silt<D> {
         let merged = &stores.hashes[oldest..];
         let runs: Vec<&Run> = merged.iter().map(|s| &s.run).chain(stores.sorted.iter().map(|s| &s.run)).collect();
         let entries: u64 = runs.iter().map(|r| r.entries).sum();
+        self.debt.merged_bytes.store(0, Relaxed);
         let made = self.write_sorted(&runs, pace).await?;
         let kept = made.as_ref().map_or(0, |(run, _)| run.entries);
         let store = made.map(|(run, trie)| Arc::new(SortedStore { run, trie }));
@@ -102,6 +104,7 @@ impl<D: Device> Silt<D> {
             if written > 0 || until_turn == 0 {
                 until_turn = TURN;
                 // Written bytes were read before, too.
+                self.debt.merged_bytes.fetch_add(2 * written, Relaxed);
                 pace.turn(2 * written).await;
             }
         }

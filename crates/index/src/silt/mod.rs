@@ -12,13 +12,14 @@
 //! key that is present, it reads one page, except for a few keys in a thousand. A removal is an entry, which is dropped
 //! when it is merged into the sorted store.
 //!
-//! Conversions and merges are done by [`Silt::run_background`] or, if that is not running, by inserts that find no
-//! room. All stores consist of whole *segments* of the flash, which the [`manifest`] lists; [`page`] has the format of
+//! Conversions and merges are done by [`Silt::run_background`], in step with inserts ([`debt`]), or, if that is not running, by inserts
+//! that find no room. All stores consist of whole *segments* of the flash, which the [`manifest`] lists; [`page`] has the format of
 //! their pages. [`Silt::open`] reads the whole index once to rebuild the structures in RAM.
 
 mod background;
 mod convert;
 mod cursor;
+mod debt;
 mod hashed;
 mod install;
 mod io;
@@ -45,6 +46,7 @@ pub use usage::{StoreUsage, Usage};
 
 use crate::superblock::{Kind, Superblock};
 use crate::{Counters, Error, FlashIndex, Shape, Value};
+use debt::Debt;
 use event_listener::Event;
 use futures_util::future::try_join_all;
 use futures_util::lock::Mutex as AsyncMutex;
@@ -74,6 +76,7 @@ pub struct Silt<D> {
     manifest: AsyncMutex<u64>,
     /// The number of inserts that wait for room.
     waiting: AtomicU32,
+    debt: Debt,
     /// Notified when there may be a log to convert or stores to merge.
     work: Event,
     stopped: AtomicBool,
@@ -153,6 +156,7 @@ impl<D: Device> Silt<D> {
             merging: AsyncMutex::new(()),
             manifest: AsyncMutex::new(0),
             waiting: AtomicU32::new(0),
+            debt: Debt::default(),
             work: Event::new(),
             stopped: AtomicBool::new(false),
             keep: None,
@@ -200,6 +204,7 @@ impl<D: Device> Silt<D> {
 
     async fn put(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), Error> {
         let hashed = Hashed::new(key, self.io.seed, self.plan.partition_bits());
+        self.keep_step().await;
         loop {
             self.io.check()?;
             // Removals are accepted in any case: they make room.

@@ -1,14 +1,20 @@
 //! The rate of background work.
 
-use super::io::Tallies;
-use nitro_port::Clock;
+use super::Silt;
 use nitro_port::yielding::yield_now;
+use nitro_port::{Clock, Device};
+use std::cell::Cell;
 use std::future::Future;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// The rate of conversions and merges, in bytes that they read and write per second. It is not limited while inserts
-/// wait for them.
+/// Work is done faster than the present rate of inserts requires by this factor.
+const MARGIN: f64 = 2.0;
+/// The rate of inserts is that of this time, or longer.
+const MEASURED: Duration = Duration::from_millis(50);
+
+/// The rate of conversions and merges, in bytes that they read and write per second. It is higher if inserts would find
+/// no room otherwise, and not limited while inserts wait for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rates {
     /// The rate while no look-up is reading from the flash; `u64::MAX`: no limit.
@@ -39,24 +45,59 @@ impl Pace for Hurried {
 }
 
 /// Work at a limited rate.
-pub(super) struct Paced<'a, C> {
-    pub(super) clock: &'a C,
-    pub(super) rates: Rates,
-    pub(super) tallies: &'a Tallies,
-    /// The number of inserts that wait for room.
-    pub(super) waiting: &'a AtomicU32,
+pub(super) struct Paced<'a, D, C> {
+    silt: &'a Silt<D>,
+    clock: &'a C,
+    inserting: Cell<Inserting>,
 }
 
-impl<C: Clock> Pace for Paced<'_, C> {
+/// The rate of inserts.
+#[derive(Clone, Copy)]
+struct Inserting {
+    /// The begin of the measurement, and the number of inserts until then.
+    since: Duration,
+    inserts: u64,
+    per_second: f64,
+}
+
+impl<'a, D: Device, C: Clock> Paced<'a, D, C> {
+    pub(super) fn new(silt: &'a Silt<D>, clock: &'a C) -> Self {
+        let inserts = silt.io.tallies.inserts.load(Relaxed);
+        let inserting = Cell::new(Inserting { since: clock.now(), inserts, per_second: 0.0 });
+        Self { silt, clock, inserting }
+    }
+
+    /// Inserts per second at present.
+    fn inserts_per_second(&self) -> f64 {
+        let (now, inserts) = (self.clock.now(), self.silt.io.tallies.inserts.load(Relaxed));
+        let last = self.inserting.get();
+        let elapsed = now.saturating_sub(last.since);
+        if elapsed < MEASURED {
+            return last.per_second;
+        }
+        let per_second = (inserts - last.inserts) as f64 / elapsed.as_secs_f64();
+        // A pause does not last.
+        let per_second = per_second.max(last.per_second / 2.0);
+        self.inserting.set(Inserting { since: now, inserts, per_second });
+        per_second
+    }
+}
+
+impl<D: Device, C: Clock> Pace for Paced<'_, D, C> {
     async fn turn(&self, bytes: u64) {
+        if bytes > 0 {
+            let due = self.silt.due();
+            self.silt.debt.step(bytes, &due);
+            let is_busy = self.silt.io.tallies.reading.load(Relaxed) > 0;
+            let Rates { idle_bytes_per_second, busy_bytes_per_second } = self.silt.rates;
+            let configured = if is_busy { busy_bytes_per_second } else { idle_bytes_per_second };
+            let needed = MARGIN * due.bytes as f64 * self.inserts_per_second() / due.inserts.max(1) as f64;
+            if configured < u64::MAX && self.silt.waiting.load(Relaxed) == 0 {
+                let rate = needed.max(configured.max(1) as f64);
+                self.clock.sleep(Duration::from_secs_f64(bytes as f64 / rate)).await;
+                return;
+            }
+        }
         yield_now().await;
-        if bytes == 0 || self.waiting.load(Relaxed) > 0 {
-            return;
-        }
-        let busy = self.tallies.reading.load(Relaxed) > 0;
-        let rate = if busy { self.rates.busy_bytes_per_second } else { self.rates.idle_bytes_per_second };
-        if rate < u64::MAX {
-            self.clock.sleep(Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64)).await;
-        }
     }
 }

@@ -6,5 +6,6 @@ mod fixture;
 mod format_doc;
 mod lies;
 mod model;
+mod pace;
 mod resealed;
 mod silt;

@@ -143,7 +143,8 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// Runs `operation` for each of `numbers`; it returns whether the result was right.
+    /// Runs `operation` for each of `numbers`; it returns whether the result was right. `show` gets the number of the first one,
+    /// plus that of the operations that have ended.
     pub fn run<I, O>(
         self,
         index: &Arc<I>,
@@ -174,19 +175,21 @@ impl Drive {
         O: AsyncFn(&I, Range<u64>) -> Result<u64, nitro_index::Error> + Clone + Send + 'static,
     {
         let next = Arc::new(AtomicU64::new(numbers.start));
+        let ended = Arc::new(AtomicU64::new(0));
         let begun = Instant::now();
         let tasks = self.depth.div_ceil(self.threads);
         let threads: Vec<_> = (0..self.threads)
             .map(|_| {
                 let (index, next, operation) = (Arc::clone(index), Arc::clone(&next), operation.clone());
-                let end = numbers.end;
-                spawn_thread("load", move || async move { work(&*index, &next, end, (tasks, batch), &operation).await })
-                    .map_err(|e| Error::with_sources("threads", &e))
+                let (ended, end) = (Arc::clone(&ended), numbers.end);
+                let progress =
+                    move || async move { work(&*index, (&next, &ended), end, (tasks, batch), &operation).await };
+                spawn_thread("load", progress).map_err(|e| Error::with_sources("threads", &e))
             })
             .collect::<Result<_, _>>()?;
         while !threads.iter().all(ReactorThread::is_finished) {
-            show(next.load(Ordering::Relaxed).min(numbers.end));
-            std::thread::sleep(Duration::from_millis(if begun.elapsed() < Duration::from_secs(1) { 2 } else { 50 }));
+            show(numbers.start + ended.load(Ordering::Relaxed));
+            std::thread::sleep(Duration::from_millis(if begun.elapsed() < Duration::from_secs(1) { 2 } else { 10 }));
         }
         let mut outcome = Outcome { elapsed: begun.elapsed(), latencies: Latencies::default(), right: 0, wrong: 0 };
         for thread in threads {
@@ -208,7 +211,7 @@ struct Part {
 
 async fn work<I: FlashIndex, O: AsyncFn(&I, Range<u64>) -> Result<u64, nitro_index::Error>>(
     index: &I,
-    next: &AtomicU64,
+    (next, ended): (&AtomicU64, &AtomicU64),
     end: u64,
     (tasks, batch): (usize, u64),
     operation: &O,
@@ -226,6 +229,7 @@ async fn work<I: FlashIndex, O: AsyncFn(&I, Range<u64>) -> Result<u64, nitro_ind
                 let (begun, count) = (Instant::now(), numbers.end - numbers.start);
                 let right = operation(index, numbers).await?;
                 part.latencies.add_many(begun.elapsed(), count);
+                ended.fetch_add(count, Ordering::Relaxed);
                 part.right += right;
                 part.wrong += count - right;
             }

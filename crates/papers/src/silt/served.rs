@@ -21,7 +21,7 @@ const PUT_EVERY: u64 = 10;
 /// The depths at which the index is looked up.
 const DEPTHS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// The minimum interval of samples.
-const SAMPLE_EVERY: Duration = Duration::from_millis(20);
+const SAMPLE_EVERY: Duration = Duration::from_millis(10);
 
 type Index = Silt<Arc<FileDevice>>;
 
@@ -29,7 +29,7 @@ type Index = Silt<Arc<FileDevice>>;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sample {
     pub(super) at: Duration,
-    /// The number of operations started.
+    /// The number of operations that have ended.
     pub(super) done: u64,
     pub(super) usage: StoreUsage,
     pub(super) ram_bytes: u64,

@@ -28,6 +28,7 @@ const LOST_RANGES_MAX: usize = 100;
 
 /// The server's present state.
 pub fn status(served: &Served) -> Status {
+    let (threads, insert_threads) = served.threads();
     Status {
         server: Server {
             host: host_name(),
@@ -36,6 +37,8 @@ pub fn status(served: &Served) -> Status {
             uptime_seconds: served.started.elapsed().as_secs_f64(),
             connections: served.connections.now() as u64,
             connections_total: served.connections.total() as u64,
+            threads: threads as u64,
+            insert_threads: insert_threads as u64,
             uris: served.uris(),
             config_file: served.in_force.source.as_ref().map(|source| source.file.clone()),
             recording: served.recorder.as_ref().map(|recorder| {

@@ -113,7 +113,7 @@ fn serve_for(config: Config, in_force: InForce, errand: Option<&Errand>) -> Resu
         signals.reload_on_hang_up();
     }
     limits::check(&config)?;
-    limits::raise_files(&config, config.server.threads.unwrap_or_else(default_threads));
+    limits::raise_files(&config, threads(&config.server) + insert_threads(&config.server));
     let places = Places::choose(&config)?;
     let secrets = Secrets::read(&config)?;
     let reactor = Reactor::new().map_err(|e| Error::with_sources("reactor", &e))?;
@@ -134,7 +134,7 @@ fn serve_for(config: Config, in_force: InForce, errand: Option<&Errand>) -> Resu
         let caches: Vec<_> = prepared.caches.values().map(|entry| entry.uuid).collect();
         outlive::clean();
         spawn_local(outlive::renew(caches.clone()));
-        let workers = CacheWorkers::start(&prepared.caches)?;
+        let workers = CacheWorkers::start(&prepared.caches, insert_threads(&config.server))?;
         let served = serve_all(&config, in_force, prepared, sockets, secrets, ServedUntil { signals, errand }).await;
         // Whatever happened, what the caches have been told becomes durable.
         let finished = workers.finish();
@@ -147,8 +147,18 @@ fn serve_for(config: Config, in_force: InForce, errand: Option<&Errand>) -> Resu
     })
 }
 
-fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_DEFAULT_MAX)
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The number of threads that serve clients.
+fn threads(server: &ServerConfig) -> usize {
+    server.threads.unwrap_or_else(|| cores().min(THREADS_DEFAULT_MAX))
+}
+
+/// The number of threads of insertion: one core is left to clients.
+fn insert_threads(server: &ServerConfig) -> usize {
+    server.insert_threads.unwrap_or_else(|| cores().saturating_sub(1).max(1))
 }
 
 /// What proves the server to clients, and clients to the server.
@@ -214,10 +224,11 @@ async fn serve_all(
     };
     sockets::warn_of(&offers, authentication);
     let options = Options { nbd: ServerOptions { memory, tls, ..ServerOptions::default() }, iscsi };
-    let threads = config.server.threads.unwrap_or_else(default_threads);
+    let threads = threads(&config.server);
     let connections_max = config.server.connections_max();
     let limits = need::Limits {
         threads,
+        insert_threads: insert_threads(&config.server),
         connections: connections_max,
         request_bytes,
         http: sockets.http.is_some(),

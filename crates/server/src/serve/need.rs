@@ -21,8 +21,8 @@ const THREAD_BYTES: u64 = 2 << 20;
 /// A thread that makes blocking calls for a device.
 const BLOCKING_THREAD_BYTES: u64 = 256 << 10;
 const BLOCKING_THREADS: u64 = 4;
-/// Threads besides those that serve clients: the main one, insertion, commits, indexes on flash, destage, recording.
-const OTHER_THREADS: u64 = 6;
+/// Threads besides those that serve clients and those of insertion: the main one, commits, indexes on flash, destage, recording.
+const OTHER_THREADS: u64 = 5;
 /// A connection: its task, the headers of replies, TLS.
 const CONNECTION_BYTES: u64 = 96 << 10;
 /// A request holds the extents that it touches, and the same amount again while they are read, decoded or merged.
@@ -34,6 +34,8 @@ const SLACK_PART: u64 = 8;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     pub(super) threads: usize,
+    /// Threads of insertion.
+    pub(super) insert_threads: usize,
     pub(super) connections: usize,
     /// Bytes of request data held over all connections.
     pub(super) request_bytes: u64,
@@ -50,7 +52,7 @@ pub fn need(served: &Served) -> Ram {
     let blocking = devices as u64 * BLOCKING_THREADS * BLOCKING_THREAD_BYTES;
     let mut parts = vec![
         part("program", PROGRAM_BYTES),
-        part("threads", (limits.threads as u64 + OTHER_THREADS) * THREAD_BYTES + blocking),
+        part("threads", ((limits.threads + limits.insert_threads) as u64 + OTHER_THREADS) * THREAD_BYTES + blocking),
         part("connections", limits.connections as u64 * (CONNECTION_BYTES + held_bytes(nitro_nbd::RECEIVE_BYTES))),
         part("data of requests: request_memory", limits.request_bytes),
         part(
@@ -103,7 +105,7 @@ pub(super) fn fixed_bytes(config: &Config) -> u64 {
     let (server, connections) = (&config.server, config.server.connections_max() as u64);
     let parts = [
         PROGRAM_BYTES,
-        (server.threads.unwrap_or(1) as u64 + OTHER_THREADS) * THREAD_BYTES,
+        ((server.threads.unwrap_or(1) + server.insert_threads.unwrap_or(1)) as u64 + OTHER_THREADS) * THREAD_BYTES,
         connections * (CONNECTION_BYTES + held_bytes(nitro_nbd::RECEIVE_BYTES)),
         server.request_memory_bytes().saturating_mul(REQUEST_COPIES),
         POOLED_BYTES_MAX as u64,

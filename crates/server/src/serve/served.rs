@@ -117,6 +117,11 @@ impl Served {
         self.grown.notify(usize::MAX);
     }
 
+    /// Numbers of threads that serve clients, and of those of insertion.
+    pub(crate) fn threads(&self) -> (usize, usize) {
+        (self.limits.threads, self.limits.insert_threads)
+    }
+
     /// A volume by its name.
     pub fn volume(&self, name: &str) -> Option<Arc<VolumeExport>> {
         self.volumes.read().iter().find(|export| export.name == name).cloned()

@@ -1,5 +1,5 @@
-//! The background threads: one each for the insertion of clean extents, for dirty extents and journals, for indexes on
-//! flash, and for destage and read-ahead.
+//! The background threads: a pool for the insertion of clean extents, and one each for dirty extents and journals, for
+//! indexes on flash, and for destage and read-ahead.
 
 use super::caches::CacheEntry;
 use super::connections::sleep;
@@ -34,7 +34,8 @@ const FINISH_LOOK: Duration = Duration::from_millis(2);
 /// Insertion and journals of all caches.
 pub(super) struct CacheWorkers {
     caches: Vec<Arc<CacheEntry>>,
-    clean: ReactorThread<()>,
+    /// The pool. Each of its threads is a worker of every cache.
+    clean: Vec<ReactorThread<()>>,
     dirty: ReactorThread<()>,
     indexes: Option<IndexWorker>,
 }
@@ -65,13 +66,11 @@ impl IndexWorker {
 }
 
 impl CacheWorkers {
-    pub(super) fn start(caches: &Caches) -> Result<Self, Error> {
+    /// Starts all threads, `insert_threads` of them for the pool: a limit of threads shows here, and not when they are
+    /// needed.
+    pub(super) fn start(caches: &Caches, insert_threads: usize) -> Result<Self, Error> {
         let caches: Vec<_> = caches.values().cloned().collect();
-        let theirs = caches.clone();
-        let clean = started(spawn_thread("nitro-insert", move || async move {
-            lower_priority();
-            join_all(theirs.iter().map(insert_clean)).await;
-        }))?;
+        let clean = (0..insert_threads).map(|_| start_inserting(&caches)).collect::<Result<Vec<_>, _>>()?;
         let theirs = caches.clone();
         let dirty = started(spawn_thread("nitro-commit", move || async move {
             join_all(theirs.iter().map(commit)).await;
@@ -84,19 +83,32 @@ impl CacheWorkers {
     pub(super) fn finish(self) -> Result<(), Error> {
         self.caches.iter().for_each(|entry| entry.cache.close());
         let begun = Instant::now();
-        while !(self.clean.is_finished() && self.dirty.is_finished()) {
+        while !(self.clean.iter().all(ReactorThread::is_finished) && self.dirty.is_finished()) {
             if begun.elapsed() > FINISH_MAX {
                 let why = "insertion does not end; writes that were not flushed may be lost";
                 return Err(Error::new("caches", why).or("check the cache devices"));
             }
             std::thread::sleep(FINISH_LOOK);
         }
-        ended(self.clean)?;
+        self.clean.into_iter().try_for_each(ended)?;
         ended(self.dirty)?;
         let Some(IndexWorker { thread, inserting }) = self.indexes else { return Ok(()) };
         drop(inserting);
         ended(thread)
     }
+}
+
+/// Starts a thread of the pool.
+fn start_inserting(caches: &[Arc<CacheEntry>]) -> Result<ReactorThread<()>, Error> {
+    let caches = caches.to_vec();
+    let thread = spawn_thread("nitro-insert", move || async move {
+        lower_priority();
+        join_all(caches.iter().map(insert_clean)).await;
+    });
+    thread.map_err(|e| {
+        Error::with_sources("threads", &e)
+            .or("give fewer insert_threads, or raise the limit of threads or of locked memory")
+    })
 }
 
 /// Inserts clean extents until the cache is closed.

@@ -85,6 +85,12 @@ pub struct Server {
     pub connections: u64,
     /// Clients connected since the start.
     pub connections_total: u64,
+    /// Threads that serve clients.
+    #[serde(default)]
+    pub threads: u64,
+    /// Threads of insertion.
+    #[serde(default)]
+    pub insert_threads: u64,
     /// The URIs for clients.
     pub uris: Vec<String>,
     /// The configuration file, if there is one.
