@@ -46,7 +46,8 @@ pub use knob::Knob;
 pub use outcome::{Latency, Measures, Outcome, Pace};
 pub use plan::{Refused, adapt, points};
 pub use replay::simulate;
-pub use settings::{PartialWrites, Settings, Variant, Warmup};
+pub use nitro_cache::partial::PartialWrites;
+pub use settings::{Settings, Variant, Warmup};
 pub use table::write_parquet;
 
 /// Leaves a number that is 0 out of settings and outcomes in JSON.

@@ -3,12 +3,14 @@
 mod duplicate;
 mod lanes;
 mod open_weu;
+mod patch;
 mod queue;
 mod worker;
 
 pub(crate) use duplicate::Compared;
 pub(crate) use lanes::Lanes;
 pub(crate) use open_weu::{Entering, OpenWeu, Parts};
+pub(crate) use patch::{Merge, Patch};
 pub(crate) use queue::{Content, InsertQueue, Job};
 pub(crate) use worker::payload;
 

@@ -17,7 +17,7 @@ use futures_util::future::{Either, FutureExt, LocalBoxFuture, join, ready, selec
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 use nitro_cache::admission::{Admitted, Provenance, Shelf};
 use nitro_cache::{Append, CacheManager, Location};
-use nitro_port::buf::{BufMut, is_zero};
+use nitro_port::buf::is_zero;
 use nitro_port::codec::{Compressor, Encoding};
 use nitro_port::yielding::yield_now;
 use nitro_port::{Clock, Device, DeviceError, Urgency};
@@ -99,16 +99,21 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let mut worker = Worker { cache: self, compressor, writes: FuturesUnordered::new(), noted: Noted::default() };
         let mut looking = Looking { cache: self, index, jobs: FuturesOrdered::new(), is_last: false };
         let mut jobs = 0;
-        while let Some((mut job, known)) = looking.next(&mut worker).await {
+        while let Some((mut job, next)) = looking.next(&mut worker).await {
             worker.compressor.use_codec(self.live.compression());
-            if let Some(known) = known.filter(|_| self.device_health.is_caching()) {
+            let is_staged = matches!(next, Next::Staged);
+            if let Next::Insert(known) = next
+                && self.device_health.is_caching()
+            {
                 job.from = known.from;
                 worker.insert(&job, known, index).await;
             }
             for (fingerprint, place) in self.moved.take() {
                 index.note(&fingerprint, place).await;
             }
-            job.flights.settle(job.key.index(), &job.token);
+            if !is_staged {
+                job.flights.settle(job.key.index(), &job.token);
+            }
             self.queue.done();
             jobs += 1;
             if jobs % JOBS_PER_TURN == 0 {
@@ -127,13 +132,15 @@ impl<F: Device, C: Clock> Cache<F, C> {
         while worker.writes.next().await.is_some() {}
     }
 
-    /// Determines what has to be known about a job's content before its insertion; `None`: there is nothing to insert
-    /// any more.
-    async fn know<I: FingerprintIndex>(&self, job: &Job, index: &I) -> Option<Known> {
+    /// Determines what has to be known about a job's content before its insertion.
+    async fn know<I: FingerprintIndex>(&self, job: &Job, index: &I) -> Next {
         if !self.device_health.is_caching() {
-            return None;
+            return Next::Nothing;
         }
-        let (extent, fingerprint) = self.content(job).await?;
+        let Some((extent, fingerprint)) = self.content(job).await else { return Next::Nothing };
+        if matches!(job.content, Content::Merge(_)) && self.stage_merged(job, &extent) {
+            return Next::Staged;
+        }
         let zero = is_zero(extent.bytes());
         let named = self.name(job.key, extent.bytes(), zero, fingerprint);
         let used = Provenance { used: job.token.is_used(), ..job.from };
@@ -145,7 +152,24 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 known.place = index.find(&named.within).await;
             }
         }
-        Some(known)
+        Next::Insert(known)
+    }
+
+    /// Lets a merged extent wait with the other staged contents; returns whether it does.
+    fn stage_merged(&self, job: &Job, extent: &Kept) -> bool {
+        if !self.queue.stages() || !job.flights.complete(job.key.index(), &job.token, extent) {
+            return false;
+        }
+        let (token, flights) = (job.token.clone(), job.flights.clone());
+        let content = Content::Whole(extent.clone(), None);
+        match self.queue.push(Job { key: job.key, content, from: job.from, token, flights, room: job.room.clone() }) {
+            Ok(void) => {
+                self.metrics.fills_voided.add(void);
+                true
+            }
+            // The queue is closed: it is inserted at once.
+            Err(_) => false,
+        }
     }
 
     /// The fingerprint by which an extent is deduplicated, if deduplication is on.
@@ -166,14 +190,22 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
         match &job.content {
             Content::Whole(extent, fingerprint) => Some((extent.clone(), *fingerprint)),
-            Content::Merge { base, at, patch } => {
-                let old = self.fetch(&[(job.key, *base)], Urgency::Normal).await.pop().flatten()?;
-                let mut merged = BufMut::copy_of(&old);
-                merged[*at..*at + patch.len()].copy_from_slice(patch);
-                Some((Kept::own(merged.freeze()), None))
+            Content::Merge(merge) => {
+                let old = self.fetch(&[(job.key, merge.base)], Urgency::Normal).await.pop().flatten()?;
+                Some((merge.patch.over(&old), None))
             }
         }
     }
+}
+
+/// What is to be done with a job next.
+enum Next {
+    /// There is nothing to insert any more.
+    Nothing,
+    /// It waits in the queue again.
+    Staged,
+    /// It is inserted.
+    Insert(Known),
 }
 
 /// What is known about a content.
@@ -193,14 +225,14 @@ struct Known {
 struct Looking<'a, F, C, I> {
     cache: &'a Cache<F, C>,
     index: &'a I,
-    jobs: FuturesOrdered<LocalBoxFuture<'a, (Job, Option<Known>)>>,
+    jobs: FuturesOrdered<LocalBoxFuture<'a, (Job, Next)>>,
     /// No further job will follow.
     is_last: bool,
 }
 
 impl<'a, F: Device, C: Clock, I: FingerprintIndex> Looking<'a, F, C, I> {
     /// The next job, with what is known about its content.
-    async fn next(&mut self, worker: &mut Worker<'a, F, C>) -> Option<(Job, Option<Known>)> {
+    async fn next(&mut self, worker: &mut Worker<'a, F, C>) -> Option<(Job, Next)> {
         if !I::IS_THERE {
             let job = worker.next_job().await?;
             let known = self.cache.know(&job, self.index).await;

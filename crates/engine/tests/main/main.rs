@@ -21,6 +21,7 @@ mod journal;
 mod last_batch;
 mod neighbours;
 mod overflow;
+mod partial;
 mod paths;
 mod ram;
 mod recipes;
