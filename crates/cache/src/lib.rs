@@ -18,6 +18,7 @@ pub mod forward;
 mod gone;
 mod lru_map;
 mod manager;
+pub mod partial;
 pub mod pattern;
 pub mod pins;
 pub mod ram;

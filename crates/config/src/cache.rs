@@ -8,6 +8,7 @@ use nitro_cache::Settings;
 use nitro_cache::admission::AdmissionKind;
 use nitro_cache::destage::DestageKind;
 use nitro_cache::eviction::EvictionKind;
+use nitro_cache::partial::PartialWrites;
 use nitro_console::size::Size;
 use nitro_engine::{Discard, EngineSettings, WriteMode};
 use nitro_index::Kind;
@@ -77,6 +78,11 @@ settings! {
         /// never written there; 0: none [default: 6 % of the cache, at most 64M]
         #[arg(long, value_name = "SIZE", requires = "path")]
         staging: Option<Size> = Size, Restart;
+        /// Write-through: how to treat a write of a part of an extent that is not cached: worth (the extent is read from the
+        /// origin after the answer if it is worth it; otherwise its parts wait in RAM until they make up the whole), merge (it
+        /// stays uncached), fetch (it is always read) [default: worth]
+        #[arg(long, value_name = "HOW", requires = "path")]
+        partial_writes: Option<PartialWrites> = Text, Restart;
         /// Limit of the bytes written to the SSD, as in its data sheet: 0.5dwpd (drive writes per day) or 600TBW (terabytes
         /// written in five years). Close to the limit, less new content is admitted and copied forward [default: no limit]
         #[arg(long, value_name = "RATING", requires = "path")]
@@ -364,6 +370,7 @@ impl CacheConfig {
         settings.ram_cache_bytes = self.ram.map_or(settings.ram_cache_bytes, |size| size.0);
         let usual = Settings::usual_staging_bytes(cache_bytes);
         settings.staging_bytes = self.staging.map_or(usual, |size| size.0);
+        settings.partial_writes = self.partial_writes.unwrap_or_default();
         let drive_bytes = self.drive_size.map_or(cache_bytes, |size| size.0);
         settings.endurance = self.endurance.map(|endurance| endurance.of(drive_bytes));
         settings.compression = match self.compression.unwrap_or_default() {

@@ -31,13 +31,14 @@ use crate::metrics::CacheMetrics;
 use crate::recovery::State;
 use crate::resident::Resident;
 use crate::settings::{EngineSettings, Live};
-use crate::volume::{EXTENTS_PER_LOCK, Flights, Regions, Registry};
+use crate::volume::{EXTENTS_PER_LOCK, Flights, Parts, Regions, Registry};
 use crate::write_log::WriteLog;
 use crate::writeback::{Commits, DirtyOpen, Ledger, Shares};
 use bytes::Bytes;
 use event_listener::Event;
 use nitro_cache::admission::ObjectCounters;
 use nitro_cache::class::Classes;
+use nitro_cache::partial::Waiting;
 use nitro_cache::ram::{Ahead, RamCache};
 use nitro_cache::weu::layout::SECTOR_BYTES;
 use nitro_cache::{CacheManager, Location};
@@ -85,6 +86,8 @@ pub struct Cache<F, C> {
     /// Some classes may keep written content out of the cache.
     pub(crate) restricts_writes: AtomicBool,
     pub(crate) ahead: Mutex<Ahead<Kept>>,
+    /// Parts of extents that are not cached. A writer takes them, and adds to them, under the guard of its write.
+    pub(crate) parts: Mutex<Waiting<Parts>>,
     pub(crate) device_health: DeviceHealth,
     pub(crate) discards: Discards,
     /// For an index of fingerprints on flash.

@@ -121,6 +121,18 @@ counters! {
         {requests operation write} writes,
         /// Bytes of write requests.
         {request operation write} write_bytes,
+        /// Extents written in part, in write-through, that were cached.
+        {partial_writes result merged} partial_merged,
+        /// Extents written in part whose merge with an earlier part still waited.
+        {partial_writes result joined} partial_joined,
+        /// Extents written in part that were not cached, and of which earlier parts had the rest.
+        {partial_writes result completed} partial_completed,
+        /// Extents written in part that were not cached, and whose rest was not known.
+        {partial_writes result left} partial_left,
+        /// Extents written in part that were read from the origin, because they were worth it.
+        partial_fetched,
+        /// Extents that were to be read from the origin after a part was written, but too many waited.
+        partial_fetches_dropped,
         /// Trim requests.
         {requests operation trim} trims,
         /// Write-zeroes requests.

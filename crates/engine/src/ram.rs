@@ -2,7 +2,7 @@
 
 use crate::cache::Cache;
 use crate::settings::EngineSettings;
-use crate::volume::{DESTAGE_ROUNDS_MAX, GIVEN_UP_BYTES_MAX, READAHEADS_MAX, destage_round_bytes};
+use crate::volume::{DESTAGE_ROUNDS_MAX, GIVEN_UP_BYTES_MAX, READAHEADS_MAX, REMAINDERS_MAX, destage_round_bytes};
 use nitro_cache::eviction::EvictionKind;
 use nitro_port::buf::held_bytes;
 use serde::Serialize;
@@ -50,6 +50,7 @@ impl EngineSettings {
                 self.insertions_at_work_max() as u64 * held_bytes(manager.extent_bytes as usize),
             ),
             ("staging", self.staging_bytes),
+            ("parts of extents", self.parts_bytes()),
             ("dirty queue", self.dirty_queue_bytes),
             ("policies and classes", manager.policy_ram_bytes(dirty)),
             ("open write-evict units", weu * (WEUS_IN_RAM + u64::from(lanes) - 1 + forwarded)),
@@ -68,6 +69,7 @@ impl EngineSettings {
         let given_up = if self.gives_up() { 2 * GIVEN_UP_BYTES_MAX } else { 0 };
         u64::from(DESTAGE_ROUNDS_MAX) * destage_round_bytes(self.manager.extent_bytes as usize)
             + readahead
+            + REMAINDERS_MAX as u64 * held_bytes(self.manager.extent_bytes as usize)
             + given_up
             + VOLUME_BYTES
     }

@@ -7,7 +7,9 @@ use crate::journal::Counts;
 use crate::live::live_settings;
 use nitro_cache::Settings;
 use nitro_cache::destage::Watermarks;
-use nitro_cache::ram::{RAM_CACHE_BYTES, READAHEAD_RAM_BYTES};
+use nitro_cache::partial::{PartialWrites, WAITING_BYTES, Waiting};
+use nitro_cache::ram::{OVERHEAD_BYTES, RAM_CACHE_BYTES, READAHEAD_RAM_BYTES};
+use nitro_port::buf::held_bytes;
 use nitro_port::codec::{Compression, FingerprintHash};
 use std::time::Duration;
 
@@ -35,6 +37,8 @@ pub struct EngineSettings {
     /// overwritten meanwhile never reaches the SSD. Waiting content is served from this RAM, and lost in a crash. 0:
     /// content does not wait.
     pub staging_bytes: u64,
+    /// How a write of a part of an extent that is not cached is treated, in write-through.
+    pub partial_writes: PartialWrites,
     /// The limit of bytes written to the SSD; `None`: no limit. If it changes, the new budget starts with nothing saved.
     pub endurance: Option<Endurance>,
     /// Whether the SSD is told of evicted WEUs (TRIM).
@@ -93,6 +97,7 @@ impl EngineSettings {
             readahead_ram_bytes: READAHEAD_RAM_BYTES,
             insert_queue_bytes: 64 << 20,
             staging_bytes: 0,
+            partial_writes: PartialWrites::default(),
             endurance: None,
             discard: Discard::Off,
             distrust_clean: false,
@@ -114,6 +119,16 @@ impl EngineSettings {
     /// Maximum number of extents that are fingerprinted and compressed, and not yet appended, by all workers of the cache.
     pub(crate) fn insertions_at_work_max(&self) -> usize {
         (AT_WORK_BYTES / self.manager.extent_bytes as usize).clamp(AT_WORK.0, AT_WORK.1)
+    }
+
+    /// RAM in bytes for parts of extents that are not cached.
+    pub(crate) const fn parts_bytes(&self) -> u64 {
+        if self.partial_writes.keeps_parts() { WAITING_BYTES } else { 0 }
+    }
+
+    /// Room for parts of extents that are not cached.
+    pub(crate) fn parts<V>(&self) -> Waiting<V> {
+        Waiting::new(self.parts_bytes(), held_bytes(self.manager.extent_bytes as usize) + OVERHEAD_BYTES)
     }
 
     /// The hash function of fingerprints, if there are any.

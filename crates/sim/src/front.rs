@@ -102,6 +102,11 @@ impl Front {
         self.ram.peek(&key).is_some()
     }
 
+    /// Whether any RAM holds an extent.
+    pub(crate) fn holds(&self, key: ExtentKey) -> bool {
+        self.has(key) || self.ahead.has(&key)
+    }
+
     /// Drops extents that are written or trimmed.
     pub(crate) fn forget(&mut self, request: &[Piece]) {
         for piece in request {

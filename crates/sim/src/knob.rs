@@ -1,7 +1,7 @@
 //! The settings of a simulation by name, for the command line and the axes of a sweep.
 
 use crate::timing::{Cos, Disks, Load, Origin, Raid, Timing};
-use crate::{PartialWrites, Settings, Warmup};
+use crate::{Settings, Warmup};
 use nitro_cache::destage::Watermarks;
 use nitro_console::size::Size;
 use std::str::FromStr;
@@ -175,13 +175,7 @@ impl Knob {
             Self::Staging => settings.staging_bytes = size(text)?,
             Self::WriteBudget => settings.write_budget = Some(number(text)?),
             Self::Recipes => settings.recipes = switch(text)?,
-            Self::PartialWrites => {
-                settings.partial_writes = match text {
-                    "merge" => PartialWrites::Merge,
-                    "fetch" => PartialWrites::Fetch,
-                    _ => return Err("must be merge or fetch".into()),
-                }
-            }
+            Self::PartialWrites => settings.partial_writes = text.parse()?,
             Self::WritePolicy => settings.write_policy = text.parse()?,
             Self::Mode => {
                 settings.write_back = match text {

@@ -24,6 +24,8 @@ pub(crate) struct Counts {
     pub(crate) readahead_extents: u64,
     pub(crate) content_hits: u64,
     pub(crate) partial_writes: u64,
+    pub(crate) merged_extents: u64,
+    pub(crate) completed_extents: u64,
     pub(crate) fetched_extents: u64,
     pub(crate) bypassed_extents: u64,
     pub(crate) destaged_extents: u64,
@@ -113,6 +115,12 @@ pub struct Measures {
     pub content_hits: u64,
     /// The number of writes of a part of an extent.
     pub partial_writes: u64,
+    /// The number of these whose extent was cached.
+    #[serde(default)]
+    pub merged_extents: u64,
+    /// The number of these that, with earlier ones, made up a whole extent that was not cached.
+    #[serde(default)]
+    pub completed_extents: u64,
     /// The number of extents read from the origin to complete such writes.
     pub fetched_extents: u64,
     /// The number of extents that reads missed, by the reason why they were not cached; unknown without write-evict
@@ -247,6 +255,8 @@ impl Measures {
             readahead_extents: c.readahead_extents - b.readahead_extents,
             content_hits: c.content_hits - b.content_hits,
             partial_writes: c.partial_writes - b.partial_writes,
+            merged_extents: c.merged_extents - b.merged_extents,
+            completed_extents: c.completed_extents - b.completed_extents,
             fetched_extents: c.fetched_extents - b.fetched_extents,
             missed: c.missed.since(&b.missed),
             bypassed_extents: c.bypassed_extents - b.bypassed_extents,

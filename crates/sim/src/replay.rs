@@ -1,6 +1,7 @@
 //! Runs a trace through a cache, one request after the other.
 
 mod dirty;
+mod through;
 
 use crate::Error;
 use crate::by_class::ByClass;
@@ -9,11 +10,12 @@ use crate::model::{self, Foretold, Hit, Model};
 use crate::outcome::{Counts, Measures, Outcome, Snapshot, ratio};
 use crate::patterns::Patterns;
 use crate::policies::belady_hits;
-use crate::settings::{PartialWrites, Settings, Variant, Warmup};
+use crate::settings::{Settings, Variant, Warmup};
 use crate::timing;
 use crate::workload::{Piece, Pieces, Stored};
 use crate::write_back::{Leaving, WriteBack};
 use nitro_cache::builtin;
+use nitro_cache::partial::Waiting;
 use nitro_cache::pattern::Access;
 use nitro_model::Nanos;
 use nitro_trace::Op;
@@ -49,10 +51,10 @@ fn simulate_belady(
     let all = Stored::keep(pieces)?;
     let (mut names, mut batch, mut again) = (Vec::new(), Vec::new(), all.replay());
     while again.next_batch(&mut batch)? {
-        names.extend(batch.iter().filter(|p| matches!(p.op(), Op::Read | Op::Write)).map(|p| p.key.raw()));
+        names.extend(batch.iter().filter(|piece| model::is_request(piece, settings)).map(|piece| piece.key.raw()));
     }
     let hits = belady_hits(&names, model::capacity(settings));
-    run(&mut all.replay(), settings, Box::new(Foretold::new(hits, settings.cache_bytes)), progress)
+    run(&mut all.replay(), settings, Box::new(Foretold::new(hits, settings)), progress)
 }
 
 fn run(
@@ -202,6 +204,8 @@ pub(crate) struct Run<'a> {
     found: Vec<ExtentKey>,
     /// The extents of sequential streams that it read a second time.
     again: Vec<Piece>,
+    /// Parts of extents that are not cached, in write-through.
+    parts: Waiting<through::Parts>,
     /// The number of requests after which extents are inserted.
     lag: u32,
     /// The number of requests since extents were inserted.
@@ -233,6 +237,7 @@ impl<'a> Run<'a> {
             misses: Vec::new(),
             found: Vec::new(),
             again: Vec::new(),
+            parts: through::waiting(settings),
             last_ns: 0,
             seconds: 0,
         }
@@ -459,40 +464,7 @@ impl<'a> Run<'a> {
         if self.write_back.is_some() {
             return self.write_dirty(request, watch);
         }
-        self.misses.clear();
-        // The first and the last extent of a request may be written in part.
-        let mut merged = [None; 2];
-        for piece in request {
-            self.counts.written_bytes += u64::from(piece.len);
-            let is_part = piece.len < self.settings.extent_bytes;
-            let in_ram = self.front.as_ref().is_some_and(|front| front.has(piece.key))
-                || is_part && self.model.is_staged(piece.key);
-            let known = self.model.forget(piece)? || in_ram;
-            if !self.settings.write_policy.takes(known) {
-                continue;
-            }
-            if is_part {
-                self.counts.partial_writes += 1;
-                if !known {
-                    if self.settings.partial_writes == PartialWrites::Merge {
-                        continue;
-                    }
-                    self.counts.fetched_extents += 1;
-                    watch.fetched(piece);
-                } else if !in_ram {
-                    merged[usize::from(merged[0].is_some())] = Some(piece.key);
-                }
-            }
-            self.misses.push(*piece);
-        }
-        for piece in &self.misses {
-            let duplicate = match merged.contains(&Some(piece.key)) {
-                true => self.model.insert_merged(piece)?,
-                false => self.model.insert(piece)?,
-            };
-            watch.written(piece, duplicate);
-        }
-        Ok(())
+        self.write_through(request, watch)
     }
 
     /// Counts evictions by class.

@@ -8,6 +8,7 @@ use nitro_cache::admission::{AdmissionKind, WritePolicy};
 use nitro_cache::class::Classes;
 use nitro_cache::destage::{DestageKind, Watermarks};
 use nitro_cache::eviction::EvictionKind;
+use nitro_cache::partial::PartialWrites;
 use nitro_cache::pattern::StreamSettings;
 use nitro_cache::ram::READAHEAD_RAM_BYTES;
 use nitro_cache::settings::{EXTENT_BYTES, FINGERPRINT_INDEX_RATIO, WEU_BYTES};
@@ -150,17 +151,6 @@ impl<'de> Deserialize<'de> for Variant {
     }
 }
 
-/// The handling of a write that covers only a part of an extent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PartialWrites {
-    /// The write is merged with the extent if it is cached; otherwise the extent stays uncached, as in the server.
-    #[default]
-    Merge,
-    /// As above, but the rest of an uncached extent is read from the origin (Nitro §6.2 on Mail).
-    Fetch,
-}
-
 /// The part of the trace that fills the cache and is not measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -208,7 +198,7 @@ pub struct Settings {
     /// Whether the origin supplies fingerprints without data (a recipe cache, Nitro §3): a read that misses the file
     /// index is looked up by content.
     pub recipes: bool,
-    /// See [`PartialWrites`].
+    /// How a write of a part of an extent that is not cached is treated, in write-through.
     pub partial_writes: PartialWrites,
     /// Which written content is cached.
     pub write_policy: WritePolicy,
@@ -282,7 +272,7 @@ impl Settings {
             write_budget: None,
             variant: Variant::Weu,
             recipes: false,
-            partial_writes: PartialWrites::Merge,
+            partial_writes: PartialWrites::default(),
             write_policy: WritePolicy::default(),
             only_writes_allocate: false,
             write_back: None,

@@ -25,6 +25,12 @@ impl CacheManager {
         }
     }
 
+    /// Whether an extent that is not cached, and of which a part is written, is worth a read of its rest.
+    #[must_use]
+    pub fn is_worth_fetching(&self, key: ExtentKey) -> bool {
+        self.departed.get(key).is_some()
+    }
+
     /// Why an extent is not cached; `None`: it never was, or the cause is not remembered.
     #[must_use]
     pub fn why_gone(&self, key: ExtentKey) -> Option<Gone> {

@@ -5,7 +5,7 @@ use clap::{Arg, ArgAction, Command};
 use nitro_cli::command;
 
 /// Sample values; each option takes at least one of them.
-const VALUES: [&str; 19] = [
+const VALUES: [&str; 20] = [
     "1",
     "http://127.0.0.1:4318",
     "1M",
@@ -22,6 +22,7 @@ const VALUES: [&str; 19] = [
     "allocate",
     "oldest",
     "evicted",
+    "worth",
     "blake3",
     "lz4",
     "required",

@@ -211,6 +211,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             lanes: futures_util::lock::Mutex::default(),
             ram: Mutex::new(RamCache::new(settings.ram_cache_bytes)),
             ahead: Mutex::new(Ahead::new(settings.readahead_ram_bytes)),
+            parts: Mutex::new(settings.parts()),
             device_health: DeviceHealth::default(),
             discards: Discards::new(settings.discard),
             moved: Moved::default(),

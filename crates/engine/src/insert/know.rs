@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::future::{FutureExt, LocalBoxFuture, ready};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use nitro_cache::admission::Provenance;
-use nitro_port::buf::{BufMut, is_zero};
+use nitro_port::buf::is_zero;
 use nitro_port::codec::Encoding;
 use nitro_port::{Clock, Device, Urgency};
 use nitro_units::{ExtentKey, Fingerprint};
@@ -37,20 +37,32 @@ pub(super) struct Known {
     pub(super) stored: Option<(Encoding, Bytes)>,
 }
 
-/// A job that can be appended; without what is known if there is nothing to insert any more.
+/// What is to be done with a job next.
+pub(super) enum Next {
+    /// There is nothing to insert any more.
+    Nothing,
+    /// It waits in the queue again.
+    Staged,
+    /// It is inserted.
+    Insert(Known),
+}
+
+/// A job whose turn to be inserted may come.
 pub(super) struct Prepared {
     pub(super) job: Job,
-    pub(super) known: Option<Known>,
+    pub(super) next: Next,
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// Determines what has to be known about a job's content before its insertion; `None`: there is nothing to insert
-    /// any more.
-    async fn know<I: FingerprintIndex>(&self, job: &Job, index: &I) -> Option<Known> {
+    /// Determines what has to be known about a job's content before its insertion.
+    async fn know<I: FingerprintIndex>(&self, job: &Job, index: &I) -> Next {
         if !self.device_health.is_caching() {
-            return None;
+            return Next::Nothing;
         }
-        let (extent, fingerprint) = self.content(job).await?;
+        let Some((extent, fingerprint)) = self.content(job).await else { return Next::Nothing };
+        if matches!(job.content, Content::Merge(_)) && self.stage_merged(job, &extent) {
+            return Next::Staged;
+        }
         let zero = is_zero(extent.bytes());
         let named = self.name(job.key, extent.bytes(), zero, fingerprint);
         let used = Provenance { used: job.token.is_used(), ..job.from };
@@ -62,7 +74,24 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 known.place = index.find(&named.within).await;
             }
         }
-        Some(known)
+        Next::Insert(known)
+    }
+
+    /// Lets a merged extent wait with the other staged contents; returns whether it does.
+    fn stage_merged(&self, job: &Job, extent: &Kept) -> bool {
+        if !self.queue.stages() || !job.flights.complete(job.key.index(), &job.token, extent) {
+            return false;
+        }
+        let (token, flights) = (job.token.clone(), job.flights.clone());
+        let content = Content::Whole(extent.clone(), None);
+        match self.queue.push(Job { key: job.key, content, from: job.from, token, flights, room: job.room.clone() }) {
+            Ok(void) => {
+                self.metrics.fills_voided.add(void);
+                true
+            }
+            // The queue is closed: it is inserted at once.
+            Err(_) => false,
+        }
     }
 
     /// The fingerprint by which an extent is deduplicated, if deduplication is on.
@@ -83,18 +112,16 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
         match &job.content {
             Content::Whole(extent, fingerprint) => Some((extent.clone(), *fingerprint)),
-            Content::Merge { base, at, patch } => {
-                let old = self.fetch(&[(job.key, *base)], Urgency::Normal).await.pop().flatten()?;
-                let mut merged = BufMut::copy_of(&old);
-                merged[*at..*at + patch.len()].copy_from_slice(patch);
-                Some((Kept::own(merged.freeze()), None))
+            Content::Merge(merge) => {
+                let old = self.fetch(&[(job.key, merge.base)], Urgency::Normal).await.pop().flatten()?;
+                Some((merge.patch.over(&old), None))
             }
         }
     }
 }
 
 /// A job with its number in the order of insertion.
-type Numbered = (u64, Job, Option<Known>);
+type Numbered = (u64, Job, Next);
 
 /// Jobs whose contents are being looked up in an index on flash.
 pub(super) struct Looking<'a, F, C, I> {
@@ -112,9 +139,12 @@ impl<'a, F: Device, C: Clock, I: FingerprintIndex> Looking<'a, F, C, I> {
 
     /// A job of which everything is known, with its number; `None`: no further job will follow.
     pub(super) async fn next(&mut self, worker: &mut Worker<'a, F, C>) -> Option<(u64, Prepared)> {
-        let (number, job, known) = self.known(worker).await?;
-        let known = known.map(|known| worker.compressed(known));
-        Some((number, Prepared { job, known }))
+        let (number, job, next) = self.known(worker).await?;
+        let next = match next {
+            Next::Insert(known) => Next::Insert(worker.compressed(known)),
+            other => other,
+        };
+        Some((number, Prepared { job, next }))
     }
 
     async fn known(&mut self, worker: &mut Worker<'a, F, C>) -> Option<Numbered> {

@@ -6,6 +6,7 @@ mod know;
 mod lanes;
 mod open_weu;
 mod order;
+mod patch;
 mod queue;
 mod worker;
 
@@ -13,6 +14,7 @@ pub(crate) use duplicate::Compared;
 pub(crate) use lanes::Lanes;
 pub(crate) use open_weu::{Entering, OpenWeu, Parts};
 pub(crate) use order::Order;
+pub(crate) use patch::{Merge, Patch};
 pub(crate) use queue::{Content, InsertQueue, Job};
 pub(crate) use worker::{Writes, payload};
 

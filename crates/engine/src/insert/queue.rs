@@ -4,11 +4,10 @@
 //! a while. Content that is overwritten meanwhile never reaches the SSD, and leaves no hole in a write-evict unit (the
 //! paper's NVRAM does the same, Nitro §4).
 
+use super::patch::Merge;
 use crate::kept::{Kept, Meter, Room};
 use crate::volume::{Flights, Token};
-use bytes::Bytes;
 use event_listener::Event;
-use nitro_cache::Location;
 use nitro_cache::admission::Provenance;
 use nitro_cache::staging::Staging;
 use nitro_port::yielding::attempt_at;
@@ -26,8 +25,8 @@ const CALL_MIN: usize = 4;
 pub(crate) enum Content {
     /// A whole extent, with its fingerprint if known.
     Whole(Kept, Option<Fingerprint>),
-    /// The cached extent at `base`, overwritten with `patch` from byte `at` on. The patch has its own memory.
-    Merge { base: Location, at: usize, patch: Bytes },
+    /// An extent on the SSD that was overwritten in part. Until it is inserted, further parts may join.
+    Merge(Arc<Merge>),
 }
 
 /// One extent that waits for insertion.
@@ -41,12 +40,12 @@ pub(crate) struct Job {
     /// The flights to notify when it is done.
     pub(crate) flights: Arc<Flights>,
     /// The memory that the jobs of its request keep alive; `None`: another job holds it.
-    pub(crate) _room: Option<Arc<Room>>,
+    pub(crate) room: Option<Arc<Room>>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Jobs that are not staged: a merge with an extent on the SSD cannot be served from the queue.
+    /// Jobs that are not staged yet: a merge with an extent on the SSD cannot be served from the queue.
     urgent: VecDeque<Job>,
     jobs: Staging<Job>,
     /// Number of tasks that wait for the jobs.
@@ -143,6 +142,11 @@ impl InsertQueue {
         }
     }
 
+    /// Whether content waits until the staging memory is full.
+    pub(crate) fn stages(&self) -> bool {
+        self.state.lock().jobs.is_used()
+    }
+
     /// Whether staged jobs have to be processed.
     fn is_due(&self, state: &mut State) -> bool {
         state.jobs.is_due(self.held.bytes()) || state.closed || state.flushing || state.hurried > 0
@@ -180,7 +184,7 @@ impl InsertQueue {
             return Err(job);
         }
         state.pushed += 1;
-        let is_urgent = matches!(job.content, Content::Merge { .. });
+        let is_urgent = matches!(job.content, Content::Merge(_));
         if is_urgent {
             state.urgent.push_back(job)
         } else {

@@ -1,7 +1,7 @@
 //! The insertion worker: the paper's six steps (§3, "Cache insertion path").
 
 use super::duplicate::Inserted;
-use super::know::{Known, Looking, Prepared};
+use super::know::{Known, Looking, Next, Prepared};
 use super::lanes::Lanes;
 use super::open_weu::{Entering, OpenWeu, Parts};
 use super::order::Appending;
@@ -191,16 +191,21 @@ impl<'a, F: Device, C: Clock> Worker<'a, F, C> {
 
     /// Inserts the next extent in the order of insertion, if there is still something to insert.
     async fn finish<I: FingerprintIndex>(&mut self, prepared: Prepared, index: &I) {
-        let (cache, Prepared { mut job, known }) = (self.cache, prepared);
+        let (cache, Prepared { mut job, next }) = (self.cache, prepared);
         self.compressor.use_codec(cache.live.compression());
-        if let Some(known) = known.filter(|_| cache.device_health.is_caching()) {
+        let is_staged = matches!(next, Next::Staged);
+        if let Next::Insert(known) = next
+            && cache.device_health.is_caching()
+        {
             job.from = known.from;
             self.insert(&job, known, index).await;
         }
         for (fingerprint, place) in cache.moved.take() {
             index.note(&fingerprint, place).await;
         }
-        job.flights.settle(job.key.index(), &job.token);
+        if !is_staged {
+            job.flights.settle(job.key.index(), &job.token);
+        }
         cache.queue.done();
     }
 

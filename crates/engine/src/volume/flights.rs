@@ -13,8 +13,8 @@ pub(super) use state::Touches;
 
 use super::contents::DirtyContents;
 use super::context::RequestContext;
+use crate::insert::Content;
 use crate::kept::Kept;
-use bytes::Bytes;
 use event_listener::Event;
 use guards::Waiting;
 use nitro_units::{ExtentIndex, ExtentRange};
@@ -72,19 +72,16 @@ impl Flights {
 
     /// The bytes of an extent that waits for insertion.
     pub(super) fn pending(&self, index: ExtentIndex) -> Option<Kept> {
-        match &self.state.lock().fills.get(&index)?.state {
-            FillState::Pending(kept) => kept.clone(),
-            FillState::Reading(_) => None,
-        }
+        self.state.lock().fills.get(&index)?.pending().cloned()
     }
 
     /// As [`pending`](Self::pending), for a client that reads it.
     pub(super) fn read_pending(&self, index: ExtentIndex) -> Option<Kept> {
         let state = self.state.lock();
         let fill = state.fills.get(&index)?;
-        let FillState::Pending(kept) = &fill.state else { return None };
-        fill.token.used.store(true, Ordering::Relaxed);
-        kept.clone()
+        let kept = fill.pending().cloned();
+        fill.token.used.fetch_or(kept.is_some(), Ordering::Relaxed);
+        kept
     }
 
     /// Begins a miss of the extents from `extents.start` on: as many as can be treated in the same way, at most the
@@ -103,8 +100,8 @@ impl Flights {
                     miss.joined_to.fetch_max(range.end.0, Ordering::Relaxed);
                     (Start::Join(miss.clone()), range, None)
                 }
-                FillState::Pending(Some(kept)) => (Start::Here(kept.clone()), one, None),
-                FillState::Pending(None) => (Start::Unshared, one, None),
+                FillState::Pending(Content::Whole(kept, _)) => (Start::Here(kept.clone()), one, None),
+                FillState::Pending(Content::Merge(_)) => (Start::Unshared, one, None),
             };
         }
         if state.is_unsettled(one) {
@@ -142,6 +139,19 @@ impl Flights {
         !self.state.lock().is_unsettled(extents)
     }
 
+    /// Notes the bytes of an extent that waits for insertion as a merge; `false`: it was written to meanwhile.
+    pub(crate) fn complete(&self, index: ExtentIndex, token: &Arc<Token>, kept: &Kept) -> bool {
+        let mut state = self.state.lock();
+        let Some(fill) = state.fills.get_mut(&index).filter(|fill| Arc::ptr_eq(&fill.token, token)) else {
+            return false;
+        };
+        let was_staged = fill.is_staged();
+        fill.state = FillState::Pending(Content::Whole(kept.clone(), None));
+        state.staged += usize::from(!was_staged);
+        self.update(&state);
+        true
+    }
+
     /// Notes that the insertion of an extent has ended, with any result.
     pub(crate) fn settle(&self, index: ExtentIndex, token: &Arc<Token>) {
         let mut state = self.state.lock();
@@ -156,13 +166,13 @@ impl Flights {
     }
 
     /// Waits until no other write touches these extents, in the order of arrival. A write to the origin makes every
-    /// clean fill of them void; `found` gets the bytes of those that waited for insertion.
+    /// clean fill of them void; `found` gets what waited for insertion.
     pub(super) async fn begin_write(
         self: &Arc<Self>,
         extents: ExtentRange,
         touches: Touches,
         context: &RequestContext,
-        mut found: impl FnMut(ExtentIndex, Bytes),
+        mut found: impl FnMut(ExtentIndex, Content),
     ) -> Writing {
         let mut waiting: Option<Waiting<'_>> = None;
         loop {
@@ -251,9 +261,7 @@ impl Flights {
     pub(crate) fn newest_dirty(&self, index: ExtentIndex) -> Option<(Kept, Arc<Token>)> {
         let state = self.state.lock();
         match state.fills.get(&index) {
-            Some(Fill { state: FillState::Pending(Some(kept)), dirty: true, token }) => {
-                Some((kept.clone(), token.clone()))
-            }
+            Some(fill @ Fill { dirty: true, token, .. }) => Some((fill.pending()?.clone(), token.clone())),
             _ => None,
         }
     }
@@ -263,7 +271,7 @@ impl Flights {
     pub(crate) fn restore(&self, index: ExtentIndex, kept: Kept) -> Arc<Token> {
         let mut state = self.state.lock();
         let token = Arc::new(Token::default());
-        let fill = Fill { token: token.clone(), state: FillState::Pending(Some(kept)), dirty: true };
+        let fill = Fill { token: token.clone(), state: FillState::Pending(Content::Whole(kept, None)), dirty: true };
         state.put(index, fill);
         state.dirty += 1;
         self.update(&state);

@@ -11,11 +11,13 @@ mod explain;
 mod flights;
 mod mode;
 mod origin;
+mod partial;
 mod read;
 mod readahead;
 mod recipe;
 mod regions;
 pub(crate) mod registry;
+mod remainder;
 mod room;
 mod stretches;
 pub(crate) mod transitions;
@@ -32,6 +34,7 @@ pub(crate) use readahead::AT_ONCE_MAX as READAHEADS_MAX;
 pub(crate) use regions::{REGION_BYTES, Regions, WHOLE};
 pub(crate) use registry::Registry;
 pub use registry::VolumeEntry;
+pub(crate) use remainder::{AT_ONCE_MAX as REMAINDERS_MAX, Parts};
 pub use room::DestageFailure;
 use room::DestageState;
 
@@ -54,7 +57,8 @@ use nitro_port::yielding::yield_now;
 use nitro_port::{Allocation, Clock, Device, Origin};
 use nitro_units::{ClassId, ExtentIndex, ExtentKey, ExtentRange, ObjectId};
 use parking_lot::Mutex;
-use readahead::ReadaheadQueue;
+use readahead::Wanted;
+use remainder::Remainder;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -104,7 +108,10 @@ pub struct Volume<F, O, C: Clock> {
     streams: Mutex<StreamDetector>,
     /// The runs of its requests, if content is classified by patterns.
     runs: Option<Mutex<RunDetector>>,
-    readahead: ReadaheadQueue,
+    /// Ranges to read ahead.
+    readahead: Wanted<ExtentRange>,
+    /// Extents of which a part was written, and that are to be read.
+    remainders: Arc<Wanted<Remainder>>,
     write_epochs: Box<[AtomicU32]>,
     writes_back: AtomicBool,
     attached: Attached,
@@ -182,7 +189,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             streams: Mutex::new(StreamDetector::new(cache.settings.manager.streams)),
             runs: cache.settings.manager.patterns.then(Mutex::default),
             flights,
-            readahead: ReadaheadQueue::default(),
+            readahead: Wanted::default(),
+            remainders: Arc::default(),
             write_epochs: (0..WRITE_EPOCHS).map(|_| AtomicU32::new(0)).collect(),
             metrics: VolumeMetrics::default(),
             classes: ClassesMetrics::default(),
@@ -460,6 +468,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let object = self.options.object;
         self.cache.ram.lock().forget_object(object);
         self.cache.ahead.lock().forget_object(object);
+        self.cache.parts.lock().forget_object(object);
     }
 
     /// Drops some extents from RAM that are not, or not with valid content, in the index; extents that wait for
@@ -476,6 +485,11 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             let mut ahead = self.cache.ahead.lock();
             if !ahead.is_empty() {
                 step.iter().for_each(|index| ahead.forget(&self.key(index)));
+            }
+            drop(ahead);
+            let mut parts = self.cache.parts.lock();
+            if !parts.is_empty() {
+                step.iter().for_each(|index| drop(parts.take(&self.key(index))));
             }
         }
     }

@@ -1,11 +1,11 @@
 //! Read-ahead of sequential streams into RAM, and scan resistance: data of a sequential stream go to the SSD only when
 //! they are read a second time (paper §3).
 
-use super::{Token, Volume};
+use super::{Token, Volume, remainder};
 use crate::kept::{Kept, OVERHEAD_BYTES};
 use bytes::Bytes;
 use event_listener::Event;
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, join, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use nitro_cache::pattern::Access;
 use nitro_port::yielding::attempt_at;
@@ -16,51 +16,67 @@ use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
 
-/// Maximum number of ranges waiting to be read ahead; the oldest ones are dropped.
+/// Maximum number of wishes of each kind that wait; the oldest ones are dropped.
 const WAITING_MAX: usize = 64;
 /// Ranges read ahead at once.
 pub(crate) const AT_ONCE_MAX: usize = 8;
 
-#[derive(Debug, Default)]
-pub(super) struct ReadaheadQueue {
-    ranges: Mutex<VecDeque<ExtentRange>>,
+/// What is wanted from the origin, and that no client waits for.
+#[derive(Debug)]
+pub(crate) struct Wanted<T> {
+    waiting: Mutex<VecDeque<T>>,
     pushed: Event,
 }
 
-impl ReadaheadQueue {
-    pub(super) fn push(&self, extents: ExtentRange) {
-        let mut ranges = self.ranges.lock();
-        if ranges.len() == WAITING_MAX {
-            ranges.pop_front();
+impl<T> Default for Wanted<T> {
+    fn default() -> Self {
+        Self { waiting: Mutex::default(), pushed: Event::new() }
+    }
+}
+
+impl<T> Wanted<T> {
+    /// Adds a wish; returns whether the oldest one was dropped for it.
+    pub(super) fn push(&self, wish: T) -> bool {
+        let mut waiting = self.waiting.lock();
+        let is_full = waiting.len() == WAITING_MAX;
+        if is_full {
+            waiting.pop_front();
         }
-        ranges.push_back(extents);
-        drop(ranges);
+        waiting.push_back(wish);
+        drop(waiting);
         self.pushed.notify(1);
+        is_full
     }
 
-    async fn take(&self) -> ExtentRange {
-        attempt_at(&self.pushed, || self.ranges.lock().pop_front()).await
+    async fn take(&self) -> T {
+        attempt_at(&self.pushed, || self.waiting.lock().pop_front()).await
+    }
+
+    /// Fulfils wishes, so many at once, as long as it is polled.
+    async fn fulfil<R: Future>(&self, at_once: usize, fulfilled: impl Fn(T) -> R) {
+        let mut reads = FuturesUnordered::new();
+        loop {
+            let wish = if reads.is_empty() {
+                self.take().await
+            } else if reads.len() >= at_once {
+                reads.next().await;
+                continue;
+            } else {
+                match select(pin!(self.take()), reads.next()).await {
+                    Either::Left((wish, _)) => wish,
+                    Either::Right(_) => continue,
+                }
+            };
+            reads.push(fulfilled(wish));
+        }
     }
 }
 
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
-    /// Reads ahead of sequential readers, as long as it is polled.
+    /// Reads ahead of sequential readers, and what parts of extents that were written are worth, as long as it is polled.
     pub async fn readahead_worker(&self) {
-        let mut reads = FuturesUnordered::new();
-        loop {
-            let range = if reads.is_empty() {
-                self.readahead.take().await
-            } else if reads.len() >= AT_ONCE_MAX {
-                reads.next().await;
-                continue;
-            } else {
-                match select(pin!(self.readahead.take()), reads.next()).await {
-                    Either::Left((range, _)) => range,
-                    Either::Right(_) => continue,
-                }
-            };
-            reads.push(self.read_ahead(range));
-        }
+        let ahead = self.readahead.fulfil(AT_ONCE_MAX, |extents| self.read_ahead(extents));
+        join(ahead, self.remainders.fulfil(remainder::AT_ONCE_MAX, |wanted| self.read_remainder(wanted))).await;
     }
 
     /// Requests the read-ahead that follows from an access.
@@ -108,7 +124,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// Whether an extent is in RAM or on the SSD.
-    fn is_at_hand(&self, index: ExtentIndex) -> bool {
+    pub(super) fn is_at_hand(&self, index: ExtentIndex) -> bool {
         let key = self.key(index);
         self.cache.ahead.lock().has(&key)
             || self.cache.ram.lock().peek(&key).is_some()

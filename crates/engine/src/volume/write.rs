@@ -5,40 +5,27 @@ use super::Volume;
 use super::context::RequestContext;
 use super::flights::{Token, Touches, Writing};
 use super::mode::WriteMode;
+use super::partial::Before;
 use super::read::Entrance;
 use super::regions::Intent;
 use super::write_back::Written;
 use crate::error::Error;
 use crate::insert::Content;
-use crate::kept::{Kept, OVERHEAD_BYTES, Room, settle};
+use crate::kept::{OVERHEAD_BYTES, Room, settle};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{Either, ready};
+use nitro_cache::Gone;
 use nitro_cache::admission::{Provenance, WritePolicy};
-use nitro_cache::{Gone, Location};
-use nitro_port::buf::BufMut;
+use nitro_port::buf::{BufMut, held_bytes};
 use nitro_port::{Clock, Device, DeviceError, ErrorKind as DeviceErrorKind, Origin};
-use nitro_units::{ExtentIndex, ExtentRange, Fingerprint};
+use nitro_units::{ExtentIndex, ExtentRange};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Zeroes are written in parts of this size if the origin has no faster way.
 const ZERO_BYTES: u64 = 1 << 20;
-
-/// The cached content of the extents at the edges of a write: of two at most, in the order in which it was found.
-#[derive(Default)]
-struct Before {
-    /// In RAM.
-    bytes: Vec<(ExtentIndex, Bytes)>,
-    /// On the SSD.
-    locations: Vec<(ExtentIndex, Location)>,
-}
-
-/// What was found last of an extent.
-fn last_of<T>(found: &[(ExtentIndex, T)], index: ExtentIndex) -> Option<&T> {
-    found.iter().rev().find(|(of, _)| *of == index).map(|(_, what)| what)
-}
 
 /// A write of the origin that excludes other writes. If it is dropped before the origin has answered, it may still
 /// arrive: its extents then stay locked, and its write-intent regions open.
@@ -60,7 +47,7 @@ impl<F, C: Clock> OriginWrite<'_, F, C> {
     }
 
     /// See [`Writing::finish`].
-    fn finish(mut self, contents: impl Iterator<Item = (ExtentIndex, Option<Kept>)>) -> Vec<(ExtentIndex, Arc<Token>)> {
+    fn finish(mut self, contents: impl Iterator<Item = (ExtentIndex, Content)>) -> Vec<(ExtentIndex, Arc<Token>)> {
         self.writing.take().map_or_else(Vec::new, |writing| writing.finish(contents))
     }
 }
@@ -235,7 +222,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         &self,
         extents: ExtentRange,
         context: &RequestContext,
-        found: impl FnMut(ExtentIndex, Bytes),
+        found: impl FnMut(ExtentIndex, Content),
     ) -> Result<OriginWrite<'_, F, C>, Error> {
         let writing = self.flights.begin_write(extents, Touches::Origin, context, found).await;
         self.drain(extents).await?;
@@ -309,23 +296,24 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let updates = policy == WritePolicy::Update;
         // The extents that are cached, wherever; needed to update them alone.
         let mut cached = Vec::new();
-        let found = |index, bytes| {
+        let found = |index, content| {
             if updates {
                 cached.push(index);
             }
             if is_edge(index) {
-                before.bytes.push((index, bytes));
+                before.pending(index, content);
             }
         };
         let mut begun = self.begin_origin_write(extents, context, found).await?;
         self.check_edges(extents, offset, data.len() as u64)?;
+        self.take_parts(extents, &mut before);
         for index in extents.iter().filter(|index| updates || is_edge(*index)) {
             if let Some(bytes) = self.cache.ram.lock().peek(&self.key(index)) {
                 if updates {
                     cached.push(index);
                 }
                 if is_edge(index) {
-                    before.bytes.push((index, bytes.clone()));
+                    before.in_ram(index, bytes.clone());
                 }
             }
         }
@@ -334,7 +322,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 cached.push(index);
             }
             if is_edge(index) {
-                before.locations.push((index, location));
+                before.on_ssd(index, location);
             }
         })
         .await;
@@ -345,29 +333,31 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         if fua {
             self.flush_origin().await?;
         }
-        let written = Written { offset, data };
+        let (written, from) = (Written { offset, data }, context.provenance());
         let mut contents: Vec<_> = if keep == Keep::Content && self.is_cached() {
             let content = |(i, index)| {
                 if !policy.takes(cached.binary_search(&index).is_ok()) {
                     return None;
                 }
                 let known = known.get(i).copied().flatten();
-                Some((index, self.content(index, &written, known, &before)?))
+                Some((index, self.content(index, (&written, from), known, &mut before)?))
             };
             extents.iter().enumerate().filter_map(content).collect()
         } else {
             Vec::new()
         };
+        let worth = before.take_worth();
         drop((written, before));
-        let from = context.provenance();
-        let Some(room) = self.admit(&mut contents) else { return Ok(()) };
-        let tokens = begun.finish(contents.iter().map(|(index, content)| match content {
-            Content::Whole(kept, _) => (*index, Some(kept.clone())),
-            Content::Merge { .. } => (*index, None),
-        }));
-        for ((index, token), (_, content)) in tokens.into_iter().zip(contents) {
-            self.enqueue(index, content, token, Entrance { from, room: &room });
+        if let Some(room) = self.admit(&mut contents) {
+            let tokens = begun.finish(contents.iter().cloned());
+            for ((index, token), (_, content)) in tokens.into_iter().zip(contents) {
+                self.enqueue(index, content, token, Entrance { from, room: &room });
+            }
+        } else {
+            drop(begun);
         }
+        // Only now: a read of the origin finds no write in progress.
+        self.want_remainders(worth);
         Ok(())
     }
 
@@ -376,49 +366,21 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         if contents.is_empty() {
             return None;
         }
-        let merges = contents.iter().filter(|(_, content)| matches!(content, Content::Merge { .. })).count() as u64;
+        let merges = contents.iter().filter(|(_, content)| matches!(content, Content::Merge(_))).count() as u64;
         let whole = contents.iter_mut().filter_map(|(_, content)| match content {
             Content::Whole(kept, _) => Some(kept),
-            Content::Merge { .. } => None,
+            Content::Merge(_) => None,
         });
         // A patch is no longer than an extent.
-        let room = self.cache.queue.admit(settle(whole) + merges * (self.extent_bytes() + OVERHEAD_BYTES));
+        let room = self
+            .cache
+            .queue
+            .admit(settle(whole) + merges * (held_bytes(self.extent_bytes() as usize) + OVERHEAD_BYTES));
         if room.is_none() {
             self.cache.metrics.fills_dropped.add(contents.len() as u64);
             self.note_gone(contents.iter().map(|(index, _)| *index), Gone::Dropped);
         }
         room
-    }
-
-    /// The content of a written extent for the cache: the written data if they cover it, otherwise merged with the
-    /// cached content.
-    fn content(
-        &self,
-        index: ExtentIndex,
-        Written { offset, data }: &Written,
-        known: Option<Fingerprint>,
-        before: &Before,
-    ) -> Option<Content> {
-        let extent_bytes = self.extent_bytes();
-        let start = index.offset(extent_bytes);
-        let (from, to) = (start.max(*offset), (offset + data.len() as u64).min(start + extent_bytes));
-        let part = data.slice((from - offset) as usize..(to - offset) as usize);
-        if from == start && to == (start + extent_bytes).min(self.size_bytes()) {
-            let whole = part.len() as u64 == extent_bytes;
-            let kept = match whole {
-                true => Kept::part(part, data.len() as u64, &self.cache.zero_extent),
-                false => Kept::own(self.padded(&part)),
-            };
-            return Some(Content::Whole(kept, known));
-        }
-        let at = (from - start) as usize;
-        if let Some(old) = last_of(&before.bytes, index) {
-            let mut merged = BufMut::copy_of(old);
-            merged[at..at + part.len()].copy_from_slice(&part);
-            return Some(Content::Whole(Kept::own(merged.freeze()), None));
-        }
-        let patch = if part.len() == data.len() { part } else { Bytes::copy_from_slice(&part) };
-        last_of(&before.locations, index).map(|base| Content::Merge { base: *base, at, patch })
     }
 
     async fn trim_inner(&self, offset: u64, len: u64, fua: bool, context: &RequestContext) -> Result<(), Error> {

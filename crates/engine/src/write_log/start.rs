@@ -168,7 +168,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             let kept = Kept::part(bytes, 2 * BATCH_BYTES_MAX as u64, &self.zero_extent);
             let token = flights.restore(key.index(), kept.clone());
             tokens.insert(key, token.clone());
-            let _room = Some(self.dirty_queue.admit_over(kept.bytes().len() as u64 + OVERHEAD_BYTES));
+            let room = Some(self.dirty_queue.admit_over(kept.bytes().len() as u64 + OVERHEAD_BYTES));
             self.shares.admit_over(key.object(), 1);
             // Nobody has closed the queue yet.
             let _ = self.dirty_queue.push(Job {
@@ -177,7 +177,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 from: Provenance::default(),
                 token,
                 flights,
-                _room,
+                room,
             });
         }
         tokens

@@ -102,7 +102,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         while let Some((kept, token)) = job.flights.newest_dirty(index) {
             let from = self.classified(job.key, job.from, kept.bytes());
             let (content, flights) = (Content::Whole(kept, None), job.flights.clone());
-            let newest = Job { key: job.key, content, from, token, flights, _room: None };
+            let newest = Job { key: job.key, content, from, token, flights, room: None };
             // Where it has no place any more, RAM goes on to have it.
             if !self.insert_dirty(inserting, &newest).await {
                 return;

@@ -13,6 +13,7 @@ use nitro_engine::manager::admission::{AdmissionKind, WritePolicy};
 use nitro_engine::manager::class::{Allocation, Band, ClassPolicy, Classes};
 use nitro_engine::manager::destage::DestageKind;
 use nitro_engine::manager::eviction::EvictionKind;
+use nitro_engine::manager::partial::PartialWrites;
 use nitro_engine::manager::pattern::StreamSettings;
 use nitro_engine::manager::pins::{PinRanges, with_range};
 use nitro_engine::{
@@ -80,6 +81,7 @@ fn settings(seed: u64) -> EngineSettings {
         readahead_ram_bytes: pick(&[0, 256 << 10]),
         insert_queue_bytes: pick(&[64 << 10, 4 << 20, 4 << 20]),
         staging_bytes: [0, 0, 64 << 10, 1 << 20][Rng::new(seed ^ 0x57A6).below(4) as usize],
+        partial_writes: PartialWrites::ALL[Rng::new(seed ^ 0x9A27).below(3) as usize],
         // So little that writes are spared within the minutes that a run lasts.
         endurance: Rng::new(seed ^ 0xE4D0)
             .one_in(4)

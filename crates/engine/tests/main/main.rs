@@ -22,6 +22,7 @@ mod journal;
 mod last_batch;
 mod neighbours;
 mod overflow;
+mod partial;
 mod paths;
 mod pool;
 mod ram;

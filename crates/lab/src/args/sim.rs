@@ -169,10 +169,6 @@ pub(crate) struct CacheSettings {
     /// The origin supplies fingerprints, so that reads find content that is cached for another extent [default: off]
     #[arg(long, value_name = "on|off")]
     recipes: Option<String>,
-    /// How to treat a write of a part of an extent that is not cached: merge leaves the extent uncached, fetch reads
-    /// the rest from the origin [default: merge]
-    #[arg(long, value_name = "HOW")]
-    partial_writes: Option<String>,
     /// Write-back: clients flush after every N writes, besides the flushes of the trace; flushed data take whole blocks
     /// of the SSD, 4 KiB each [default: 0: only the flushes of the trace; if it has none, each write is durable at once,
     /// and takes only its own space]
@@ -228,7 +224,6 @@ impl SimArgs {
             (Knob::Variant, &cache.variant),
             (Knob::WriteBudget, &cache.write_budget),
             (Knob::Recipes, &cache.recipes),
-            (Knob::PartialWrites, &cache.partial_writes),
             (Knob::FlushEvery, &cache.flush_every),
             (Knob::Compression, &cache.compression_ratio),
             (Knob::Warmup, &cache.warmup),

@@ -8,10 +8,10 @@ use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::size::Size;
 use nitro_sim::workload::SaidContents;
-use nitro_sim::{Knob, Latency, Measures, Outcome, Pace, PartialWrites, Settings};
+use nitro_sim::{Knob, Latency, Measures, Outcome, Pace, Settings};
 use serde_json::Value;
 
-/// Writes of parts of uncached extents are reported if they are at least one in this number of extents.
+/// Writes of parts of extents are reported if they are at least one in this number of extents.
 const PARTIAL_WRITES_TOLD: u64 = 50;
 
 /// The columns of the measures in tables with several rows.
@@ -144,7 +144,7 @@ fn people(outcome: &Outcome, known: Known<'_>) -> String {
     if m.missed.all() > 0 {
         line("missed", missed(&m.missed));
     }
-    if let Some(text) = uncached_writes(outcome) {
+    if let Some(text) = part_writes(outcome) {
         line("part writes", text);
     }
     contents(outcome, known).into_iter().for_each(|(name, text)| line(name, text));
@@ -207,13 +207,21 @@ fn in_ram(outcome: &Outcome) -> Option<String> {
     (!parts.is_empty()).then(|| format!("of extents {}", parts.join(", ")))
 }
 
-/// Writes of parts of uncached extents, if there are many: with another setting their data would be cached.
-fn uncached_writes(outcome: &Outcome) -> Option<String> {
+/// What was done with writes of parts of extents, if there are many.
+fn part_writes(outcome: &Outcome) -> Option<String> {
     let m = &outcome.measured;
     let is_many = m.partial_writes > 0 && m.partial_writes >= m.extents / PARTIAL_WRITES_TOLD;
-    (is_many && outcome.settings.partial_writes == PartialWrites::Merge).then(|| {
-        let part = percent(m.partial_writes, m.extents);
-        format!("{part} of extents; uncached extents stay uncached, as in the server; see --partial-writes fetch")
+    is_many.then(|| {
+        let part = |count: u64| percent(count, m.partial_writes);
+        format!(
+            "{} of extents; of these {} were cached, {} were completed by a further part; {} extents were read from the \
+             origin (--partial-writes {})",
+            percent(m.partial_writes, m.extents),
+            part(m.merged_extents),
+            part(m.completed_extents),
+            m.fetched_extents,
+            outcome.settings.partial_writes,
+        )
     })
 }
 
@@ -330,7 +338,7 @@ fn value(knob: Knob, settings: &Settings, format: Format) -> String {
         Knob::Compression => settings.compression_mean.to_string(),
         Knob::Period => settings.period_ns.to_string(),
         Knob::Seed => settings.seed.to_string(),
-        Knob::PartialWrites => told(&settings.partial_writes),
+        Knob::PartialWrites => settings.partial_writes.to_string(),
         Knob::WritePolicy => settings.write_policy.to_string(),
         Knob::Mode => if settings.write_back.is_some() { "write-back" } else { "write-through" }.to_owned(),
         Knob::DirtyStart => settings.write_back.map_or_else(String::new, |marks| marks.start_percent.to_string()),

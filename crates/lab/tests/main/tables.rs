@@ -61,13 +61,22 @@ fn a_warm_up_that_is_longer_than_the_trace_is_refused() {
 }
 
 #[test]
-fn writes_of_parts_of_extents_are_told_with_what_caches_them() {
+fn the_report_says_what_was_done_with_writes_of_parts_of_extents() {
     let place = Place::new();
     place.write("table.csv", "0,W,512,512\n1,R,512,512\n2,W,9000,512\n");
     let sim = format!("sim table.csv {COLUMNS} --cache-size 16M");
+    for (how, fetched) in [("merge", 0), ("worth", 0), ("fetch", 2)] {
+        let said = place.stdout(&format!("{sim} --partial-writes {how}"));
+        let done = format!("0.0 % were completed by a further part; {fetched} extents were read from the origin");
+        assert!(said.contains("part writes") && said.contains(&done), "{said}");
+    }
+    // The rest of the first extent.
+    place.write("table.csv", "0,W,0,4096\n1,W,4096,4096\n2,R,0,8192\n");
     let said = place.stdout(&sim);
-    assert!(said.contains("part writes") && said.contains("--partial-writes fetch"), "{said}");
-    assert!(!place.stdout(&format!("{sim} --partial-writes fetch")).contains("part writes"));
+    assert!(
+        said.contains("50.0 % were completed by a further part") && said.contains("100.00 % of requests"),
+        "{said}"
+    );
     place.write("whole.csv", TABLE.replace("4096,8192", "8192,8192"));
     assert!(!place.stdout(&sim.replace("table.csv", "whole.csv")).contains("part writes"));
 }

@@ -163,6 +163,7 @@ const FAMILIES: &[(&str, &str)] = &[
     ("nitro_volume_requests", "Requests, by operation: read, write, trim, write_zeroes, flush"),
     ("nitro_volume_request", "Bytes of requests, by operation: read, write"),
     ("nitro_volume_read_extents", "Extents of reads, by result: hit, miss, joined (another request was reading them already)"),
+    ("nitro_volume_partial_writes", "Extents of which a write covered a part, in write-through, by result: merged (it was cached), joined (an earlier merge waited), completed (parts make up the whole), left (not cached, and the rest is not known)"),
     ("nitro_volume_missed_extents", "Missed extents of reads, by cause: cold (not cached recently), evicted, overwritten, refused (not admitted), dropped (the insertion queue was full), invalidated, stream"),
     ("nitro_volume_class_requests", "Requests by class, if anything was classified, by operation: read, write"),
     ("nitro_volume_class_request", "Bytes of requests by class, by operation: read, write"),

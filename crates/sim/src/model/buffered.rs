@@ -75,8 +75,12 @@ impl<M: Model> Model for Buffered<M> {
     }
 
     fn insert_merged(&mut self, piece: &Piece) -> Result<bool, Error> {
-        self.staged.push_merged();
-        self.cache.insert(piece)
+        self.staged.push_merged(piece);
+        Ok(false)
+    }
+
+    fn is_worth_fetching(&self, key: ExtentKey) -> bool {
+        self.cache.is_worth_fetching(key)
     }
 
     fn forget(&mut self, piece: &Piece) -> Result<bool, Error> {

@@ -12,7 +12,7 @@ mod staged;
 mod weu;
 
 pub(crate) use flash::Flash;
-pub(crate) use plain::{Foretold, capacity};
+pub(crate) use plain::{Foretold, capacity, is_request};
 pub(crate) use sets::check as check_ways;
 
 use crate::Error;
@@ -102,6 +102,11 @@ pub(crate) trait Model {
 
     /// Drops an extent that is being written or trimmed; returns whether it was cached.
     fn forget(&mut self, piece: &Piece) -> Result<bool, Error>;
+
+    /// Whether an extent that is not cached, and of which a part is written, is worth a read of its rest.
+    fn is_worth_fetching(&self, _key: ExtentKey) -> bool {
+        false
+    }
 
     /// Whether an extent is staged: it waits in RAM before it is packed.
     fn is_staged(&self, _key: ExtentKey) -> bool {
@@ -197,6 +202,6 @@ pub(crate) fn build(settings: &Settings) -> Result<Box<dyn Model>, Error> {
         Variant::Extent { ways } => Box::new(sets::Sets::new(settings, ways)?),
         Variant::Policy(kind) => Box::new(plain::Plain::new(settings, kind)),
         Variant::Ordered { by_band } => Box::new(ordered::Ordered::new(settings, by_band)),
-        Variant::Belady | Variant::None => Box::new(Foretold::new(Vec::new(), settings.cache_bytes)),
+        Variant::Belady | Variant::None => Box::new(Foretold::new(Vec::new(), settings)),
     })
 }

@@ -7,8 +7,10 @@ use crate::policies::{Policy, PolicyKind};
 use crate::settings::Settings;
 use crate::workload::Piece;
 use nitro_cache::Stats;
+use nitro_cache::partial::PartialWrites;
 use nitro_model::{Counters, Nanos};
 use nitro_trace::Op;
+use nitro_units::ExtentKey;
 
 /// The number of extents in the cache.
 pub(crate) fn capacity(settings: &Settings) -> u32 {
@@ -67,6 +69,10 @@ impl Model for Plain {
         Ok(hit.then_some(Hit { done: self.now + self.hit_ns, compressed: false, staged: false }))
     }
 
+    fn has(&self, key: ExtentKey) -> bool {
+        self.policy.has(key.raw())
+    }
+
     /// A read inserted its extents already.
     fn insert(&mut self, piece: &Piece) -> Result<bool, Error> {
         if piece.op() == Op::Write {
@@ -76,9 +82,9 @@ impl Model for Plain {
         Ok(false)
     }
 
-    /// Writes are inserted whether or not the extent was cached.
-    fn forget(&mut self, _piece: &Piece) -> Result<bool, Error> {
-        Ok(true)
+    /// The extent stays, since policies only know requests: a write that follows is one of them.
+    fn forget(&mut self, piece: &Piece) -> Result<bool, Error> {
+        Ok(self.has(piece.key))
     }
 
     fn totals(&self) -> Totals {
@@ -99,17 +105,27 @@ impl Model for Plain {
     }
 }
 
+/// Whether the optimum may cache an extent for a request: one that leaves an extent as it is cached, or is not, is none to it.
+pub(crate) fn is_request(piece: &Piece, settings: &Settings) -> bool {
+    let is_part = piece.len < settings.extent_bytes;
+    match piece.op() {
+        Op::Read => true,
+        Op::Write => !is_part || settings.partial_writes != PartialWrites::Merge,
+        Op::Trim | Op::Flush | Op::Other => false,
+    }
+}
+
 /// A sequence of hits that was computed before: the optimum's, or none.
 pub(crate) struct Foretold {
-    /// For each extent read or written, in order: whether it is cached.
+    /// For each [request](is_request), in order: whether its extent is cached.
     hits: std::vec::IntoIter<bool>,
     now: Nanos,
-    usable_bytes: u64,
+    settings: Settings,
 }
 
 impl Foretold {
-    pub(crate) fn new(hits: Vec<bool>, usable_bytes: u64) -> Self {
-        Self { hits: hits.into_iter(), now: Nanos::ZERO, usable_bytes }
+    pub(crate) fn new(hits: Vec<bool>, settings: &Settings) -> Self {
+        Self { hits: hits.into_iter(), now: Nanos::ZERO, settings: *settings }
     }
 }
 
@@ -126,11 +142,15 @@ impl Model for Foretold {
         Ok(false)
     }
 
+    /// Without a cache, nothing has to be completed.
     fn forget(&mut self, piece: &Piece) -> Result<bool, Error> {
-        if piece.op() == Op::Write {
-            self.hits.next();
-        }
-        Ok(true)
+        let was_cached = if is_request(piece, &self.settings) { self.hits.next() } else { None };
+        Ok(was_cached.unwrap_or(true))
+    }
+
+    /// The optimum knows what will be read.
+    fn is_worth_fetching(&self, _key: ExtentKey) -> bool {
+        true
     }
 
     fn totals(&self) -> Totals {
@@ -146,6 +166,6 @@ impl Model for Foretold {
     }
 
     fn usable_bytes(&self) -> u64 {
-        self.usable_bytes
+        self.settings.cache_bytes
     }
 }

@@ -63,8 +63,8 @@ pub(super) struct Staged {
     rooms: Rooms,
     /// Contents of the current request, numbered up to `next`.
     arriving: Vec<Piece>,
-    /// Number of extents of the current request that are merged with cached ones, and are not staged.
-    merged: usize,
+    /// Extents of the current request that are merged with those on the SSD: they enter once these have been read.
+    merged: Vec<Piece>,
     /// By extent: the number of its newest content, and whether it was used again. The hash function has no random seed,
     /// so the table's size, which is reported, is the same in every run.
     newest: HashMap<ExtentKey, (u64, bool), FixedState>,
@@ -79,7 +79,7 @@ impl Staged {
             queue: Staging::new(settings.staging_bytes),
             rooms: Rooms::default(),
             arriving: Vec::new(),
-            merged: 0,
+            merged: Vec::new(),
             newest: HashMap::default(),
             next: 0,
             extent_bytes: settings.extent_bytes,
@@ -102,25 +102,31 @@ impl Staged {
         self.arriving.push(*piece);
     }
 
-    /// Notes an extent of the current request that is merged with the cached one.
-    pub(super) const fn push_merged(&mut self) {
-        self.merged += 1;
+    /// Adds an extent of the current request that is merged with the one on the SSD.
+    pub(super) fn push_merged(&mut self, piece: &Piece) {
+        self.merged.push(*piece);
     }
 
     /// Notes the end of the current request: its contents enter the queue.
     pub(super) fn request_arrived(&mut self) {
+        let (mut merged, whole) = (std::mem::take(&mut self.merged), self.arriving.len());
+        merged.drain(..).for_each(|piece| self.push(&piece));
+        self.merged = merged;
         let arriving = std::mem::take(&mut self.arriving);
         let mut number = self.next - arriving.len() as u64;
         if arriving.first().is_some_and(|first| first.op() == Op::Write) {
-            self.enter(&arriving, number, self.written_bytes(&arriving));
+            let room = self.rooms.add(arriving.len(), self.written_bytes(&arriving));
+            self.enter(&arriving[..whole], number, room);
+            (whole..arriving.len()).for_each(|_| self.sweep());
+            self.enter(&arriving[whole..], number + whole as u64, room);
         } else {
             // Each run of neighbours was read into a buffer of its own.
             for run in runs(&arriving) {
-                self.enter(run, number, held_together(run.len(), self.extent_bytes));
+                let room = self.rooms.add(run.len(), held_together(run.len(), self.extent_bytes));
+                self.enter(run, number, room);
                 number += run.len() as u64;
             }
         }
-        (0..std::mem::take(&mut self.merged)).for_each(|_| self.sweep());
         self.arriving = arriving;
         self.arriving.clear();
     }
@@ -133,9 +139,8 @@ impl Staged {
         if whole == 0 { copied } else { copied + held_together(whole, self.extent_bytes) }
     }
 
-    /// Adds contents to the queue, numbered from `number + 1` on, which keep `bytes` in use together.
-    fn enter(&mut self, contents: &[Piece], number: u64, bytes: u64) {
-        let room = self.rooms.add(contents.len(), bytes);
+    /// Adds contents to the queue, numbered from `number + 1` on, which share a room.
+    fn enter(&mut self, contents: &[Piece], number: u64, room: u64) {
         for (piece, number) in contents.iter().zip(number + 1..) {
             self.queue.push(Waiting { piece: *piece, number, room });
             self.sweep();

@@ -296,10 +296,16 @@ impl Model for Weus {
         Ok(false)
     }
 
-    /// As in the server, it is packed at once, since readers cannot be served from the patch alone.
     fn insert_merged(&mut self, piece: &Piece) -> Result<bool, Error> {
-        self.staged.push_merged();
-        self.pack(piece, false)
+        if !self.staged.is_used() {
+            return self.pack(piece, false);
+        }
+        self.staged.push_merged(piece);
+        Ok(false)
+    }
+
+    fn is_worth_fetching(&self, key: ExtentKey) -> bool {
+        self.manager.is_worth_fetching(key)
     }
 
     fn is_staged(&self, key: ExtentKey) -> bool {

@@ -47,6 +47,7 @@ impl Run<'_> {
             if let Some(write_back) = &mut self.write_back {
                 write_back.forget(piece.key);
             }
+            self.parts.take(&piece.key);
             self.model.forget(piece)?;
         }
         Ok(())
@@ -109,6 +110,7 @@ impl Run<'_> {
             let known = write_back.knows(model, piece)? || in_ram;
             if piece.len < self.settings.extent_bytes {
                 self.counts.partial_writes += 1;
+                self.counts.merged_extents += u64::from(known);
                 if !known {
                     self.counts.fetched_extents += 1;
                     watch.fetched(piece);

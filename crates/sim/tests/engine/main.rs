@@ -41,6 +41,8 @@ pub struct Counted {
     readahead_hits: u64,
     readahead_extents: u64,
     bypassed_extents: u64,
+    /// In write-through.
+    partial_writes: [u64; 3],
 }
 
 impl Counted {
@@ -70,6 +72,7 @@ impl Counted {
             readahead_hits: self.readahead_hits - before.readahead_hits,
             readahead_extents: self.readahead_extents - before.readahead_extents,
             bypassed_extents: self.bypassed_extents - before.bypassed_extents,
+            partial_writes: [0, 1, 2].map(|what| self.partial_writes[what] - before.partial_writes[what]),
         }
     }
 }
@@ -128,6 +131,10 @@ fn simulated(requests: &Arc<Vec<Request>>, settings: &Settings) -> Vec<Counted> 
         readahead_hits: m.readahead_hits,
         readahead_extents: m.readahead_extents,
         bypassed_extents: m.bypassed_extents,
+        partial_writes: match settings.write_back {
+            None => [m.merged_extents, m.completed_extents, m.fetched_extents],
+            Some(_) => [0; 3],
+        },
     };
     outcome.periods.iter().map(counted).collect()
 }

@@ -35,6 +35,7 @@ fn settings(simulated: &Settings) -> EngineSettings {
         ram_cache_bytes: simulated.ram_bytes,
         readahead_ram_bytes: simulated.readahead_ram_bytes,
         staging_bytes: simulated.staging_bytes,
+        partial_writes: simulated.partial_writes,
         ..EngineSettings::new(simulated.manager())
     }
 }
@@ -82,6 +83,10 @@ fn totals(volume: &TestVolume) -> Counted {
         readahead_hits: status.engine.readahead_hits,
         readahead_extents: counters.readahead_extents,
         bypassed_extents: counters.bypassed_extents,
+        partial_writes: match volume.mode() {
+            WriteMode::WriteThrough => [counters.partial_merged, counters.partial_completed, counters.partial_fetched],
+            WriteMode::WriteBack => [0; 3],
+        },
     }
 }
 

@@ -4,6 +4,7 @@ use super::Flights;
 use super::fills::{Miss, Token};
 use super::state::{Fill, FillState};
 use crate::error::Error;
+use crate::insert::Content;
 use crate::kept::Kept;
 use bytes::Bytes;
 use nitro_units::ExtentIndex;
@@ -32,7 +33,7 @@ impl Reading {
             for ((index, extent), token) in self.miss.extents.iter().zip(keep).zip(&self.tokens) {
                 let own = |fill: &&mut Fill| Arc::ptr_eq(&fill.token, token);
                 if let Some(fill) = state.fills.get_mut(&index).filter(own) {
-                    fill.state = FillState::Pending(Some(extent.clone()));
+                    fill.state = FillState::Pending(Content::Whole(extent.clone(), None));
                     state.staged += 1;
                     kept.push((index, extent, token.clone()));
                 }
@@ -70,14 +71,14 @@ impl Writing {
     /// returned tokens are to be settled by whoever takes them.
     pub(in crate::volume) fn finish(
         self,
-        contents: impl Iterator<Item = (ExtentIndex, Option<Kept>)>,
+        contents: impl Iterator<Item = (ExtentIndex, Content)>,
     ) -> Vec<(ExtentIndex, Arc<Token>)> {
         let mut state = self.flights.state.lock();
         let mut tokens = Vec::new();
-        for (index, kept) in contents {
+        for (index, content) in contents {
             let token = Arc::new(Token::default());
             tokens.push((index, token.clone()));
-            state.put(index, Fill { token, state: FillState::Pending(kept), dirty: false });
+            state.put(index, Fill { token, state: FillState::Pending(content), dirty: false });
         }
         self.flights.update(&state);
         drop(state);
@@ -93,7 +94,7 @@ impl Writing {
             let token = Arc::new(Token::default());
             tokens.push(token.clone());
             state.dirty += 1;
-            let fill = Fill { token, state: FillState::Pending(Some(kept)), dirty: true };
+            let fill = Fill { token, state: FillState::Pending(Content::Whole(kept, None)), dirty: true };
             if let Some(old) = state.put(index, fill) {
                 old.token.make_void();
                 state.dirty -= usize::from(old.dirty);

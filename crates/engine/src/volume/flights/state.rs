@@ -1,9 +1,9 @@
 //! The state of the writes and fills of one volume.
 
 use super::fills::{Miss, Token};
+use crate::insert::Content;
 use crate::kept::Kept;
 use crate::volume::context::RequestContext;
-use bytes::Bytes;
 use nitro_units::{ExtentIndex, ExtentRange};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) enum FillState {
     Reading(Arc<Miss>),
-    /// It waits for insertion; with its bytes, if they are known already.
-    Pending(Option<Kept>),
+    /// It waits for insertion. The bytes of a merge are not known yet.
+    Pending(Content),
 }
 
 #[derive(Debug)]
@@ -43,7 +43,12 @@ impl Touches {
 
 impl Fill {
     pub(super) fn is_staged(&self) -> bool {
-        !self.dirty && matches!(self.state, FillState::Pending(Some(_)))
+        !self.dirty && matches!(self.state, FillState::Pending(Content::Whole(..)))
+    }
+
+    /// The bytes that wait for insertion, if they are known.
+    pub(super) const fn pending(&self) -> Option<&Kept> {
+        if let FillState::Pending(Content::Whole(kept, _)) = &self.state { Some(kept) } else { None }
     }
 
     pub(super) fn reads_by(&self, miss: &Arc<Miss>) -> bool {
@@ -152,12 +157,12 @@ impl State {
         Some(fill)
     }
 
-    /// Makes void and removes the clean fills of a range; gives `found` those with known bytes.
-    pub(super) fn void(&mut self, extents: ExtentRange, mut found: impl FnMut(ExtentIndex, Bytes)) {
+    /// Makes void and removes the clean fills of a range; gives `found` those that waited for insertion.
+    pub(super) fn void(&mut self, extents: ExtentRange, mut found: impl FnMut(ExtentIndex, Content)) {
         let mut void = |index: ExtentIndex, fill: Fill| {
             fill.token.make_void();
-            if let FillState::Pending(Some(kept)) = fill.state {
-                found(index, kept.bytes().clone());
+            if let FillState::Pending(content) = fill.state {
+                found(index, content);
             }
         };
         if extents.count() <= self.fills.len() as u64 {

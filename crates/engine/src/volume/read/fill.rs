@@ -133,7 +133,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// Room in the queue for extents to insert; if there is none, `keep` is cleared.
-    fn admit_fills(&self, keep: &mut Vec<Kept>) -> Option<Arc<Room>> {
+    pub(in crate::volume) fn admit_fills(&self, keep: &mut Vec<Kept>) -> Option<Arc<Room>> {
         if keep.is_empty() {
             return None;
         }
@@ -153,7 +153,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         Entrance { from, room }: Entrance<'_>,
     ) -> Job {
         let (key, flights) = (self.key(index), self.flights.clone());
-        Job { key, content, from, token, flights, _room: Some(room.clone()) }
+        Job { key, content, from, token, flights, room: Some(room.clone()) }
     }
 
     /// Queues an extent for insertion.
