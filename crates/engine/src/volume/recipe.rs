@@ -101,7 +101,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         for (run, extents) in known.iter().zip(fetched) {
             found.extend(run.indexes().zip(extents).filter_map(|(index, extent)| Some((index, Ok(extent?)))));
         }
-        self.metrics.recipe_hit_extents.add(found.len() as u64);
+        let zeroes = runs.iter().flat_map(|run| run.iter()).filter(|index| fingerprint(*index).is_none()).count();
+        self.metrics.recipe_hit_extents.add((found.len() + zeroes) as u64);
         note(&mut found, &missing, read);
         // What was known, and is not in the cache any more.
         let lost = parts_of(runs, |index| is_known.contains(&index) && !found.contains_key(&index));

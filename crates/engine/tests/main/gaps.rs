@@ -2,7 +2,7 @@
 
 use crate::any::{Behind, Erased, faulty};
 use bytes::Bytes;
-use futures_util::future::{join, select};
+use futures_util::future::{Either, join, select};
 use futures_util::poll;
 use nitro_device::RamDevice;
 use nitro_device::faulty::{Effect, Fault};
@@ -54,9 +54,19 @@ fn volume(mode: WriteMode) -> (Rc<Simulation>, TestVolume) {
     (sim, Volume::new(cache, origin, options))
 }
 
+/// Runs a future while the workers work.
+async fn working<T>(volume: &TestVolume, work: impl Future<Output = T>) -> T {
+    let (cache, worked) = (volume.cache(), pin!(work));
+    let (inserting, journal) = (pin!(cache.insertion_worker()), pin!(cache.journal_worker()));
+    let workers = join(inserting, join(journal, volume.destage_worker()));
+    match select(worked, pin!(workers)).await {
+        Either::Left((done, _)) => done,
+        Either::Right(_) => unreachable!("workers do not end"),
+    }
+}
+
 async fn settle(volume: &TestVolume) {
-    let cache = volume.cache();
-    select(pin!(cache.settled()), pin!(cache.insertion_worker())).await;
+    working(volume, volume.cache().settled()).await;
 }
 
 async fn write(volume: &TestVolume, index: u64, version: u64) {
@@ -100,9 +110,7 @@ fn a_gap_of_clean_dirty_and_pending_extents_is_read_through_and_neither_served_n
         assert_eq!(insertions() - before, 9 + 1, "the misses, and what was waiting");
         // All of it is cached now, and what is newer is what the origin gets.
         assert_eq!(read(&own, 0..13, &newer).await, [0; 3]);
-        let (destaging, cache) = (own.clone(), own.cache().clone());
-        let (destage, journal) = (pin!(destaging.destage_worker()), pin!(cache.journal_worker()));
-        select(pin!(own.destage_all()), select(destage, journal)).await;
+        working(&own, own.destage_all()).await.unwrap();
         for (index, version) in newer {
             let found = own.origin().read(index * EXTENT, EXTENT as usize).await.unwrap();
             assert!(found == content(index, version), "extent {index} was not destaged");
@@ -132,7 +140,8 @@ fn an_extent_whose_write_hangs_in_the_origin_is_not_read_through() {
         settle(&volume).await;
         let faults = volume.origin().faults();
         let hang = faults.inject(Fault::new(Effect::Hang).on(Operation::Write));
-        let (result, rest) = volume.change(Change::Write { offset: 4 * EXTENT, data: content(4, 1), fua: false }).await;
+        let change = Change::Write { offset: 4 * EXTENT, data: content(4, 1), fua: false };
+        let (result, rest) = working(&volume, volume.change(change)).await;
         assert!(result.is_err());
         let before = volume.counters();
         let mut reading = pin!(read(&volume, 1..6, &[(4, 1)]));
@@ -141,7 +150,7 @@ fn an_extent_whose_write_hangs_in_the_origin_is_not_read_through() {
         let after = volume.counters();
         assert_eq!(after.origin_reads - before.origin_reads, 2, "extents 1 to 3, and 5");
         faults.remove(hang);
-        let (grown, ()) = join(reading, rest.unwrap()).await;
+        let (grown, ()) = working(&volume, join(reading, rest.unwrap())).await;
         assert_eq!(grown, [3, 5 * EXTENT, EXTENT]);
     });
 }
