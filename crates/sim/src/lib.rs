@@ -43,10 +43,10 @@ pub use axis::Axis;
 pub use by_class::ClassMeasures;
 pub use error::Error;
 pub use knob::Knob;
+pub use nitro_cache::partial::PartialWrites;
 pub use outcome::{Latency, Measures, Outcome, Pace};
 pub use plan::{Refused, adapt, points};
 pub use replay::simulate;
-pub use nitro_cache::partial::PartialWrites;
 pub use settings::{Settings, Variant, Warmup};
 pub use table::write_parquet;
 

@@ -70,6 +70,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// write; the others are forgotten with what RAM has of them.
     pub(super) fn take_parts(&self, extents: ExtentRange, before: &mut Before) {
         let mut parts = self.cache.parts.lock();
+        parts.note_written(extents.count());
         if parts.is_empty() {
             return;
         }
@@ -133,7 +134,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// What the cache gets of a part of an extent that is not cached, under the guard of its write.
-    fn uncached(&self, index: ExtentIndex, (at, part): (usize, Bytes), of: PartOf, before: &mut Before) -> Option<Content> {
+    fn uncached(
+        &self,
+        index: ExtentIndex,
+        (at, part): (usize, Bytes),
+        of: PartOf,
+        before: &mut Before,
+    ) -> Option<Content> {
         let extent_bytes = self.extent_bytes() as usize;
         let (mut patch, was_edge) = match last_of(&before.parts, index) {
             Some(gathered) => (gathered.parts.patch.clone(), gathered.is_edge),
@@ -166,7 +173,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let (key, left) = waiting.keep(key, Gathered { parts, is_edge })?;
         drop(waiting);
         let is_worth = left.is_edge || self.cache.manager.lock().is_worth_fetching(key);
-        is_worth.then_some(left.parts)
+        (is_worth && self.cache.parts.lock().affords_read()).then_some(left.parts)
     }
 
     /// Asks for what is worth a read of its rest; the write has ended.

@@ -15,8 +15,8 @@ use crate::kept::{OVERHEAD_BYTES, Room, settle};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{Either, ready};
-use nitro_cache::admission::{Provenance, WritePolicy};
 use nitro_cache::Gone;
+use nitro_cache::admission::{Provenance, WritePolicy};
 use nitro_port::buf::{BufMut, held_bytes};
 use nitro_port::{Clock, Device, DeviceError, ErrorKind as DeviceErrorKind, Origin};
 use nitro_units::{ExtentIndex, ExtentRange};
@@ -372,7 +372,10 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             Content::Merge(_) => None,
         });
         // A patch is no longer than an extent.
-        let room = self.cache.queue.admit(settle(whole) + merges * (held_bytes(self.extent_bytes() as usize) + OVERHEAD_BYTES));
+        let room = self
+            .cache
+            .queue
+            .admit(settle(whole) + merges * (held_bytes(self.extent_bytes() as usize) + OVERHEAD_BYTES));
         if room.is_none() {
             self.cache.metrics.fills_dropped.add(contents.len() as u64);
             self.note_gone(contents.iter().map(|(index, _)| *index), Gone::Dropped);

@@ -73,7 +73,10 @@ fn the_report_says_what_was_done_with_writes_of_parts_of_extents() {
     // The rest of the first extent.
     place.write("table.csv", "0,W,0,4096\n1,W,4096,4096\n2,R,0,8192\n");
     let said = place.stdout(&sim);
-    assert!(said.contains("50.0 % were completed by a further part") && said.contains("100.00 % of requests"), "{said}");
+    assert!(
+        said.contains("50.0 % were completed by a further part") && said.contains("100.00 % of requests"),
+        "{said}"
+    );
     place.write("whole.csv", TABLE.replace("4096,8192", "8192,8192"));
     assert!(!place.stdout(&sim.replace("table.csv", "whole.csv")).contains("part writes"));
 }
