@@ -3,7 +3,7 @@
 //!
 //! A part of an extent that is cached, wherever, is merged with it. Parts of an extent that is not cached wait in RAM until they
 //! make up the whole, as those of writes in sequence do that are not aligned. If that does not happen in time, the rest of the
-//! extent is read from the origin where it is worth it.
+//! extent is read from the origin where it is worth it, and if few have been read for those that were written.
 
 mod covered;
 mod waiting;
@@ -12,7 +12,7 @@ pub use covered::Covered;
 pub use waiting::{Gathered, Waiting};
 
 /// RAM in bytes for parts that wait.
-pub const WAITING_BYTES: u64 = 4 << 20;
+pub const WAITING_BYTES: u64 = 1 << 20;
 
 /// How a write of a part of an extent that is not cached is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

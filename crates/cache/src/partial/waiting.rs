@@ -12,17 +12,37 @@ pub struct Gathered<V> {
     pub is_edge: bool,
 }
 
+/// One extent may be read from the origin for so many that were written: it adds no more than this to what the SSD gets.
+const WRITTEN_FOR_A_READ: u64 = 32;
+/// Reads that may be saved up, in written extents, and those that there are at first.
+const CREDIT_MAX: u64 = 1024 * WRITTEN_FOR_A_READ;
+const CREDIT_AT_FIRST: u64 = 64 * WRITTEN_FOR_A_READ;
+
 /// Parts by extent, in bounded memory: those that were added to longest ago leave first.
 pub struct Waiting<V> {
     extents: LruMap<ExtentKey, Gathered<V>>,
     extent_bytes: u64,
+    /// Written extents for which no read was made yet.
+    credit: u64,
 }
 
 impl<V> Waiting<V> {
     /// Parts in `bytes_max` of memory, of which those of an extent occupy `extent_bytes`.
     #[must_use]
     pub fn new(bytes_max: u64, extent_bytes: u64) -> Self {
-        Self { extents: LruMap::new(bytes_max), extent_bytes }
+        Self { extents: LruMap::new(bytes_max), extent_bytes, credit: CREDIT_AT_FIRST }
+    }
+
+    /// Notes that so many extents are written.
+    pub fn note_written(&mut self, extents: u64) {
+        self.credit = self.credit.saturating_add(extents).min(CREDIT_MAX);
+    }
+
+    /// Whether the rest of an extent that is worth it may be read now; then this counts as a read.
+    pub fn affords_read(&mut self) -> bool {
+        let left = self.credit.checked_sub(WRITTEN_FOR_A_READ);
+        self.credit = left.unwrap_or(self.credit);
+        left.is_some()
     }
 
     /// Takes the parts of an extent out: whoever writes to it adds to them, or drops them.
@@ -57,6 +77,16 @@ impl<V> Waiting<V> {
 mod tests {
     use super::*;
     use nitro_units::ExtentIndex;
+
+    #[test]
+    fn few_extents_are_read_for_those_that_are_written() {
+        let mut waiting = Waiting::<()>::new(0, 100);
+        while waiting.affords_read() {}
+        waiting.note_written(10 * WRITTEN_FOR_A_READ + 1);
+        assert_eq!((0..100).filter(|_| waiting.affords_read()).count(), 10);
+        waiting.note_written(u64::MAX);
+        assert_eq!((0..10_000).filter(|_| waiting.affords_read()).count(), 1024);
+    }
 
     #[test]
     fn the_parts_added_to_longest_ago_leave() {

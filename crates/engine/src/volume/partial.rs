@@ -70,6 +70,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// write; the others are forgotten with what RAM has of them.
     pub(super) fn take_parts(&self, extents: ExtentRange, before: &mut Before) {
         let mut parts = self.cache.parts.lock();
+        parts.note_written(extents.count());
         if parts.is_empty() {
             return;
         }
@@ -172,7 +173,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let (key, left) = waiting.keep(key, Gathered { parts, is_edge })?;
         drop(waiting);
         let is_worth = left.is_edge || self.cache.manager.lock().is_worth_fetching(key);
-        is_worth.then_some(left.parts)
+        (is_worth && self.cache.parts.lock().affords_read()).then_some(left.parts)
     }
 
     /// Asks for what is worth a read of its rest; the write has ended.

@@ -39,6 +39,7 @@ impl Run<'_> {
     /// Writes to the origin; the cache gets the new content of the extents that it may hold.
     pub(super) fn write_through(&mut self, request: &[Piece], watch: &mut impl Watch) -> Result<(), Error> {
         self.misses.clear();
+        self.parts.note_written(request.len() as u64);
         let mut sorted = Sorted::default();
         for piece in request {
             self.counts.written_bytes += u64::from(piece.len);
@@ -77,6 +78,7 @@ impl Run<'_> {
                 let parts = Gathered { parts: Parts { covered, last: *piece }, is_edge: was_edge || is_edge };
                 if let Some((key, left)) = self.parts.keep(piece.key, parts)
                     && (left.is_edge || self.model.is_worth_fetching(key))
+                    && self.parts.affords_read()
                 {
                     push(&mut sorted.fetched, left.parts.last);
                 }
