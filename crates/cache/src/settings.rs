@@ -314,7 +314,8 @@ impl Settings {
         let fingerprint = if self.dedup { 27 * u64::from(self.fingerprint_index_percent) / 100 } else { 0 };
         // Three bits an entry: its heat, and whether a dup refers to it.
         let entry = 21 * 8 + 3;
-        unique * entry / 8 + unique * fingerprint + dups * 25 + u64::from(self.weu_count()) * 256 + (64 << 10)
+        // A dup, its place in the file index, its record, and its place in the queue for one.
+        unique * entry / 8 + unique * fingerprint + dups * 42 + u64::from(self.weu_count()) * 256 + (64 << 10)
     }
 }
 

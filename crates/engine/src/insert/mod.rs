@@ -4,6 +4,7 @@ mod duplicate;
 mod lanes;
 mod open_weu;
 mod queue;
+mod record;
 mod worker;
 
 pub(crate) use duplicate::Compared;

@@ -115,12 +115,19 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 yield_now().await;
             }
         }
-        // What is not full is written too: it is there again after a restart.
+        // What is not full is written too, and all duplicates are recorded: they are there again after a restart.
+        self.recall_duplicates().await;
         let mut lanes = self.lanes.lock().await;
         for shelf in Shelf::clean() {
             let is_filled = lanes.get(shelf).is_some_and(|open| !open.entries().is_empty());
             if is_filled && self.device_health.is_caching() {
                 worker.seal(&mut lanes, shelf).await;
+            }
+        }
+        while self.device_health.is_caching() && self.manager.lock().is_record_unit_worth_it() {
+            let before = self.manager.lock().unrecorded_count();
+            if !self.write_record_unit(&mut lanes).await || self.manager.lock().unrecorded_count() >= before {
+                break;
             }
         }
         drop(lanes);
@@ -284,8 +291,9 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
             };
             let insert =
                 |manager: &mut CacheManager| cache.insert_duplicate(manager, job, &named.within, place, verified);
-            match cache.telling(FORGET_BYTES, insert).await {
-                Inserted::Yes => return,
+            // The extent may have been recorded with other content, and so may one that it displaces.
+            match cache.telling(2 * FORGET_BYTES, insert).await {
+                Inserted::Yes => return self.record_many().await,
                 Inserted::No => {}
                 // The content that came first keeps its place in the indexes.
                 Inserted::Collides => entered = None,
@@ -301,6 +309,13 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
             let place = ContentPlace::new(location.weu, location.entry, location.generation, cache.start);
             self.noted.push(entered, place);
             index.note(&entered, place).await;
+        }
+    }
+
+    /// Writes the records of duplicates, if so many wait that the next full unit should not be waited for.
+    async fn record_many(&self) {
+        if self.cache.manager.lock().wants_record_unit() {
+            self.cache.write_record_unit(&mut *self.cache.lanes.lock().await).await;
         }
     }
 
@@ -369,11 +384,12 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
 
     /// Closes a shelf's open WEU and starts its write to the SSD.
     async fn seal(&mut self, lanes: &mut Lanes, shelf: Shelf) {
-        let Some(open) = lanes.take(shelf) else { return };
+        let Some(mut open) = lanes.take(shelf) else { return };
         while self.writes.len() >= WRITES_MAX {
             self.writes.next().await;
         }
-        self.cache.manager.lock().seal(open.weu);
+        let room = self.cache.manager.lock().seal(open.weu);
+        self.cache.record_duplicates(&mut open, room);
         self.writes.push(Box::pin(write(self.cache, open)));
     }
 }

@@ -177,7 +177,7 @@ impl<'a, F: Device> Verifier<'a, F> {
                 None => view.slots.content(&filling, entry).await,
             };
             let void = (head.dirty && entry.version >= view.state.limit(head.start))
-                || view.state.is_void(head.weu, head.generation, number, entry.key, entry.version);
+                || view.state.is_void(head.weu, head.generation, number.into(), entry.key, entry.version);
             let keys = dirty.get(&number).map_or(&[][..], Vec::as_slice);
             findings.counts.void_extents += u64::from(void);
             let torn = self.may_be_torn(head);

@@ -33,6 +33,8 @@ pub(in crate::weu) struct Slot {
     /// The cleaner's pass in which `generation` last began half a lap; see `CacheManager::finish_lap`.
     pub(super) lap_sweep: u64,
     pub(in crate::weu) entries: Entries,
+    /// The dups that its records are of; see `records`.
+    pub(super) records: Vec<u32>,
     /// Uses of its entries since it became full.
     pub(in crate::weu) heats: Heats,
     /// One bit for each entry, up to the last one that is set: whether a dup ever referred to it.
@@ -64,6 +66,7 @@ impl Slot {
             generation: Generation(0),
             lap_sweep: 0,
             entries: Entries::default(),
+            records: Vec::new(),
             heats: Heats::default(),
             shared: Vec::new(),
             shelf: Shelf::default(),
@@ -108,6 +111,7 @@ impl Slot {
 
     pub(super) fn ram_bytes(&self) -> usize {
         self.entries.ram_bytes()
+            + self.records.capacity() * size_of::<u32>()
             + self.heats.ram_bytes()
             + self.shared.capacity() * size_of::<u64>()
             + self.classes.as_ref().map_or(0, |c| size_of::<Classes>() + c.of.capacity())
