@@ -7,7 +7,7 @@ use crate::destage::DestageKind;
 use crate::eviction::EvictionKind;
 use crate::gone::Departed;
 use crate::pattern::StreamSettings;
-use crate::weu::layout::ENTRIES_MAX;
+use crate::weu::layout::entries_max;
 use nitro_units::WeuId;
 use std::fmt;
 
@@ -280,10 +280,10 @@ impl Settings {
         u64::from(self.weu_count()) * u64::from(self.weu_bytes / self.extent_bytes)
     }
 
-    /// Maximum number of extents in a WEU with any compression: eight times the number that fits uncompressed.
+    /// See [`entries_max`](crate::weu::layout::entries_max).
     #[must_use]
     pub fn weu_entries_max(&self) -> u32 {
-        (self.weu_bytes / self.extent_bytes * 8).min(ENTRIES_MAX)
+        entries_max(self.weu_bytes, self.extent_bytes)
     }
 
     /// Maximum number of dup entries: eight times the number of uncompressed extents.

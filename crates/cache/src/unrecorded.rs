@@ -58,7 +58,7 @@ mod tests {
         waiting.push(3);
         assert_eq!(waiting.len(), 0, "there are no records");
         waiting.begin();
-        [200, 3, 200, 64, 3].map(|number| waiting.push(number));
+        [200, 3, 200, 64, 3].into_iter().for_each(|number| waiting.push(number));
         assert_eq!([(); 4].map(|()| waiting.pop()), [Some(200), Some(3), Some(64), None]);
         waiting.push(3);
         assert_eq!(waiting.len(), 1);

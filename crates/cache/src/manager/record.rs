@@ -162,7 +162,9 @@ impl CacheManager {
     /// restart, they must not be believed. At most [`RECORD_STEP`].
     pub fn lose_records(&mut self, weu: WeuId, generation: Generation, count: usize) {
         if self.weus.is_current(weu, generation) {
-            (0..count).for_each(|_| drop(self.weus.push_record(weu, None)));
+            for _ in 0..count {
+                self.weus.push_record(weu, None);
+            }
             self.note_untold(weu);
         }
     }

@@ -18,6 +18,13 @@ pub const HEAD_BYTES: u32 = SECTOR_BYTES;
 pub const ENTRY_BYTES: u32 = 48;
 /// One record of a duplicate, behind the table of entries.
 pub const RECORD_BYTES: u32 = 32;
+/// Maximum number of extents in a WEU with any compression: eight times the number that fits uncompressed.
+#[must_use]
+pub const fn entries_max(weu_bytes: u32, extent_bytes: u32) -> u32 {
+    let entries = weu_bytes / extent_bytes * 8;
+    if entries < ENTRIES_MAX { entries } else { ENTRIES_MAX }
+}
+
 /// Maximum number of records in a WEU: their numbers have 16 bits.
 pub const RECORDS_MAX: u32 = 1 << 16;
 /// The prefix of each packed extent: its checksum, stored length and codec.

@@ -54,6 +54,10 @@ impl<F: Device, C: Clock> Cache<F, C> {
         };
         self.record_duplicates(&mut open, room);
         write(self, open).await;
+        // A load of duplicates writes so little that all of it could be lost in a power cut.
+        if let Err(error) = self.flash.flush().await {
+            self.fail(&error);
+        }
         true
     }
 

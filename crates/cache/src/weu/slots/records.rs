@@ -51,7 +51,12 @@ impl WeuTable {
         self.records.all += 1;
         let records = &mut self.slot_mut(weu).records;
         records.push(dup.unwrap_or(NOBODY));
-        (records.len() - 1) as u16
+        let number = (records.len() - 1) as u16;
+        if number == 0 && self.slot(weu).entries.len() == 0 {
+            // It has no extents, and is in use all the same: it is not evicted before others.
+            self.order_mut().live_changed(weu, 1, 1);
+        }
+        number
     }
 
     /// The dup that a record of a slot is of, or was of; `None`: there is no such record.

@@ -109,6 +109,15 @@ impl Slot {
         count.into()
     }
 
+    /// How many of its entries are in use, and how many there are; a slot that has records alone is in use.
+    pub(in crate::weu) fn used(&self) -> (u64, u64) {
+        let entries = self.entries.len() as u64;
+        if entries == 0 && !self.records.is_empty() {
+            return (1, 1);
+        }
+        (u64::from(self.live).min(entries.max(1)), entries.max(1))
+    }
+
     pub(super) fn ram_bytes(&self) -> usize {
         self.entries.ram_bytes()
             + self.records.capacity() * size_of::<u32>()
