@@ -211,8 +211,9 @@ mod tests {
     fn a_weu_takes_extents_until_header_and_payload_meet() {
         let mut fill = Fill::new(512 << 10, 8192);
         let mut last = 0;
-        let count =
-            std::iter::from_fn(|| fill.take(Stored::Packed(8192), 0)).inspect(|p| last = p.offset() + 8200).count() as u32;
+        let count = std::iter::from_fn(|| fill.take(Stored::Packed(8192), 0))
+            .inspect(|p| last = p.offset() + 8200)
+            .count() as u32;
         assert!(last + count * ENTRY_BYTES <= 512 << 10);
         assert_eq!(count, ((512 << 10) - HEAD_BYTES) / (8208 + ENTRY_BYTES));
         let mut raw = Fill::new(512 << 10, 8192);

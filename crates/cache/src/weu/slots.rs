@@ -213,13 +213,7 @@ impl WeuTable {
 
     /// Adds an extent to an open slot, so that `waiting` records have room, too, or as many of them as may take an eighth
     /// of a slot; `None`: it does not fit.
-    pub(crate) fn append(
-        &mut self,
-        weu: WeuId,
-        key: ExtentKey,
-        stored: Stored,
-        waiting: usize,
-    ) -> Option<Location> {
+    pub(crate) fn append(&mut self, weu: WeuId, key: ExtentKey, stored: Stored, waiting: usize) -> Option<Location> {
         debug_assert!(!matches!(stored, Stored::Raw { bytes, .. } if bytes != self.extent_bytes));
         let kept_bytes = match self.slot(weu).for_dirty {
             true => 0,

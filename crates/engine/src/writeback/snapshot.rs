@@ -241,7 +241,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let mut bits = Vec::new();
         loop {
             let manager = self.manager.lock();
-            let Some(more) = next(&manager, bits.len() as u32).filter(|_| manager.filling(weu).1 == live) else { break };
+            let Some(more) = next(&manager, bits.len() as u32).filter(|_| manager.filling(weu).1 == live) else {
+                break;
+            };
             bits.extend(more);
         }
         bits

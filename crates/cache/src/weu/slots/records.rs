@@ -91,9 +91,10 @@ impl WeuTable {
         (small.count() + usize::from(first.is_some()), first)
     }
 
-    /// The evictable slot with the most records.
+    /// The evictable slot with the most records; `None`: none has any.
     pub(crate) fn fullest_of_records(&self) -> Option<WeuId> {
-        let slots = (0u32..).map(WeuId).zip(&self.slots).filter(|(weu, _)| self.is_evictable(*weu));
+        let slots = (0u32..).map(WeuId).zip(&self.slots);
+        let slots = slots.filter(|(weu, slot)| self.is_evictable(*weu) && !slot.records.is_empty());
         slots.max_by_key(|(_, slot)| slot.records.len()).map(|(weu, _)| weu)
     }
 }
