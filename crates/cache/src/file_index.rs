@@ -120,13 +120,32 @@ pub(crate) struct Dup {
     /// One bit that is always set, generation (26 bits; the dup is cleaned long before the slot has had 2^26 fillings),
     /// WEU (24), entry (13).
     target: NonZeroU64,
+    pub(crate) recorded: Recorded,
+}
+
+/// Where a dup is recorded, so that a restart brings it back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Recorded {
+    /// Nowhere, and it never was.
+    Never,
+    /// In records that do not count any more.
+    Before,
+    /// In the record with this number of a WEU.
+    In(WeuId, u16),
 }
 
 impl Dup {
     pub(crate) fn new(key: ExtentKey, weu: WeuId, entry: u16, generation: Generation) -> Self {
         let generation = u64::from(generation.0 & DUP_GENERATION_MASK);
         let target = generation << 37 | u64::from(weu.0) << 13 | u64::from(entry);
-        Self { key, target: NonZeroU64::MIN.saturating_add(u64::MAX >> 1) | target }
+        Self { key, target: NonZeroU64::MIN.saturating_add(u64::MAX >> 1) | target, recorded: Recorded::Never }
+    }
+
+    /// The same dup with another target, which no record has; `None`: this is its target already.
+    pub(crate) fn moved(&self, weu: WeuId, entry: u16, generation: Generation) -> Option<Self> {
+        let recorded = if self.recorded == Recorded::Never { Recorded::Never } else { Recorded::Before };
+        let moved = Self { recorded, ..Self::new(self.key, weu, entry, generation) };
+        (moved.target != self.target).then_some(moved)
     }
 
     pub(crate) fn weu(&self) -> WeuId {
@@ -143,7 +162,7 @@ impl Dup {
 }
 
 const DUP_GENERATION_MASK: u32 = (1 << 26) - 1;
-const _: () = assert!(size_of::<Option<Dup>>() == 16);
+const _: () = assert!(size_of::<Option<Dup>>() == 24);
 
 const DUPS_PER_BLOCK: usize = 1024;
 
@@ -164,6 +183,11 @@ impl Dups {
 
     pub(crate) fn len(&self) -> u32 {
         self.len
+    }
+
+    /// Whether a further entry would displace another one.
+    pub(crate) fn is_full(&self) -> bool {
+        self.len >= self.len_max
     }
 
     /// All numbers in use are below this.
@@ -202,6 +226,13 @@ impl Dups {
         *self.slot_mut(number) = Some(dup);
         self.len += 1;
         number
+    }
+
+    /// Notes where an entry is recorded.
+    pub(crate) fn set_recorded(&mut self, number: u32, recorded: Recorded) {
+        if let Some(dup) = self.slot_mut(number) {
+            dup.recorded = recorded;
+        }
     }
 
     /// Replaces an entry.

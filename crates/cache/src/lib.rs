@@ -29,13 +29,15 @@ pub mod staging;
 mod stats;
 mod table;
 mod thrift;
+mod unrecorded;
 pub mod weu;
 
 pub use dirty::DirtyExtent;
 pub use gone::{Gone, Missed, Worth};
 pub use lru_map::LruMap;
 pub use manager::{
-    Append, CacheManager, Evicted, FORGOTTEN_RUN_MAX, Forgotten, Restored, RestoredEntry, Retirement, Superseded,
+    Append, CacheManager, DupRecord, Evicted, FORGOTTEN_RUN_MAX, Forgotten, RECORD_STEP, Restored, RestoredEntry,
+    RestoredRecord, Retirement, Superseded,
 };
 pub use settings::{SettingError, Settings};
 pub use stats::Stats;

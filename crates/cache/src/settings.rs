@@ -7,7 +7,7 @@ use crate::destage::DestageKind;
 use crate::eviction::EvictionKind;
 use crate::gone::Departed;
 use crate::pattern::StreamSettings;
-use crate::weu::layout::ENTRIES_MAX;
+use crate::weu::layout::entries_max;
 use nitro_units::WeuId;
 use std::fmt;
 
@@ -280,10 +280,10 @@ impl Settings {
         u64::from(self.weu_count()) * u64::from(self.weu_bytes / self.extent_bytes)
     }
 
-    /// Maximum number of extents in a WEU with any compression: eight times the number that fits uncompressed.
+    /// See [`entries_max`](crate::weu::layout::entries_max).
     #[must_use]
     pub fn weu_entries_max(&self) -> u32 {
-        (self.weu_bytes / self.extent_bytes * 8).min(ENTRIES_MAX)
+        entries_max(self.weu_bytes, self.extent_bytes)
     }
 
     /// Maximum number of dup entries: eight times the number of uncompressed extents.
@@ -314,7 +314,8 @@ impl Settings {
         let fingerprint = if self.dedup { 27 * u64::from(self.fingerprint_index_percent) / 100 } else { 0 };
         // Three bits an entry: its heat, and whether a dup refers to it.
         let entry = 21 * 8 + 3;
-        unique * entry / 8 + unique * fingerprint + dups * 25 + u64::from(self.weu_count()) * 256 + (64 << 10)
+        // A dup, its place in the file index, its record, and its place in the queue for one.
+        unique * entry / 8 + unique * fingerprint + dups * 42 + u64::from(self.weu_count()) * 256 + (64 << 10)
     }
 }
 

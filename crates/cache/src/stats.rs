@@ -39,6 +39,10 @@ nitro_units::counters! {
         dups_stale_touched,
         /// Dup entries removed because their number had reached its bound.
         dups_displaced,
+        /// Records of duplicates written to WEUs, so that a restart brings the duplicates back.
+        dups_recorded,
+        /// Duplicates that a restart brought back.
+        dups_restored,
         /// Fingerprints evicted from a partial index.
         fingerprints_evicted,
         /// Stale fingerprints removed.

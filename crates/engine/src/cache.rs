@@ -206,6 +206,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.starts.read().get(weu.0 as usize).map(|start| start & 0xFF_FFFF)
     }
 
+    /// The start in which a WEU was filled last.
+    pub(crate) fn filled_in(&self, weu: WeuId) -> u32 {
+        self.starts.read().get(weu.0 as usize).copied().unwrap_or(self.start)
+    }
+
     /// Whether a content place still holds the content that was stored there.
     pub fn holds(&self, place: &ContentPlace) -> bool {
         let manager = self.manager.lock();
@@ -294,7 +299,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
     }
 
     pub(crate) fn place_at(&self, weu: WeuId, generation: Generation, offset: u32) -> Place {
-        let start = self.starts.read().get(weu.0 as usize).copied().unwrap_or(self.start);
+        let start = self.filled_in(weu);
         Place { epoch: self.superblock.epoch, start, weu, generation, offset }
     }
 

@@ -7,9 +7,9 @@ use nitro_cache::eviction::EvictionKind;
 use nitro_port::buf::held_bytes;
 use serde::Serialize;
 
-/// Write-evict units in RAM at once: the open ones of clean and of dirty extents, those on their way to the SSD, and those that
-/// wait for the committer.
-const WEUS_IN_RAM: u64 = 8;
+/// Write-evict units in RAM at once: the open ones of clean and of dirty extents, one of records of duplicates, those on their way
+/// to the SSD, and those that wait for the committer.
+const WEUS_IN_RAM: u64 = 9;
 /// An entry of a write-evict unit in RAM: its header, and where its payload is.
 const WEU_ENTRY_BYTES: u64 = 192;
 /// A dirty extent in the manager's list, and its fingerprint if the origin uses fingerprints.

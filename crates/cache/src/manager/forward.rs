@@ -94,7 +94,8 @@ impl CacheManager {
         if !self.survives(survivor) {
             return None;
         }
-        let Some(location) = self.weus.append(into, survivor.key, stored) else { return Some(Append::Full) };
+        let waiting = self.unrecorded.len();
+        let Some(location) = self.weus.append(into, survivor.key, stored, waiting) else { return Some(Append::Full) };
         let old = survivor.location;
         let class = self.weus.class_of(old.weu, old.entry);
         self.stats.base_entries += 1;
@@ -159,11 +160,11 @@ impl CacheManager {
     /// Points a dup to the location of its content.
     pub(crate) fn point_dup(&mut self, number: u32, location: &Location) {
         let Some(dup) = self.dups.get(number) else { return };
-        let found = Dup::new(dup.key, location.weu, location.entry, location.generation);
-        if found != dup {
-            self.dups.replace(number, found);
+        if let Some(moved) = dup.moved(location.weu, location.entry, location.generation) {
+            self.dups.replace(number, moved);
             self.weus.share(location.weu, location.entry);
             self.weus.refer(location.weu, location.entry);
+            self.unrecorded.push(number);
         }
     }
 }

@@ -12,6 +12,7 @@ mod forward;
 mod gone;
 mod lost;
 mod pins;
+mod record;
 mod resize;
 mod restore;
 mod space;
@@ -20,6 +21,7 @@ mod warm;
 mod write_back;
 
 pub use lost::Retirement;
+pub use record::{DupRecord, RECORD_STEP, RestoredRecord};
 pub use restore::{FORGOTTEN_RUN_MAX, Forgotten, Restored, RestoredEntry};
 pub use write_back::Superseded;
 
@@ -29,7 +31,7 @@ use crate::curve::{Followed, WhatIf};
 use crate::destage::Destage;
 use crate::dirty::DirtyList;
 use crate::eviction::{Bands, EVICT_STEP_ENTRIES, Eviction};
-use crate::file_index::{Dup, Dups, FileIndex, Reference};
+use crate::file_index::{Dup, Dups, FileIndex, Recorded, Reference};
 use crate::fingerprint_index::{FingerprintIndex, Target};
 use crate::forward::Forwardings;
 use crate::gone::{Departed, Gone};
@@ -38,6 +40,7 @@ use crate::settings::{SettingError, Settings};
 use crate::shelf::{Band, Lane, Shelf};
 use crate::stats::Stats;
 use crate::thrift::Thrift;
+use crate::unrecorded::Unrecorded;
 use crate::weu::{HEAT_MAX, Location, Sizes, SlotState, Stored, WeuTable};
 use nitro_units::{ClassId, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
 use restore::Restore;
@@ -71,6 +74,7 @@ pub struct CacheManager {
     pub(crate) weus: WeuTable,
     pub(crate) files: FileIndex,
     pub(crate) dups: Dups,
+    pub(crate) unrecorded: Unrecorded,
     pub(crate) fingerprints: Option<FingerprintIndex>,
     pub(crate) stats: Stats,
     pub(crate) sweep: Sweep,
@@ -127,6 +131,7 @@ impl CacheManager {
             weus: WeuTable::new(sizes, eviction),
             files: FileIndex::new(expected, settings.seed),
             dups: Dups::new(settings.dup_entries_max()),
+            unrecorded: Unrecorded::default(),
             fingerprints: by_fingerprint
                 .then(|| FingerprintIndex::new(expected * u64::from(settings.fingerprint_index_percent) / 100)),
             stats: Stats::default(),
@@ -170,8 +175,8 @@ impl CacheManager {
                 }
                 Some(location)
             }
-            Some((stale @ Reference::Dup(_), None)) => {
-                self.drop_reference(key, stale);
+            Some((Reference::Dup(number), None)) => {
+                self.drop_stale(key, number);
                 self.note_gone(key, Gone::Evicted);
                 self.stats.dups_stale_touched += 1;
                 self.stats.misses += 1;
@@ -313,7 +318,8 @@ impl CacheManager {
     /// Steps 3 to 5 of the insertion of new content: assigns a location in the open WEU to an extent and inserts it
     /// into both indexes. From then on look-ups find it, so its bytes must be available already.
     pub fn append(&mut self, weu: WeuId, key: ExtentKey, fingerprint: Option<&Fingerprint>, stored: Stored) -> Append {
-        let Some(location) = self.weus.append(weu, key, stored) else { return Append::Full };
+        let waiting = self.unrecorded.len();
+        let Some(location) = self.weus.append(weu, key, stored, waiting) else { return Append::Full };
         let extent_bytes = u64::from(self.settings.extent_bytes);
         self.stats.insertions += 1;
         self.stats.zeroes += u64::from(stored == Stored::Zero);
@@ -398,9 +404,10 @@ impl CacheManager {
         self.weus.align_open(weu, block_bytes);
     }
 
-    /// Step 6: closes a WEU to further extents; it is served from RAM until [`stored`](Self::stored).
-    pub fn seal(&mut self, weu: WeuId) {
-        self.weus.seal(weu);
+    /// Step 6: closes a WEU to further extents; it is served from RAM until [`stored`](Self::stored). Returns how many
+    /// [records](Self::record) of duplicates have room in it.
+    pub fn seal(&mut self, weu: WeuId) -> u32 {
+        self.weus.seal(weu)
     }
 
     /// Notes that a sealed WEU is on the SSD; from now on it may be evicted.
@@ -436,6 +443,7 @@ impl CacheManager {
         let fingerprints = self.fingerprints.as_ref().map_or(0, FingerprintIndex::ram_bytes);
         self.files.ram_bytes()
             + self.dups.ram_bytes()
+            + self.unrecorded.ram_bytes()
             + self.weus.ram_bytes()
             + self.dirty.ram_bytes()
             + self.forwardings.ram_bytes()
@@ -487,16 +495,20 @@ impl CacheManager {
         self.weus.share(weu, entry);
         let number = self.dups.insert(Dup::new(key, weu, entry, self.weus.generation(weu)));
         self.files.insert(key, Reference::Dup(number));
+        self.unrecorded.push(number);
     }
 
+    /// Removes a key from the indexes. If a header names it, the journal is told that it is void: the caller has room for
+    /// this.
     pub(crate) fn drop_reference(&mut self, key: ExtentKey, reference: Reference) {
         self.files.remove(key, reference);
         match reference {
             Reference::Dup(number) => {
-                if let Some(dup) = self.dups.get(number) {
-                    self.weus.unrefer(dup.weu(), dup.entry(), |generation| dup.is_of(generation));
+                let was_recorded = self.dups.get(number).is_some_and(|dup| dup.recorded != Recorded::Never);
+                self.remove_dup(number);
+                if was_recorded {
+                    self.note_forgotten(key);
                 }
-                self.dups.remove(number);
             }
             Reference::Base(weu, entry) => {
                 self.weus.unrefer(weu, entry, |_| true);
@@ -511,6 +523,9 @@ impl CacheManager {
 
     /// Removes some entries of a unit that is being emptied from the file index; returns whether there are more.
     pub(crate) fn clear_step(&mut self, weu: WeuId) -> bool {
+        if self.clear_records(weu) {
+            return true;
+        }
         let mut keys = [ExtentKey::from_raw(0); EVICT_STEP_ENTRIES];
         let Some((first, count)) = self.weus.next_to_clear(weu, &mut keys) else { return false };
         self.warm_files(&keys[..count]);

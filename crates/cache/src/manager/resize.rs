@@ -18,14 +18,14 @@ impl CacheManager {
         self.set_classes(self.settings.classes);
     }
 
-    /// Begins to evict a WEU from number `limit` on permanently; `None`: none is evictable now. To be followed by
-    /// [`evict_step`](Self::evict_step)s.
+    /// Begins to evict a WEU from number `limit` on permanently, or one before if there are more records than the smaller
+    /// cache may have; `None`: none is evictable now. To be followed by [`evict_step`](Self::evict_step)s.
     pub fn begin_eviction_beyond(&mut self, limit: u32) -> Option<Evicted> {
         let weu = self.weus.evictable_beyond(limit)?;
-        Some(self.begin_eviction_of(weu, SlotState::Retired))
+        Some(self.begin_eviction_of(weu, if weu.0 < limit { SlotState::Free } else { SlotState::Retired }))
     }
 
-    /// Number of slots from number `limit` on that are not removed yet.
+    /// Number of slots from number `limit` on that are not removed yet, and of others that have to be emptied.
     #[must_use]
     pub fn occupied_beyond(&self, limit: u32) -> usize {
         self.weus.occupied_beyond(limit)

@@ -193,8 +193,7 @@ impl CacheManager {
         if entry.void {
             return false;
         }
-        let changed = self.restore.changed.as_ref().is_some_and(|c| c.contains(&entry.key));
-        if entry.doubtful || changed || self.find(entry.key).is_some() {
+        if entry.doubtful || self.has_changed(entry.key) || self.find(entry.key).is_some() {
             if let Reference::Base(weu, _) = reference {
                 self.restore.untold.insert(weu);
             }
@@ -275,6 +274,16 @@ impl CacheManager {
             return;
         }
         self.restore.forgotten.push(Forgotten { first: key, count: 1, version: self.version });
+    }
+
+    /// Notes that a WEU has entries or records that became void as they were read.
+    pub(crate) fn note_untold(&mut self, weu: WeuId) {
+        self.restore.untold.insert(weu);
+    }
+
+    /// Whether an extent has changed since the start, while WEUs are still being read.
+    pub(crate) fn has_changed(&self, key: ExtentKey) -> bool {
+        self.restore.changed.as_ref().is_some_and(|changed| changed.contains(&key))
     }
 
     /// Notes that an extent changes while WEUs are still being read.

@@ -5,7 +5,6 @@
 //! the cache: stale entries take at most about that share of the indexes.
 
 use super::{CacheManager, target_is_current};
-use crate::file_index::Reference;
 use crate::fingerprint_index::GENERATION_LAP;
 use crate::gone::Gone;
 
@@ -83,7 +82,7 @@ impl CacheManager {
         for number in first..(first + DUPS_PER_STEP).min(self.dups.capacity()) {
             let Some(dup) = self.dups.get(number) else { continue };
             if !self.repair(number) {
-                self.drop_reference(dup.key, Reference::Dup(number));
+                self.drop_stale(dup.key, number);
                 self.note_gone(dup.key, Gone::Evicted);
                 self.stats.dups_cleaned += 1;
             }

@@ -3,6 +3,7 @@
 
 use super::{Append, CacheManager};
 use crate::dirty::{DirtyExtent, Held};
+use crate::file_index::Reference;
 use crate::weu::{Location, Stored};
 use nitro_units::{ExtentIndex, ExtentKey, Fingerprint, ObjectId, WeuId};
 
@@ -242,6 +243,10 @@ impl CacheManager {
         }
         if let Some(Held { target: Some((weu, _)), .. }) = self.dirty.remove(key) {
             self.unpin(key.object(), weu);
+        }
+        // What records say of it is older than its last write.
+        if let Some(Reference::Dup(number)) = self.find(key) {
+            self.record_again(number);
         }
         true
     }

@@ -93,7 +93,7 @@ mod tests {
                     0..1000 => Stored::Zero,
                     _ => Stored::Packed(bytes),
                 };
-                let Some(position) = fill.take(stored) else { continue };
+                let Some(position) = fill.take(stored, 0) else { continue };
                 entries.push(ExtentKey::from_raw(key), position, stored);
                 model.push((key, position, raw.then_some(crc)));
             }

@@ -16,6 +16,17 @@ pub const BLOCK_BYTES: u32 = 4096;
 pub const HEAD_BYTES: u32 = SECTOR_BYTES;
 /// One entry of the header's table.
 pub const ENTRY_BYTES: u32 = 48;
+/// One record of a duplicate, behind the table of entries.
+pub const RECORD_BYTES: u32 = 32;
+/// Maximum number of extents in a WEU with any compression: eight times the number that fits uncompressed.
+#[must_use]
+pub const fn entries_max(weu_bytes: u32, extent_bytes: u32) -> u32 {
+    let entries = weu_bytes / extent_bytes * 8;
+    if entries < ENTRIES_MAX { entries } else { ENTRIES_MAX }
+}
+
+/// Maximum number of records in a WEU: their numbers have 16 bits.
+pub const RECORDS_MAX: u32 = 1 << 16;
 /// The prefix of each packed extent: its checksum, stored length and codec.
 pub const PREFIX_BYTES: u32 = 8;
 /// Entry numbers have 13 bits.
@@ -118,8 +129,14 @@ impl Fill {
         room.min(self.entries_max - self.entries)
     }
 
-    /// Assigns the position of one more extent; `None`: it does not fit.
-    pub(crate) fn take(&mut self, stored: Stored) -> Option<Position> {
+    /// Bytes that are left behind the table of entries.
+    pub(crate) fn room_bytes(&self) -> u32 {
+        self.raw.saturating_sub(self.next.next_multiple_of(self.block) + self.entries * ENTRY_BYTES)
+    }
+
+    /// Assigns the position of one more extent, so that `kept_bytes` are left behind the table of entries; `None`: it
+    /// does not fit.
+    pub(crate) fn take(&mut self, stored: Stored, kept_bytes: u32) -> Option<Position> {
         let (front, back) = match stored {
             Stored::Zero => (0, 0),
             Stored::Packed(payload) => (payload + PREFIX_BYTES, 0),
@@ -128,7 +145,7 @@ impl Fill {
         let entries = self.entries + 1;
         let next = self.next + front.next_multiple_of(UNIT_BYTES);
         let raw = self.raw.checked_sub(back)?;
-        if entries > self.entries_max || next.next_multiple_of(self.block) + entries * ENTRY_BYTES > raw {
+        if entries > self.entries_max || next.next_multiple_of(self.block) + entries * ENTRY_BYTES + kept_bytes > raw {
             return None;
         }
         let position = match back {
@@ -171,7 +188,7 @@ mod tests {
                     Some(bytes) => Stored::Packed(bytes),
                 };
                 let room = fill.room_for(8192);
-                let Some(position) = fill.take(stored) else {
+                let Some(position) = fill.take(stored, 0) else {
                     prop_assert!(room == 0 || stored.payload_bytes() > 8176);
                     continue;
                 };
@@ -194,14 +211,15 @@ mod tests {
     fn a_weu_takes_extents_until_header_and_payload_meet() {
         let mut fill = Fill::new(512 << 10, 8192);
         let mut last = 0;
-        let count =
-            std::iter::from_fn(|| fill.take(Stored::Packed(8192))).inspect(|p| last = p.offset() + 8200).count() as u32;
+        let count = std::iter::from_fn(|| fill.take(Stored::Packed(8192), 0))
+            .inspect(|p| last = p.offset() + 8200)
+            .count() as u32;
         assert!(last + count * ENTRY_BYTES <= 512 << 10);
         assert_eq!(count, ((512 << 10) - HEAD_BYTES) / (8208 + ENTRY_BYTES));
         let mut raw = Fill::new(512 << 10, 8192);
         assert_eq!(raw.room_for(8192), 63);
-        assert_eq!(std::iter::from_fn(|| raw.take(Stored::Raw { bytes: 8192, crc: 0 })).count(), 63);
+        assert_eq!(std::iter::from_fn(|| raw.take(Stored::Raw { bytes: 8192, crc: 0 }, 0)).count(), 63);
         let mut zeroes = Fill::new(8 << 20, 8192);
-        assert_eq!(std::iter::from_fn(|| zeroes.take(Stored::Zero)).count(), ENTRIES_MAX as usize);
+        assert_eq!(std::iter::from_fn(|| zeroes.take(Stored::Zero, 0)).count(), ENTRIES_MAX as usize);
     }
 }

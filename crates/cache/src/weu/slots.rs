@@ -1,6 +1,7 @@
 //! The table of write-evict units: generation, state and base entries of every slot.
 
 mod lost;
+mod records;
 mod size;
 mod slot;
 
@@ -11,14 +12,18 @@ pub(crate) use slot::SlotState;
 
 use super::entries::Entries;
 use super::heat::Heats;
-use super::layout::{Fill, Stored};
+use super::layout::{Fill, RECORD_BYTES, Stored};
 use super::location::Location;
 use crate::class::ClassRules;
 use crate::eviction::{Bands, Units, Victim};
 use crate::shelf::{Band, Shelf};
 use nitro_units::{ClassId, ExtentKey, Generation, WeuId};
+use records::RecordCounts;
 use slot::Classes;
 use std::collections::VecDeque;
+
+/// The share of a slot that extents leave to waiting records.
+const KEPT_SHARE: u32 = 8;
 
 /// The progress of emptying a slot.
 #[derive(Debug)]
@@ -98,6 +103,7 @@ pub(crate) struct WeuTable {
     pub(super) weu_bytes: u32,
     extent_bytes: u32,
     entries_max: u32,
+    records: RecordCounts,
     /// Number of slots opened since the start.
     pub(super) opened: u32,
 }
@@ -120,6 +126,7 @@ impl WeuTable {
             weu_bytes,
             extent_bytes,
             entries_max,
+            records: RecordCounts::default(),
             opened: 0,
         }
     }
@@ -204,11 +211,16 @@ impl WeuTable {
         self.slot_mut(weu).lap_sweep = sweep;
     }
 
-    /// Adds an extent to an open slot; `None`: it does not fit.
-    pub(crate) fn append(&mut self, weu: WeuId, key: ExtentKey, stored: Stored) -> Option<Location> {
+    /// Adds an extent to an open slot, so that `waiting` records have room, too, or as many of them as may take an eighth
+    /// of a slot; `None`: it does not fit.
+    pub(crate) fn append(&mut self, weu: WeuId, key: ExtentKey, stored: Stored, waiting: usize) -> Option<Location> {
         debug_assert!(!matches!(stored, Stored::Raw { bytes, .. } if bytes != self.extent_bytes));
+        let kept_bytes = match self.slot(weu).for_dirty {
+            true => 0,
+            false => (self.weu_bytes / KEPT_SHARE).min((waiting as u32).saturating_mul(RECORD_BYTES)),
+        };
         let fill = self.open.iter_mut().find(|(id, _)| *id == weu).map(|(_, fill)| fill)?;
-        let position = fill.take(stored)?;
+        let position = fill.take(stored, kept_bytes)?;
         self.slot_mut(weu).entries.push(key, position, stored);
         self.location(weu, (self.slot(weu).entries.len() - 1) as u16)
     }
@@ -230,14 +242,16 @@ impl WeuTable {
         self.slot(weu).entries.key(entry)
     }
 
-    /// Closes an open slot to further extents.
-    pub(crate) fn seal(&mut self, weu: WeuId) {
+    /// Closes an open slot to further extents; returns how many records have room.
+    pub(crate) fn seal(&mut self, weu: WeuId) -> u32 {
+        let fill = self.open.iter().find(|(id, _)| *id == weu).map(|(_, fill)| *fill);
         self.open.retain(|(id, _)| *id != weu);
         let slot = self.slot_mut(weu);
         debug_assert_eq!(slot.state, SlotState::Open);
         slot.state = SlotState::Sealed;
         slot.entries.shrink_to_fit();
         self.order.sealed(weu);
+        fill.map_or(0, |fill| Self::records_in(fill.room_bytes()))
     }
 
     /// Notes that a sealed slot is on the SSD. From now on it may be evicted.
@@ -538,6 +552,7 @@ impl WeuTable {
     }
 
     fn emptied(&mut self, weu: WeuId, then: SlotState) {
+        debug_assert_eq!(self.record_count(weu), 0, "records go first");
         let slot = self.slot_mut(weu);
         (slot.state, slot.entries) = (then, Entries::default());
         (slot.heats, slot.shared) = (Heats::default(), Vec::new());

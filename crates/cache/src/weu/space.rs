@@ -32,8 +32,8 @@ impl Space {
             SlotState::Retired => self.retired_bytes += bytes,
             SlotState::Stored if slot.pins > 0 => self.pinned_bytes += bytes,
             SlotState::Stored => {
-                let entries = slot.entries.len().max(1) as u64;
-                let live = bytes * u64::from(slot.live).min(entries) / entries;
+                let (used, entries) = slot.used();
+                let live = bytes * used / entries;
                 self.live_bytes += live;
                 self.overwritten_bytes += bytes - live;
             }
@@ -80,8 +80,8 @@ impl Unit {
             SlotState::Stored if slot.pins > 0 => UnitState::Pinned,
             SlotState::Stored => UnitState::Full,
         };
-        let entries = slot.entries.len().max(1) as u64;
-        let live_percent = (100 * u64::from(slot.live).min(entries) / entries) as u8;
+        let (used, entries) = slot.used();
+        let live_percent = (100 * used / entries) as u8;
         Self { state, live_percent, age: opened.saturating_sub(slot.opened) }
     }
 }

@@ -9,5 +9,6 @@ mod forward;
 mod model;
 mod pins;
 mod ram;
+mod records;
 mod slots;
 mod world;

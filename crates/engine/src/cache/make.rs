@@ -178,6 +178,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         superblock.check(&settings)?;
         let mut manager = CacheManager::new(settings.manager)?;
         manager.keep_journal();
+        manager.keep_duplicates();
         manager.lose_devices(flash.lost());
         let zero_extent = nitro_port::buf::BufMut::zeroed(settings.manager.extent_bytes as usize).freeze();
         let budget = Halves::divide(superblock.journal, &flash.geometry())

@@ -1,6 +1,7 @@
 //! The format on flash: superblock, WEU header, stored extents (docs/FORMAT.md shows the tables). Numbers are
 //! little-endian; structures have versions and checksums.
 
+pub mod duplicate;
 mod flags;
 pub mod journal;
 pub mod stored;

@@ -22,7 +22,7 @@
 //! | 110 | 1 | number of this device, from 0 |
 //! | 111 | 2 | devices that are lost: one bit each, from the lowest bit of the first byte on |
 //! | 113 | 1 | format versions 3 and 4: 1 if a write log is, or was, in use |
-//! | 114 | 8 | features that a program must know to use the cache: one bit each. Bit 0: records of volumes have identities |
+//! | 114 | 8 | features that a program must know to use the cache: one bit each. Bit 0: records of volumes have identities; bit 1: WEUs have records of duplicates |
 //! | 122 | 3970 | reserved, zero |
 //! | 4092 | 4 | CRC-32C of the 4092 bytes before |
 
@@ -39,8 +39,10 @@ const MAGIC: [u8; 8] = *b"NITROSSD";
 const NAME: &str = "superblock";
 /// Feature: the journal's records of volumes have the identities of their origins.
 pub const FEATURE_IDENTITIES: u64 = 1;
+/// Feature: WEUs have records of duplicates, and the journal has bits for those that are void.
+pub const FEATURE_DUPLICATES: u64 = 1 << 1;
 /// The features that this program knows; it writes all of them.
-pub const FEATURES: u64 = FEATURE_IDENTITIES;
+pub const FEATURES: u64 = FEATURE_IDENTITIES | FEATURE_DUPLICATES;
 /// Bytes that identify a machine's state.
 pub const IDENTITY_BYTES: usize = 16;
 /// Bytes of one copy.

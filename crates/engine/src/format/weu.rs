@@ -1,4 +1,5 @@
-//! A WEU's header: a head of one sector at its start, and the entry table behind the last packed extent.
+//! A WEU's header: a head of one sector at its start, the entry table behind the last packed extent, and behind it
+//! [records of duplicates](super::duplicate).
 //!
 //! Head (512 bytes):
 //!
@@ -13,9 +14,11 @@
 //! | 28 | 4 | CRC-32C of the entry table |
 //! | 32 | 8 | epoch: the cache's, random for each formatting |
 //! | 40 | 4 | start: how often the cache had been started when the WEU was filled |
-//! | 44 | 8 | version: the highest among the entries |
+//! | 44 | 8 | version: the highest among the entries and the records of duplicates |
 //! | 52 | 1 | 1: dirty content; 0: clean content |
-//! | 53 | 455 | reserved, zero |
+//! | 53 | 4 | number of records of duplicates, which are behind the entry table |
+//! | 57 | 4 | CRC-32C of the records of duplicates; 0 if there are none |
+//! | 61 | 447 | reserved, zero |
 //! | 508 | 4 | CRC-32C of the 508 bytes before |
 //!
 //! Entry (48 bytes):
@@ -32,7 +35,7 @@
 
 use super::flags::Flags;
 use super::{FORMAT_VERSION, FormatError, crc32c, other_version};
-use nitro_cache::weu::layout::{BLOCK_BYTES, ENTRIES_MAX, ENTRY_BYTES, HEAD_BYTES, UNIT_BYTES};
+use nitro_cache::weu::layout::{BLOCK_BYTES, ENTRIES_MAX, ENTRY_BYTES, HEAD_BYTES, RECORDS_MAX, UNIT_BYTES};
 use nitro_log::{Reader, Writer};
 use nitro_units::{ClassId, ExtentKey, Fingerprint, Generation, WeuId};
 
@@ -79,10 +82,14 @@ pub struct Head {
     pub epoch: u64,
     /// How often the cache had been started when the WEU was filled.
     pub start: u32,
-    /// The highest version among the entries.
+    /// The highest version among the entries and the records of duplicates.
     pub version: u64,
     /// The WEU was filled with dirty content.
     pub dirty: bool,
+    /// Records of duplicates behind the table.
+    pub duplicates: u32,
+    /// CRC-32C of them.
+    pub duplicates_crc: u32,
 }
 
 impl Head {
@@ -106,7 +113,9 @@ impl Head {
             .u64(self.epoch)
             .u32(self.start)
             .u64(self.version)
-            .u8(self.dirty.into());
+            .u8(self.dirty.into())
+            .u32(self.duplicates)
+            .u32(self.duplicates_crc);
         let crc = crc32c(&sector[..CRC_AT]);
         sector[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
     }
@@ -144,11 +153,16 @@ impl Head {
                 1 => true,
                 other => return Err(reader.refuse("kind of content", other.into())),
             },
+            duplicates: reader.u32()?,
+            duplicates_crc: reader.u32()?,
         };
         if head.entries > ENTRIES_MAX {
             return Err(reader.refuse("number of entries", head.entries.into()));
         }
-        let end = u64::from(head.table_offset) + head.table_bytes() as u64;
+        if head.duplicates > RECORDS_MAX {
+            return Err(reader.refuse("number of records of duplicates", head.duplicates.into()));
+        }
+        let end = u64::from(head.table_offset) + (head.table_bytes() + head.duplicates_bytes()) as u64;
         if head.table_offset < HEAD_BYTES || end > u64::from(weu_bytes) {
             return Err(reader.refuse("table offset", head.table_offset.into()));
         }
@@ -174,7 +188,7 @@ impl Head {
         let fingerprint = Fingerprint(reader.array()?);
         let (offset, stored_bytes, checksum) = (reader.u32()?, reader.u32()?, reader.u32()?);
         let Flags { has_fingerprint, raw, class } = Flags::read(&mut reader)?;
-        let table_end = self.table_offset as usize + self.table_bytes();
+        let table_end = self.table_offset as usize + self.table_bytes() + self.duplicates_bytes();
         let (first, end) = if raw { (table_end as u32, weu_bytes) } else { (HEAD_BYTES, self.table_offset) };
         if offset < first || u64::from(offset) + u64::from(stored_bytes) > end.into() {
             return Err(reader.refuse("offset", offset.into()));
@@ -241,6 +255,8 @@ mod tests {
             start: 4,
             version: 19 << 50,
             dirty: true,
+            duplicates: 3,
+            duplicates_crc: 0xCD,
         };
         head.encode(&mut weu);
         (head, entries, weu)
@@ -270,7 +286,7 @@ mod tests {
     fn entries_outside_their_part_of_the_weu_are_refused() {
         let (head, entries, _) = example();
         let (packed, raw) = (entries[1], entries[19]);
-        let table_end = (head.table_offset as usize + head.table_bytes()) as u32;
+        let table_end = head.duplicates_offset() + head.duplicates_bytes() as u32;
         for wrong in [
             Entry { offset: 496, ..packed },
             Entry { offset: head.table_offset - 50, ..packed },

@@ -169,8 +169,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
 
     /// Writes a shelf's open WEU.
     async fn seal_shelf(&self, lanes: &mut Lanes, shelf: Shelf) {
-        if let Some(open) = lanes.take(shelf) {
-            self.manager.lock().seal(open.weu);
+        if let Some(mut open) = lanes.take(shelf) {
+            let room = self.manager.lock().seal(open.weu);
+            self.record_duplicates(&mut open, room);
             write(self, open).await;
         }
     }

@@ -8,6 +8,7 @@ mod open_weu;
 mod order;
 mod patch;
 mod queue;
+mod record;
 mod worker;
 
 pub(crate) use duplicate::Compared;

@@ -1,11 +1,13 @@
 //! A WEU being filled in RAM.
 
+use crate::format::crc32c;
+use crate::format::duplicate::Duplicate;
 use crate::format::stored::{Place, prefix};
 use crate::format::weu::{Entry, Head, encode_table};
 use crate::journal::Identity;
 use bytes::Bytes;
 use nitro_cache::weu::Stored;
-use nitro_cache::weu::layout::{ENTRIES_MAX, ENTRY_BYTES, HEAD_BYTES, PREFIX_BYTES, UNIT_BYTES};
+use nitro_cache::weu::layout::{ENTRIES_MAX, ENTRY_BYTES, HEAD_BYTES, PREFIX_BYTES, RECORD_BYTES, UNIT_BYTES};
 use nitro_port::buf::BufMut;
 use nitro_port::codec::Encoding;
 use nitro_units::{ClassId, ExtentKey, Fingerprint, Generation, WeuId};
@@ -47,6 +49,10 @@ pub(crate) struct OpenWeu {
     /// Where the extents stored as they are begin.
     raw_start: usize,
     entries: Vec<Entry>,
+    /// Records of duplicates, which are in the buffer behind the entry table.
+    duplicates: u32,
+    /// The highest of their versions.
+    duplicates_version: u64,
     payload_bytes: u64,
     /// The parts that are on the SSD already: packed extents up to the first offset, those stored as they are from the
     /// second offset on.
@@ -69,6 +75,8 @@ impl OpenWeu {
             packed_end,
             raw_start,
             entries: Vec::new(),
+            duplicates: 0,
+            duplicates_version: 0,
             payload_bytes: 0,
             saved,
             saved_bytes: 0,
@@ -107,6 +115,19 @@ impl OpenWeu {
         &self.entries
     }
 
+    /// Adds a record of a duplicate, after the last entry.
+    pub(super) fn record(&mut self, duplicate: &Duplicate) {
+        let at = self.duplicates_at(self.packed_end) + (self.duplicates * RECORD_BYTES) as usize;
+        duplicate.encode(&mut self.buf[at..at + RECORD_BYTES as usize]);
+        self.duplicates += 1;
+        self.duplicates_version = self.duplicates_version.max(duplicate.record.version);
+    }
+
+    /// Where the records of duplicates begin, behind an entry table at `table`.
+    const fn duplicates_at(&self, table: usize) -> usize {
+        table + self.entries.len() * ENTRY_BYTES as usize
+    }
+
     /// Returns stored bytes and checksum.
     fn pack(&mut self, place: &Place, encoding: Encoding, payload: &[u8]) -> (u32, u32) {
         let at = place.offset as usize;
@@ -129,11 +150,12 @@ impl OpenWeu {
         (parts, written)
     }
 
-    /// Writes head and table; the table begins at `table`. Returns its end.
+    /// Writes head and table; the table begins at `table`. Returns the end of what follows it.
     fn write_header(&mut self, table: usize, identity: Identity) -> (Head, usize) {
         let Identity { epoch, start } = identity;
-        let end = table + self.entries.len() * ENTRY_BYTES as usize;
-        let table_crc = encode_table(&self.entries, &mut self.buf[table..end]);
+        let at = self.duplicates_at(table);
+        let table_crc = encode_table(&self.entries, &mut self.buf[table..at]);
+        let end = at + (self.duplicates * RECORD_BYTES) as usize;
         let head = Head {
             dirty: self.dirty,
             weu: self.weu,
@@ -143,7 +165,9 @@ impl OpenWeu {
             table_crc,
             epoch,
             start,
-            version: self.entries.iter().map(|entry| entry.version).max().unwrap_or(0),
+            version: self.entries.iter().map(|entry| entry.version).fold(self.duplicates_version, u64::max),
+            duplicates: self.duplicates,
+            duplicates_crc: crc32c(&self.buf[at..end]),
         };
         head.encode(&mut self.buf);
         (head, end)
@@ -151,7 +175,7 @@ impl OpenWeu {
 
     fn written(&self, parts: &Parts) -> Written {
         let packed = self.entries.iter().filter(|e| e.stored_bytes > 0 && !e.raw).count();
-        let table_bytes = self.entries.len() * ENTRY_BYTES as usize;
+        let table_bytes = self.duplicates_at(0) + (self.duplicates * RECORD_BYTES) as usize;
         let header_bytes = (HEAD_BYTES as usize + table_bytes + packed * PREFIX_BYTES as usize) as u64;
         let written: u64 = parts.iter().map(|(_, bytes)| bytes.len() as u64).sum();
         let padding_bytes = (written + self.saved_bytes).saturating_sub(header_bytes + self.payload_bytes);

@@ -227,8 +227,9 @@ impl<'a, F: Device, C: Clock> Worker<'a, F, C> {
             };
             let insert =
                 |manager: &mut CacheManager| cache.insert_duplicate(manager, job, &named.within, place, verified);
-            match cache.telling(FORGET_BYTES, insert).await {
-                Inserted::Yes => return,
+            // The extent may have been recorded with other content, and so may one that it displaces.
+            match cache.telling(2 * FORGET_BYTES, insert).await {
+                Inserted::Yes => return self.record_many().await,
                 Inserted::No => {}
                 // The content that came first keeps its place in the indexes.
                 Inserted::Collides => entered = None,
@@ -244,6 +245,14 @@ impl<'a, F: Device, C: Clock> Worker<'a, F, C> {
             let place = ContentPlace::new(location.weu, location.entry, location.generation, cache.start);
             cache.order.noted.lock().push(entered, place, cache.queue.at_work_max());
             index.note(&entered, place).await;
+        }
+    }
+
+    /// Writes the records of duplicates, if so many wait that the next full unit should not be waited for.
+    async fn record_many(&mut self) {
+        let cache = self.cache;
+        if cache.manager.lock().wants_record_unit() {
+            cache.write_record_unit(&mut *self.lanes().await).await;
         }
     }
 
@@ -312,12 +321,13 @@ impl<'a, F: Device, C: Clock> Worker<'a, F, C> {
 
     /// Closes a shelf's open WEU and starts its write to the SSD.
     async fn seal(&mut self, lanes: &mut Lanes, shelf: Shelf) {
-        let Some(open) = lanes.take(shelf) else { return };
+        let Some(mut open) = lanes.take(shelf) else { return };
         while self.cache.writes.count() >= WRITES_MAX {
             self.written().await;
         }
         let (cache, begun) = (self.cache, self.cache.writes.begin());
-        cache.manager.lock().seal(open.weu);
+        let room = cache.manager.lock().seal(open.weu);
+        cache.record_duplicates(&mut open, room);
         let mut writing: LocalBoxFuture<'_, ()> = Box::pin(async move {
             let _begun = begun;
             write(cache, open).await;
@@ -344,13 +354,21 @@ impl<'a, F: Device, C: Clock> Worker<'a, F, C> {
         true
     }
 
-    /// What is not full is written, too: it is there again after a restart.
+    /// What is not full is written, too, and all duplicates are recorded: they are there again after a restart.
     async fn seal_rest(&mut self) {
+        let cache = self.cache;
+        cache.recall_duplicates().await;
         let mut lanes = self.lanes().await;
         for shelf in Shelf::clean() {
             let is_filled = lanes.get(shelf).is_some_and(|open| !open.entries().is_empty());
             if is_filled && self.cache.device_health.is_caching() {
                 self.seal(&mut lanes, shelf).await;
+            }
+        }
+        while cache.device_health.is_caching() && cache.manager.lock().is_record_unit_worth_it() {
+            let before = cache.manager.lock().unrecorded_count();
+            if !cache.write_record_unit(&mut lanes).await || cache.manager.lock().unrecorded_count() >= before {
+                break;
             }
         }
         drop(lanes);

@@ -112,6 +112,10 @@ pub struct Counts {
     pub void_extents: u64,
     /// Extents with a wrong checksum, including void ones.
     pub damaged_extents: u64,
+    /// Records of duplicates, including void ones and those whose content is gone.
+    pub duplicates: u64,
+    /// Of them, those that the journal calls void.
+    pub void_duplicates: u64,
     /// Keys with dirty content.
     pub dirty_extents: u64,
     /// Of them, those that cannot be read.
@@ -128,6 +132,8 @@ impl Counts {
         self.stored_bytes += other.stored_bytes;
         self.void_extents += other.void_extents;
         self.damaged_extents += other.damaged_extents;
+        self.duplicates += other.duplicates;
+        self.void_duplicates += other.void_duplicates;
         self.dirty_extents += other.dirty_extents;
         self.lost_extents += other.lost_extents;
     }

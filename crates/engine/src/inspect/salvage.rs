@@ -261,7 +261,7 @@ async fn named_by_headers<F: Device>(view: &View<'_, F>, mut note: impl FnMut(Ex
             let known = view.state.keys.get(&entry.key).is_some_and(|(version, _)| *version >= entry.version);
             if entry.version >= horizon
                 && !known
-                && !view.state.is_void(weu, generation, number, entry.key, entry.version)
+                && !view.state.is_void(weu, generation, number.into(), entry.key, entry.version)
             {
                 let target = Some((weu, generation, number));
                 note(entry.key, Candidate { version: entry.version, standing: Standing::Possible, target });

@@ -1,5 +1,6 @@
 //! The slots of a cache device, read without a cache.
 
+use crate::format::duplicate::Duplicate;
 use crate::format::stored::{Place, payload_range};
 use crate::format::superblock::Superblock;
 use crate::format::weu::{Entry, Head};
@@ -106,6 +107,12 @@ impl<'a, F: Device> Slots<'a, F> {
     pub(super) async fn table(&self, head: &Head) -> Result<Vec<Entry>, Damage> {
         let bytes = self.read(head.weu, head.table_offset, head.table_bytes() as u32).await?;
         Ok(head.decode_table(&bytes, self.superblock.weu_bytes)?)
+    }
+
+    /// The records of duplicates that a head describes.
+    pub(super) async fn duplicates(&self, head: &Head) -> Result<Vec<Duplicate>, Damage> {
+        let bytes = self.read(head.weu, head.duplicates_offset(), head.duplicates_bytes() as u32).await?;
+        Ok(head.decode_duplicates(&bytes)?)
     }
 
     async fn header(&self, weu: WeuId) -> Option<(Head, Vec<Entry>)> {

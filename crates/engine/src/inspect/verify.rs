@@ -3,10 +3,11 @@
 use super::report::{Counts, Problem, Severity, VolumeRange};
 use super::slots::{Damage, Filling, Found};
 use super::view::View;
+use crate::format::duplicate::Duplicate;
 use crate::format::weu::{Entry, Head};
 use crate::recovery::sealed;
 use bytes::Bytes;
-use nitro_cache::weu::layout::{HEAD_BYTES, UNIT_BYTES};
+use nitro_cache::weu::layout::{HEAD_BYTES, UNIT_BYTES, entries_max};
 use nitro_port::Device;
 use nitro_units::{ExtentKey, Generation, WeuId};
 use std::cell::RefCell;
@@ -177,15 +178,52 @@ impl<'a, F: Device> Verifier<'a, F> {
                 None => view.slots.content(&filling, entry).await,
             };
             let void = (head.dirty && entry.version >= view.state.limit(head.start))
-                || view.state.is_void(head.weu, head.generation, number, entry.key, entry.version);
+                || view.state.is_void(head.weu, head.generation, number.into(), entry.key, entry.version);
             let keys = dirty.get(&number).map_or(&[][..], Vec::as_slice);
             findings.counts.void_extents += u64::from(void);
             let torn = self.may_be_torn(head);
             self.judge(&filling, entry, Expected { void, torn, dirty: keys }, content, findings);
         }
+        self.duplicates(head, findings).await;
         let beyond = dirty.range(entries.len() as u16..).flat_map(|(_, keys)| keys);
         self.lost.borrow_mut().extend(beyond.map(|key| (*key, NO_ENTRY)));
         true
+    }
+
+    /// Checks the records of duplicates of a WEU: where they are damaged, a restart does without them.
+    async fn duplicates(&self, head: &Head, findings: &mut Findings) {
+        let (view, weu) = (self.view, head.weu);
+        if head.duplicates == 0 {
+            return;
+        }
+        let duplicates = match view.slots.duplicates(head).await {
+            Ok(duplicates) => duplicates,
+            Err(damage) if self.may_be_torn(head) => {
+                return findings.notes.push(format!("write-evict unit {}: {damage}, as a crash may leave it", weu.0));
+            }
+            Err(damage) => {
+                let (offset, len) = (head.duplicates_offset(), head.duplicates_bytes() as u32);
+                let problem = self.structure(weu, offset, len, &damage);
+                return findings.problems.push(Problem { severity: Severity::CostsAMiss, ..problem });
+            }
+        };
+        let first = entries_max(view.slots.superblock.weu_bytes, view.slots.superblock.extent_bytes);
+        for (bit, Duplicate { record, .. }) in (first..).zip(&duplicates) {
+            let void = view.state.is_void(weu, head.generation, bit, record.key, record.version);
+            findings.counts.duplicates += 1;
+            findings.counts.void_duplicates += u64::from(void);
+            if record.version > head.version {
+                let (offset, len) = (head.duplicates_offset(), head.duplicates_bytes() as u32);
+                findings.problems.push(Problem {
+                    severity: Severity::Metadata,
+                    what: String::from("records of duplicates: one is newer than its head says"),
+                    offset: view.slots.offset(weu, offset),
+                    len: len.into(),
+                    weu: Some(weu.0),
+                    content: Some(self.range(record.key)),
+                });
+            }
+        }
     }
 
     /// Checks what the journal calls dirty of fillings without a header.

@@ -92,7 +92,9 @@ impl Budget {
             volumes_bytes,
             regions_max,
             shared_bytes: half_bytes.checked_sub(others)?,
-            slot_bytes: SLOT_BYTES as u64 + u64::from(weu_entries_max.div_ceil(8)),
+            // A bit for each entry, and as many for records of duplicates: all slots have no more of them than of entries. Each
+            // of the two ends within a byte.
+            slot_bytes: SLOT_BYTES as u64 + 2 * u64::from(weu_entries_max.div_ceil(8)) + 2,
         };
         let least = DIRTY_MIN * (DIRTY_BYTES + UNSEALED_BYTES);
         (budget.dirty_bytes(slots) >= least && half_bytes >= FIRST_PART_BYTES_MIN).then_some(budget)

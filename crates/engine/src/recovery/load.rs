@@ -63,12 +63,23 @@ async fn read_head<F: Device, C: Clock>(cache: &Cache<F, C>, weu: WeuId) -> Head
 }
 
 async fn read_table<F: Device, C: Clock>(cache: &Cache<F, C>, head: &Head) -> Option<Vec<Entry>> {
+    let bytes = read_part(cache, head.weu, head.table_offset, head.table_bytes()).await?;
+    head.decode_table(&bytes, cache.superblock.weu_bytes).ok()
+}
+
+/// Reads bytes of a WEU, aligned to the device's blocks or not.
+pub(super) async fn read_part<F: Device, C: Clock>(
+    cache: &Cache<F, C>,
+    weu: WeuId,
+    within: u32,
+    len: usize,
+) -> Option<Bytes> {
     let block = cache.block_bytes();
-    let from = head.table_offset / block * block;
-    let end = (head.table_offset + head.table_bytes() as u32).next_multiple_of(block);
-    let offset = cache.slot_offset(head.weu) + u64::from(from);
-    let bytes = read(cache, offset, (end - from) as usize).await?;
-    head.decode_table(bytes.get((head.table_offset - from) as usize..)?, cache.superblock.weu_bytes).ok()
+    let from = within / block * block;
+    let end = (within + len as u32).next_multiple_of(block);
+    let bytes = read(cache, cache.slot_offset(weu) + u64::from(from), (end - from) as usize).await?;
+    let skipped = (within - from) as usize;
+    (bytes.len() >= skipped + len).then(|| bytes.slice(skipped..skipped + len))
 }
 
 /// Reads a slot's whole header.
@@ -157,10 +168,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
             (head, entries)
         });
         let mut tables = stream::iter(tables).buffered(READS_AT_ONCE);
+        let mut recorded = state.recorded.clone();
         while let Some((head, entries)) = tables.next().await {
             match entries {
                 Some(entries) => {
                     self.restore(state, &Header { head, entries });
+                    recorded.extend(Some(head).filter(|head| head.duplicates > 0));
                 }
                 None => unreadable.push((head.weu, last_generation(state, head.weu, Some(head)))),
             }
@@ -169,6 +182,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         if !unreadable.is_empty() {
             self.destroy_headers(&unreadable).await;
         }
+        self.load_duplicates(state, recorded).await;
         self.manager.lock().end_restore();
         self.room.notify(usize::MAX);
     }

@@ -1,6 +1,7 @@
 //! Restart (paper §3, "System restart"): the journal is read and dirty extents are restored before requests are served;
 //! clean extents are restored from the headers of write-evict units while requests are served.
 
+mod duplicates;
 mod load;
 mod replay;
 mod start;

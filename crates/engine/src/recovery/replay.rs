@@ -1,6 +1,7 @@
 //! The state in the journal at a restart.
 
 use crate::format::journal::{LogPosition, Record};
+use crate::format::weu::Head;
 use crate::volume::WHOLE;
 use crate::volume::registry::VolumeEntry;
 use nitro_cache::FORGOTTEN_RUN_MAX;
@@ -59,6 +60,8 @@ pub(crate) struct State {
     /// Void entries of a filling, as a bitmap.
     dead: HashMap<WeuId, (Generation, Vec<u8>)>,
     pub(crate) unsealed: HashMap<(WeuId, Generation), BTreeMap<u16, Unsealed>>,
+    /// WEUs that were restored before the first request and have records of duplicates, which are read after all entries.
+    pub(super) recorded: Vec<Head>,
     /// The start whose records are being added.
     start: u32,
     /// For each start, the version from which on nothing had been committed when it began.
@@ -181,10 +184,11 @@ impl State {
         }
     }
 
-    /// Whether an entry of a WEU's header is void for its key.
-    pub(crate) fn is_void(&self, weu: WeuId, generation: Generation, entry: u16, key: ExtentKey, version: u64) -> bool {
+    /// Whether an entry of a WEU's header, or a record of a duplicate, is void for its key; `bit` is its number in the
+    /// bitmap of the WEU.
+    pub(crate) fn is_void(&self, weu: WeuId, generation: Generation, bit: u32, key: ExtentKey, version: u64) -> bool {
         let dead = self.dead.get(&weu).filter(|(g, _)| *g == generation);
-        let bit = |bytes: &Vec<u8>| bytes.get(usize::from(entry / 8)).is_some_and(|byte| byte >> (entry % 8) & 1 == 1);
+        let bit = |bytes: &Vec<u8>| bytes.get(bit as usize / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1);
         dead.is_some_and(|(_, bytes)| bit(bytes)) || self.keys.get(&key).is_some_and(|(newest, _)| version < *newest)
     }
 

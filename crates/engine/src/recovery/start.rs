@@ -171,7 +171,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         for (object, ranges) in &state.pins {
             self.manager.lock().restore_pins(*object, ranges.clone());
         }
-        self.restore_dirty(&state, recovered).await?;
+        state.recorded = self.restore_dirty(&state, recovered).await?;
         // What was read may have been in the device's cache only, if but the process had crashed.
         self.flash.flush().await.map_err(Error::Flash)?;
         self.regions.restore(state.regions.iter().copied(), self.clock.now());
@@ -236,7 +236,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
         if entry.raw { place.mix(crc32c(bytes)) == entry.checksum } else { payload_range(&place, bytes).is_some() }
     }
 
-    async fn restore_dirty(&self, state: &State, recovered: &mut Recovered) -> Result<(), Error> {
+    /// Restores dirty extents, with the WEUs that they are in; returns the heads of those with records of duplicates.
+    async fn restore_dirty(&self, state: &State, recovered: &mut Recovered) -> Result<Vec<Head>, Error> {
         let wanted: BTreeSet<(WeuId, Generation)> =
             state.dirty().filter_map(|(_, _, target)| target.map(|(weu, generation, _)| (weu, generation))).collect();
         let is_there = |weu: WeuId| weu.0 < self.superblock.weu_count && !self.flash.is_lost(weu);
@@ -244,6 +245,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let reads = known.map(async |(weu, generation)| (weu, generation, read_header(self, weu).await));
         let mut reads = stream::iter(reads.collect::<Vec<_>>()).buffer_unordered(READS_AT_ONCE);
         let mut restored: BTreeMap<WeuId, Generation> = BTreeMap::new();
+        let mut recorded = Vec::new();
         while let Some((weu, generation, read)) = reads.next().await {
             let header = match read {
                 Some(header) if header.head.generation == generation => header,
@@ -255,6 +257,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             };
             self.restore(state, &header);
             restored.insert(weu, generation);
+            recorded.extend(Some(header.head).filter(|head| head.duplicates > 0));
         }
         drop(reads);
         let mut manager = self.manager.lock();
@@ -264,7 +267,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             recovered.dirty_extents += 1;
             recovered.lost_extents += u64::from(held.is_none());
         }
-        Ok(())
+        Ok(recorded)
     }
 
     /// Enters a WEU with its entries.
@@ -287,7 +290,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
                     class: entry.class,
                     version: entry.version,
                     void: entry.version >= limit
-                        || state.is_void(weu, generation, number as u16, entry.key, entry.version)
+                        || state.is_void(weu, generation, number as u32, entry.key, entry.version)
                         || (state.is_dirty(entry.key) && !is_newest_dirty),
                     doubtful: !is_newest_dirty && (self.settings.distrust_clean || self.is_doubtful(state, entry.key)),
                 }
@@ -297,7 +300,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
     }
 
     /// Whether the cached content of an extent may be older or newer than that in its origin.
-    fn is_doubtful(&self, state: &State, key: ExtentKey) -> bool {
+    pub(super) fn is_doubtful(&self, state: &State, key: ExtentKey) -> bool {
         let region = key.index().0 * u64::from(self.settings.manager.extent_bytes) / crate::volume::REGION_BYTES;
         state.is_open(key.object(), region) && self.doubts.contain(key)
     }

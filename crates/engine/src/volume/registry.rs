@@ -3,8 +3,10 @@
 use crate::cache::Cache;
 use crate::domain::DedupDomain;
 use crate::error::Error;
-use crate::format::journal::Record;
+use crate::format::journal::{FORGET_BYTES, Record};
+use crate::volume::EXTENTS_PER_LOCK;
 use crate::volume::transitions::{Fact, Flag, Passage};
+use nitro_cache::CacheManager;
 use nitro_cache::pins::PinRanges;
 use nitro_port::yielding::yield_now;
 use nitro_port::{Clock, Device};
@@ -171,6 +173,18 @@ impl<F: Device, C: Clock> Cache<F, C> {
             all.insert(object, entry);
         }
         Some(object)
+    }
+
+    /// Drops duplicates of volumes whose contents are of other domains now; to be called after a volume got another domain.
+    pub async fn part_domains(&self) {
+        let step = self.ledger.step(FORGET_BYTES, EXTENTS_PER_LOCK);
+        let mut from = Some(0);
+        while let Some(number) = from {
+            let shares = |a, b| self.domain(a) == self.domain(b);
+            let part = |manager: &mut CacheManager| manager.forget_unshared(number, step as u32, shares);
+            from = self.telling(step as usize * FORGET_BYTES, part).await;
+            yield_now().await;
+        }
     }
 
     /// Removes a volume, which must have no dirty data, and all its cached data. One that has been served is removed with

@@ -26,8 +26,8 @@ const JOBS_PER_TURN: usize = 16;
 const SEALED_MAX: usize = 3;
 /// Dirty extents for which the journal's room is checked together.
 const EXTENTS_PER_LOOK: u64 = 64;
-/// Bytes of records of a dirty extent: its own, and that older entries are void.
-const DIRTY_DUP_TELLS: u64 = (DIRTY_DUP_BYTES + FORGET_BYTES) as u64;
+/// Bytes of records of a dirty extent: its own, and that older entries are void; a duplicate may also displace another one.
+const DIRTY_DUP_TELLS: u64 = (DIRTY_DUP_BYTES + 2 * FORGET_BYTES) as u64;
 const DIRTY_BASE_TELLS: u64 = (DIRTY_BASE_BYTES_MAX + FORGET_BYTES) as u64;
 /// Why the cache fails where destage can make no room.
 const NOT_DESTAGEABLE: &str = "all the cache's room is taken by dirty extents that cannot be destaged";

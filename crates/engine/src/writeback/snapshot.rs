@@ -7,8 +7,9 @@ use crate::cache::Cache;
 use crate::format::journal::Record;
 use crate::journal::{AppendError, SNAPSHOT_PART_BYTES};
 use crate::write_log::WriteLog;
+use nitro_cache::CacheManager;
 use nitro_port::{Clock, Device};
-use nitro_units::{ExtentIndex, ObjectId, WeuId};
+use nitro_units::{ExtentIndex, Generation, ObjectId, WeuId};
 use std::time::Duration;
 
 /// Entries looked up under one holding of the manager's lock.
@@ -85,7 +86,11 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
             carry: Vec::new(),
             carry_bytes: 0,
         };
-        let version = self.cache.manager.lock().version();
+        let version = {
+            let mut manager = self.cache.manager.lock();
+            manager.hold_records(true);
+            manager.version()
+        };
         snapshot.push(Record::NextVersion { version: version + 1 });
         for record in self.cache.volumes.records() {
             snapshot.push(record);
@@ -156,6 +161,7 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
         let bytes = self.journal.finish_snapshot(&self.cache.flash, &snapshot.carry).await?;
         self.cache.metrics.ssd_written_journal_bytes.add(bytes.0);
         self.cache.metrics.journal_snapshots.add(1);
+        self.cache.manager.lock().hold_records(false);
         self.cache.doubts.note_flushed(self.journal.witness());
         debug_assert!(self.journal.room() >= 2 * self.cache.budget.round_bytes, "{} bytes of log", self.journal.room());
         Ok(())
@@ -203,26 +209,44 @@ fn dirty_record(extent: &nitro_cache::DirtyExtent) -> Record {
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// The live filling of a slot, and its void entries.
+    /// The live filling of a slot, its void entries and its void records of duplicates.
     pub(super) fn slot_record(&self, weu: WeuId) -> Record {
-        let mut dead = Vec::new();
-        let mut from = 0;
         let (evicted, live) = self.manager.lock().filling(weu);
-        loop {
-            let (filling, void) = {
-                let manager = self.manager.lock();
-                (manager.filling(weu).1, manager.void_entries(weu, from, ENTRIES_PER_LOCK))
-            };
-            let Some(void) = void.filter(|_| filling == live) else { break };
-            from += void.len() as u16;
-            for eight in void.chunks(8) {
-                dead.push(eight.iter().rev().fold(0, |byte, void| byte << 1 | u8::from(*void)));
-            }
-        }
-        while dead.last() == Some(&0) {
-            dead.pop();
+        let count = ENTRIES_PER_LOCK;
+        let entries = self.void_bits(weu, live, |manager, from| manager.void_entries(weu, from as u16, count));
+        let mut records = self.void_bits(weu, live, |manager, from| manager.void_records(weu, from, count.into()));
+        let mut dead = trimmed(entries);
+        if records.contains(&true) {
+            // They are behind the bits of all entries that a unit may have.
+            dead.resize(self.duplicates_bit() as usize / 8, 0);
+            let behind = self.duplicates_bit() % 8;
+            (0..behind).for_each(|_| records.insert(0, false));
+            dead.extend(trimmed(records));
         }
         Record::Slot { weu, evicted, generation: live.unwrap_or(evicted), dead }
+    }
+
+    /// The number of the bit of a unit's first record of a duplicate, behind those of its entries.
+    pub(crate) fn duplicates_bit(&self) -> u32 {
+        self.settings.manager.weu_entries_max()
+    }
+
+    /// What `next` tells of a filling from a number on, as long as the slot has the filling.
+    fn void_bits(
+        &self,
+        weu: WeuId,
+        live: Option<Generation>,
+        next: impl Fn(&CacheManager, u32) -> Option<Vec<bool>>,
+    ) -> Vec<bool> {
+        let mut bits = Vec::new();
+        loop {
+            let manager = self.manager.lock();
+            let Some(more) = next(&manager, bits.len() as u32).filter(|_| manager.filling(weu).1 == live) else {
+                break;
+            };
+            bits.extend(more);
+        }
+        bits
     }
 
     /// The entries of WEUs that have no header on the SSD yet.
@@ -251,4 +275,14 @@ impl<F: Device, C: Clock> Cache<F, C> {
             }
         }
     }
+}
+
+/// Bits as bytes, from the lowest bit of the first byte on, up to the last one that is set.
+fn trimmed(bits: Vec<bool>) -> Vec<u8> {
+    let eight = |eight: &[bool]| eight.iter().rev().fold(0, |byte, bit| byte << 1 | u8::from(*bit));
+    let mut bytes: Vec<u8> = bits.chunks(8).map(eight).collect();
+    while bytes.last() == Some(&0) {
+        bytes.pop();
+    }
+    bytes
 }

@@ -480,6 +480,9 @@ struct Happened {
     evicted: AtomicU64,
     forwarded: AtomicU64,
     duplicates: AtomicU64,
+    /// Records of duplicates, and duplicates that restarts found by them.
+    recorded: AtomicU64,
+    restored: AtomicU64,
     ssd_reads: AtomicU64,
     corrupt: AtomicU64,
     destaged: AtomicU64,
@@ -949,6 +952,8 @@ impl System for Nitro {
         add(&happened.evicted, status.manager.weus_evicted);
         add(&happened.forwarded, status.manager.forwarded);
         add(&happened.duplicates, status.manager.duplicates);
+        add(&happened.recorded, status.manager.dups_recorded);
+        add(&happened.restored, status.manager.dups_restored);
         add(&happened.ssd_reads, status.engine.ssd_reads);
         add(&happened.corrupt, status.engine.corrupt_extents);
         add(&happened.snapshots, status.engine.journal_snapshots);
@@ -998,7 +1003,7 @@ fn the_engine_survives_crashes() {
         all.rotted_in_doubt += outcome.rotted_in_doubt;
     });
     let all = *happened.outcome.lock().unwrap();
-    let Happened { evicted, forwarded, duplicates, ssd_reads, corrupt, destaged, .. } = &*happened;
+    let Happened { evicted, forwarded, duplicates, recorded, restored, ssd_reads, corrupt, destaged, .. } = &*happened;
     let Happened {
         recovered_dirty,
         unfinished_batches,
@@ -1018,6 +1023,8 @@ fn the_engine_survives_crashes() {
             ("WEUs evicted", evicted),
             ("extents copied forward", forwarded),
             ("duplicates", duplicates),
+            ("records of duplicates", recorded),
+            ("duplicates restored by their records", restored),
             ("SSD reads", ssd_reads),
             ("corrupt extents", corrupt),
             ("destaged extents", destaged),

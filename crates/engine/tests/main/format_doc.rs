@@ -8,18 +8,19 @@ fn document() -> &'static str {
     engine
 }
 
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 7] = [
     include_str!("../../src/format/superblock.rs"),
     include_str!("../../src/format/weu.rs"),
+    include_str!("../../src/format/duplicate.rs"),
     include_str!("../../src/format/stored.rs"),
     include_str!("../../src/format/journal.rs"),
     include_str!("../../src/format/journal/record.rs"),
     include_str!("../../src/format/write_log.rs"),
 ];
 
-/// Where tables end: the sizes of superblock, WEU head, its entries, prefixes of stored extents, then the journal's
+/// Where tables end: the sizes of superblock, WEU head, its entries and records, prefixes of stored extents, then the journal's
 /// headers and records, then the write log's label, headers and records.
-const STRUCTURE_BYTES: [usize; 19] = [0, 4096, 512, 48, 8, 72, 63, 26, 16, 24, 9, 11, 29, 3, 4, 15, 8, 33, 64];
+const STRUCTURE_BYTES: [usize; 20] = [0, 4096, 512, 48, 32, 8, 72, 63, 26, 16, 24, 9, 11, 29, 3, 4, 15, 8, 33, 64];
 
 fn rows(text: &str) -> Vec<&str> {
     let lines = text.lines().map(|l| l.strip_prefix("//! ").unwrap_or(l));

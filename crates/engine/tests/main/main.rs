@@ -9,6 +9,7 @@ mod destage;
 mod devices;
 mod discarding;
 mod disk_model;
+mod duplicates;
 mod endurance;
 mod faults;
 mod format_doc;

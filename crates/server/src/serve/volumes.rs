@@ -123,6 +123,9 @@ async fn remember(
     let started = OriginLease::start(&entry.cache, Arc::clone(&origin.identity), look, known);
     let (lease, object) = started
         .ok_or_else(|| fail(&"its journal has no room for another volume: remove one that is not needed any more"))?;
+    if before.is_some_and(|before| before.domain != domain) {
+        entry.cache.part_domains().await;
+    }
     entry.cache.sync().await.map_err(|e| fail(&e))?;
     if !read_only {
         let has_mark = set_mark(name, origin, next.mark(entry.uuid)).await?;

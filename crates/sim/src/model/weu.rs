@@ -12,6 +12,7 @@ use nitro_cache::class::Band;
 use nitro_cache::destage::{DirtyUse, Watermarks};
 use nitro_cache::forward::{Leaving, Survivor};
 use nitro_cache::weu::Stored;
+use nitro_cache::weu::layout::{HEAD_BYTES, RECORD_BYTES};
 use nitro_cache::{Append, CacheManager, Evicted, Location, Missed};
 use nitro_model::Nanos;
 use nitro_port::codec::compressed_bytes_max;
@@ -56,8 +57,10 @@ impl Weus {
     pub(crate) fn new(settings: &Settings) -> Result<Self, Error> {
         let (flash, usable_bytes) = Flash::new(settings)?;
         let manager = nitro_cache::Settings { cache_bytes: usable_bytes, ..settings.manager() };
+        let mut cache = CacheManager::new(manager)?;
+        cache.keep_duplicates();
         Ok(Self {
-            manager: CacheManager::new(manager)?,
+            manager: cache,
             flash,
             open: Default::default(),
             open_dirty: None,
@@ -221,15 +224,47 @@ impl Weus {
 
     fn seal(&mut self, shelf: Shelf, weu: WeuId) -> Result<(), Error> {
         self.open[shelf.index()] = None;
-        self.write_sealed(weu)
+        self.seal_recorded(weu);
+        self.write(weu, self.weu_bytes)
     }
 
-    fn write_sealed(&mut self, weu: WeuId) -> Result<(), Error> {
+    /// Closes a unit, and records the duplicates that wait for this; returns how many.
+    fn seal_recorded(&mut self, weu: WeuId) -> usize {
+        let mut room = self.manager.seal(weu);
+        let mut made = Vec::new();
+        while self.manager.record(weu, &mut room, &mut made) {}
+        made.len()
+    }
+
+    fn write_dirty(&mut self, weu: WeuId) -> Result<(), Error> {
         self.manager.seal(weu);
-        self.flash.write(u64::from(weu.0) * self.weu_bytes, self.weu_bytes)?;
+        self.write(weu, self.weu_bytes)
+    }
+
+    fn write(&mut self, weu: WeuId, bytes: u64) -> Result<(), Error> {
+        self.flash.write(u64::from(weu.0) * self.weu_bytes, bytes)?;
         if let Some(allowance) = &mut self.allowance {
-            allowance.note_written(self.weu_bytes);
+            allowance.note_written(bytes);
         }
+        Ok(())
+    }
+
+    /// Writes a unit of records of duplicates, if as many wait for one as in the server.
+    fn record_many(&mut self) -> Result<(), Error> {
+        if !self.manager.wants_record_unit() {
+            return Ok(());
+        }
+        let mut merged = 0;
+        while let Some(Evicted { weu, .. }) = self.manager.begin_merging_records(merged) {
+            while self.manager.evict_step(weu) {}
+            merged += 1;
+        }
+        self.make_room()?;
+        let Some((weu, _)) = self.manager.open_weu() else { return Ok(()) };
+        let records = self.seal_recorded(weu);
+        let bytes = HEAD_BYTES as usize + records * RECORD_BYTES as usize;
+        self.write(weu, bytes.next_multiple_of(BLOCK_BYTES as usize) as u64)?;
+        self.manager.stored(weu);
         Ok(())
     }
 
@@ -392,6 +427,7 @@ impl Weus {
         if let Some(fingerprint) = fingerprint
             && self.manager.insert_duplicate(piece.key, fingerprint).is_some()
         {
+            self.record_many()?;
             return Ok(true);
         }
         let class = piece.class();
@@ -445,7 +481,7 @@ impl DirtyUnits for Weus {
                 }
                 Append::Full => {
                     self.open_dirty = None;
-                    self.write_sealed(weu)?;
+                    self.write_dirty(weu)?;
                     self.manager.stored(weu);
                 }
             }

@@ -33,6 +33,7 @@ impl WeuTable {
         slot.state = SlotState::Stored;
         (slot.restored, slot.opened) = (true, 0);
         slot.entries = Entries::default();
+        debug_assert!(slot.records.is_empty(), "they are read after all entries");
         for (key, position, stored) in entries {
             slot.entries.push(key, position, stored);
         }
@@ -73,10 +74,12 @@ impl WeuTable {
     }
 
     pub(crate) fn evictable_beyond(&self, limit: u32) -> Option<WeuId> {
-        (limit..self.slots.len() as u32).map(WeuId).find(|weu| self.is_evictable(*weu))
+        let beyond = (limit..self.slots.len() as u32).map(WeuId).find(|weu| self.is_evictable(*weu));
+        beyond.or_else(|| self.has_too_many_records().then(|| self.fullest_of_records()).flatten())
     }
 
     pub(crate) fn occupied_beyond(&self, limit: u32) -> usize {
-        self.slots.iter().skip(limit as usize).filter(|slot| slot.state != SlotState::Retired).count()
+        let beyond = self.slots.iter().skip(limit as usize).filter(|slot| slot.state != SlotState::Retired).count();
+        beyond + usize::from(self.has_too_many_records())
     }
 }

@@ -33,6 +33,8 @@ pub(in crate::weu) struct Slot {
     /// The cleaner's pass in which `generation` last began half a lap; see `CacheManager::finish_lap`.
     pub(super) lap_sweep: u64,
     pub(in crate::weu) entries: Entries,
+    /// The dups that its records are of; see `records`.
+    pub(super) records: Vec<u32>,
     /// Uses of its entries since it became full.
     pub(in crate::weu) heats: Heats,
     /// One bit for each entry, up to the last one that is set: whether a dup ever referred to it.
@@ -64,6 +66,7 @@ impl Slot {
             generation: Generation(0),
             lap_sweep: 0,
             entries: Entries::default(),
+            records: Vec::new(),
             heats: Heats::default(),
             shared: Vec::new(),
             shelf: Shelf::default(),
@@ -106,8 +109,18 @@ impl Slot {
         count.into()
     }
 
+    /// How many of its entries are in use, and how many there are; a slot that has records alone is in use.
+    pub(in crate::weu) fn used(&self) -> (u64, u64) {
+        let entries = self.entries.len() as u64;
+        if entries == 0 && !self.records.is_empty() {
+            return (1, 1);
+        }
+        (u64::from(self.live).min(entries.max(1)), entries.max(1))
+    }
+
     pub(super) fn ram_bytes(&self) -> usize {
         self.entries.ram_bytes()
+            + self.records.capacity() * size_of::<u32>()
             + self.heats.ram_bytes()
             + self.shared.capacity() * size_of::<u64>()
             + self.classes.as_ref().map_or(0, |c| size_of::<Classes>() + c.of.capacity())

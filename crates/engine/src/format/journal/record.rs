@@ -97,7 +97,7 @@
 //! | 1 | 4 | WEU number |
 //! | 5 | 4 | the last generation that was evicted |
 //! | 9 | 4 | generation |
-//! | 13 | 2 | bytes of the bitmap of void entries, at most 1024 |
+//! | 13 | 2 | bytes of the bitmap of void entries and records, at most 9216 |
 //!
 //! NextVersion, in snapshots only:
 //!
@@ -119,7 +119,7 @@ use super::super::FormatError;
 use super::super::flags::Flags;
 use crate::domain::DedupDomain;
 use nitro_cache::pins::{PINS_PER_VOLUME, PinRanges};
-use nitro_cache::weu::layout::ENTRIES_MAX;
+use nitro_cache::weu::layout::{ENTRIES_MAX, RECORDS_MAX};
 use nitro_log::{Reader, Writer};
 use nitro_units::{ClassId, ExtentIndex, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
 use std::ops::Range;
@@ -149,8 +149,8 @@ pub const LOG_BYTES: usize = 33;
 pub const VERSION_MAX: u64 = (1 << 56) - 1;
 /// Bytes of the longest volume name.
 pub const VOLUME_NAME_BYTES_MAX: usize = 255;
-/// Bytes of the longest bitmap of void entries.
-pub const DEAD_BYTES_MAX: usize = ENTRIES_MAX as usize / 8;
+/// Bytes of the longest bitmap of void entries, and of void records of duplicates behind them.
+pub const DEAD_BYTES_MAX: usize = (ENTRIES_MAX + RECORDS_MAX) as usize / 8;
 /// Bytes of the longest [`Record::DirtyBase`].
 pub const DIRTY_BASE_BYTES_MAX: usize = DIRTY_BASE_BYTES + 20;
 /// Bytes of a [`Record::RegionOpened`] or [`Record::RegionClosed`].

@@ -128,7 +128,7 @@ fn records_have_the_sizes_of_the_document() {
     let slot = Record::Slot { weu: WeuId(1), evicted: Generation(2), generation: Generation(3), dead: vec![0; 9] };
     let forget = Record::Forget { first: key, count: 4, version: 5 };
     assert_eq!((slot.encoded_bytes(), forget.encoded_bytes()), (24, 24));
-    assert_eq!((DIRTY_BASE_BYTES_MAX, VOLUME_BYTES_MAX, DEAD_BYTES_MAX), (63, 428, 1024));
+    assert_eq!((DIRTY_BASE_BYTES_MAX, VOLUME_BYTES_MAX, DEAD_BYTES_MAX), (63, 428, 9216));
     let mut bytes = vec![0; 63];
     bytes[0] = 1;
     bytes[42] = 0x80;
