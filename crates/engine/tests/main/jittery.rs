@@ -2,7 +2,9 @@
 //! the crashing device of testkit does not.
 
 use bytes::Bytes;
-use nitro_port::{Allocation, Clock, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe, Urgency, read_each};
+use nitro_port::{
+    Allocation, Clock, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe, Urgency, read_each,
+};
 use nitro_testkit::{Rng, VirtualTime};
 use nitro_units::Fingerprint;
 use std::ops::Range;

@@ -75,7 +75,12 @@ impl Cost {
 
     fn mean(costs: &[Self]) -> Self {
         let mean = |figure: fn(&Self) -> f64| costs.iter().map(figure).sum::<f64>() / costs.len().max(1) as f64;
-        Self { seconds: mean(|c| c.seconds), requests: mean(|c| c.requests), bytes: mean(|c| c.bytes), of_least: mean(|c| c.of_least) }
+        Self {
+            seconds: mean(|c| c.seconds),
+            requests: mean(|c| c.requests),
+            bytes: mean(|c| c.bytes),
+            of_least: mean(|c| c.of_least),
+        }
     }
 }
 

@@ -41,7 +41,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let rest = others.iter().map(|range| self.read_through(*range, fill, span));
         let (read, rest) = join(self.read_own(&own, readings, fill, span), join_all(rest)).await;
         let read = own.into_iter().zip(read).chain(others.iter().copied().zip(rest));
-        let mut read: Vec<(ExtentIndex, Result<Extents, Error>)> = read.map(|(range, read)| (range.start, read)).collect();
+        let mut read: Vec<(ExtentIndex, Result<Extents, Error>)> =
+            read.map(|(range, read)| (range.start, read)).collect();
         read.sort_unstable_by_key(|(first, _)| *first);
         let mut read = read.into_iter().peekable();
         let mut all = Vec::with_capacity(runs.len());
