@@ -2,7 +2,7 @@
 
 use crate::any::{Behind, Erased, faulty};
 use bytes::Bytes;
-use futures_util::future::{Either, join, select};
+use futures_util::future::join;
 use futures_util::poll;
 use nitro_device::RamDevice;
 use nitro_device::faulty::{Effect, Fault};
@@ -29,7 +29,7 @@ fn content(index: u64, version: u64) -> Bytes {
     (0..EXTENT / 8).flat_map(|n| word(n).to_le_bytes()).collect()
 }
 
-/// A volume whose extents are inserted only in [`settle`].
+/// A volume whose workers run.
 fn volume(mode: WriteMode) -> (Rc<Simulation>, TestVolume) {
     let sim = Simulation::new(11);
     let mut manager = Settings { weu_bytes: 512 << 10, ..Settings::new(16 << 20) };
@@ -51,22 +51,16 @@ fn volume(mode: WriteMode) -> (Rc<Simulation>, TestVolume) {
     });
     let cache = sim.run(Cache::format(flash, sim.clock.clone(), settings, [0; 16], 5)).unwrap();
     let options = VolumeOptions { object: ObjectId(0), read_only: false, mode };
-    (sim, Volume::new(cache, origin, options))
-}
-
-/// Runs a future while the workers work.
-async fn working<T>(volume: &TestVolume, work: impl Future<Output = T>) -> T {
-    let (cache, worked) = (volume.cache(), pin!(work));
-    let (inserting, journal) = (pin!(cache.insertion_worker()), pin!(cache.journal_worker()));
-    let workers = join(inserting, join(journal, volume.destage_worker()));
-    match select(worked, pin!(workers)).await {
-        Either::Left((done, _)) => done,
-        Either::Right(_) => unreachable!("workers do not end"),
-    }
+    let volume = Volume::new(cache.clone(), origin, options);
+    let (inserting, destaging) = (cache.clone(), volume.clone());
+    sim.spawn(async move { inserting.insertion_worker().await });
+    sim.spawn(async move { cache.journal_worker().await });
+    sim.spawn(async move { destaging.destage_worker().await });
+    (sim, volume)
 }
 
 async fn settle(volume: &TestVolume) {
-    working(volume, volume.cache().settled()).await;
+    volume.cache().settled().await;
 }
 
 async fn write(volume: &TestVolume, index: u64, version: u64) {
@@ -103,14 +97,16 @@ fn a_gap_of_clean_dirty_and_pending_extents_is_read_through_and_neither_served_n
         write(&own, 7, 2).await;
         let newer = [(3, 1), (9, 1), (7, 2)];
         let insertions = || own.cache().status().manager.insertions;
-        let before = insertions();
+        let pending = || own.cache().status().engine.pending_hits;
+        let before = (insertions(), pending());
         let grown = read(&own, 0..13, &newer).await;
         assert_eq!(grown, [1, 13 * EXTENT, 4 * EXTENT], "one request, through the gaps");
+        assert_eq!(pending() - before.1, 1, "7 does not wait any more");
         settle(&own).await;
-        assert_eq!(insertions() - before, 9 + 1, "the misses, and what was waiting");
+        assert_eq!(insertions() - before.0, 9 + 1, "the misses, and what was waiting");
         // All of it is cached now, and what is newer is what the origin gets.
         assert_eq!(read(&own, 0..13, &newer).await, [0; 3]);
-        working(&own, own.destage_all()).await.unwrap();
+        own.destage_all().await.unwrap();
         for (index, version) in newer {
             let found = own.origin().read(index * EXTENT, EXTENT as usize).await.unwrap();
             assert!(found == content(index, version), "extent {index} was not destaged");
@@ -141,7 +137,7 @@ fn an_extent_whose_write_hangs_in_the_origin_is_not_read_through() {
         let faults = volume.origin().faults();
         let hang = faults.inject(Fault::new(Effect::Hang).on(Operation::Write));
         let change = Change::Write { offset: 4 * EXTENT, data: content(4, 1), fua: false };
-        let (result, rest) = working(&volume, volume.change(change)).await;
+        let (result, rest) = volume.change(change).await;
         assert!(result.is_err());
         let before = volume.counters();
         let mut reading = pin!(read(&volume, 1..6, &[(4, 1)]));
@@ -150,7 +146,7 @@ fn an_extent_whose_write_hangs_in_the_origin_is_not_read_through() {
         let after = volume.counters();
         assert_eq!(after.origin_reads - before.origin_reads, 2, "extents 1 to 3, and 5");
         faults.remove(hang);
-        let (grown, ()) = working(&volume, join(reading, rest.unwrap())).await;
+        let (grown, ()) = join(reading, rest.unwrap()).await;
         assert_eq!(grown, [3, 5 * EXTENT, EXTENT]);
     });
 }
