@@ -154,8 +154,8 @@ impl<D: Device> Volume<D> {
     /// # Errors
     /// [`Error::OutOfRange`], [`Error::Missing`] for content that is damaged, or an error of the device.
     pub async fn read_range(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
-        let whole = [offset..offset.saturating_add(len as u64)];
-        Ok(self.read_ranges(&whole).await?.pop().unwrap_or_default())
+        let whole = offset..offset.saturating_add(len as u64);
+        Ok(self.read_ranges(std::slice::from_ref(&whole)).await?.pop().unwrap_or_default())
     }
 
     /// Reads ranges, which are in order and do not overlap, with as few requests to the device as it takes. Those of a
@@ -251,7 +251,8 @@ impl<D: Device> Volume<D> {
 
     /// Reads one range of a volume.
     async fn read_one(&self, offset: u64, len: usize, access: Access) -> Result<Bytes, Error> {
-        let read = self.read_volume(&[offset..offset + len as u64], access).await?.pop();
+        let whole = offset..offset + len as u64;
+        let read = self.read_volume(std::slice::from_ref(&whole), access).await?.pop();
         Ok(read.unwrap_or_default())
     }
 

@@ -220,9 +220,10 @@ fn misses_keep_nothing_of_the_gaps_that_they_were_read_with() {
         volume.read(8 * KIB, 8 * KIB).await.unwrap();
         volume.cache().settled().await;
         volume.cache().sync().await.unwrap();
+        let before = meter.bytes();
         assert!(volume.read(0, 24 * KIB).await.unwrap().concat() == noise(0, 2 * MIB)[..24 << 10]);
         assert_eq!(volume.counters().origin_gap_bytes, 8 * KIB);
-        assert_eq!(meter.bytes(), 0, "what waits for insertion keeps what was read");
+        assert_eq!(meter.bytes(), before, "what waits for insertion keeps what was read");
     });
 }
 
