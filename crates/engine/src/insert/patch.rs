@@ -73,7 +73,8 @@ mod tests {
                 naive[at..at + len].fill(number as u8);
                 covered[at..at + len].fill(true);
                 all.add(at, vec![number as u8; len].into(), 32);
-                prop_assert_eq!(&all.over(&[0xFF; 32]).bytes()[..], &naive[..]);
+                let whole = all.over(&[0xFF; 32]);
+                prop_assert_eq!(&whole.bytes()[..], &naive[..]);
                 prop_assert!(all.parts.len() <= PARTS_MAX.max(all.covered.ranges().len()));
                 prop_assert!(all.parts.iter().map(|(_, part)| part.len()).sum::<usize>() <= 32);
             }

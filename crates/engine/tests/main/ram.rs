@@ -213,16 +213,17 @@ fn the_insertion_queue_counts_the_memory_that_its_extents_keep() {
 
 #[test]
 fn misses_keep_nothing_of_the_gaps_that_they_were_read_with() {
-    let bed = unread(MIB, |s| s.manager.extent_bytes = 8192);
+    let bed = unread(2 * MIB, |s| s.manager.extent_bytes = 8192);
     bed.work();
     let (volume, meter) = (bed.volume.clone(), bed.meter.clone());
     bed.sim.run(async move {
         volume.read(8 * KIB, 8 * KIB).await.unwrap();
         volume.cache().settled().await;
         volume.cache().sync().await.unwrap();
-        assert!(volume.read(0, 24 * KIB).await.unwrap().concat() == noise(0, MIB)[..24 << 10]);
+        let before = meter.bytes();
+        assert!(volume.read(0, 24 * KIB).await.unwrap().concat() == noise(0, 2 * MIB)[..24 << 10]);
         assert_eq!(volume.counters().origin_gap_bytes, 8 * KIB);
-        assert_eq!(meter.bytes(), 0, "what waits for insertion keeps what was read");
+        assert_eq!(meter.bytes(), before, "what waits for insertion keeps what was read");
     });
 }
 
