@@ -247,14 +247,14 @@ async fn at_high_load(
     system: Option<Kind>,
     clock: &VirtualTime,
 ) -> Result<Outcome, Error> {
-    let most = run(image, trace, system, warm, Load::Closed, clock).await?.iops;
+    let most = Box::pin(run(image, trace, system, warm, Load::Closed, clock)).await?.iops;
     // `low` steps are sustained, unless it is 0; more than `high` are not.
     let (mut low, mut high, mut last) = (0, rate_steps, Outcome::default());
     while low < high {
         let step = (low + high).div_ceil(2);
         let highest = most * f64::from(step) / f64::from(rate_steps);
         let load = Load::Open(highest * LOAD_SHARE);
-        let outcome = Outcome { highest, ..run(image, trace, system, warm, load, clock).await? };
+        let outcome = Outcome { highest, ..Box::pin(run(image, trace, system, warm, load, clock)).await? };
         (low, high) = if outcome.sustained { (step, high) } else { (low, step - 1) };
         if outcome.sustained || low == 0 {
             last = outcome;
