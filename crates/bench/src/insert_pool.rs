@@ -1,6 +1,6 @@
 //! Insertion by several workers, compared with one; and what it would take to decompress hits on another thread.
 
-use crate::load::{EXTENT, Failure, extents_of, mb_per_second};
+use crate::load::{EXTENT, Failure, cpu_time, extents_of, mb_per_second};
 use bytes::Bytes;
 use futures_channel::{mpsc, oneshot};
 use futures_util::StreamExt;
@@ -18,18 +18,25 @@ const ROUNDS: usize = 5;
 /// The cache holds all extents.
 const CACHE_BYTES: u64 = 512 << 20;
 
-/// Inserts all extents of `data` with one worker and with two, in turn; prints the speeds and their ratio. The extents wait
-/// in the queue before a worker starts, and the cache is in RAM: neither a client nor an SSD is what it waits for.
+/// Inserts all extents of `data` with one worker and with two, in turn; prints the speeds, their ratio, and how many cores
+/// each had. The extents wait in the queue before a worker starts, and the cache is in RAM: neither a client nor an SSD is
+/// what it waits for.
 pub fn run(data: &Path) -> Result<(), Failure> {
     let extents = extents_of(data)?;
     for round in 0..ROUNDS {
-        let mut speeds = [0.0; 2];
+        let (mut speeds, mut cores) = ([0.0; 2], [0.0; 2]);
         for turn in 0..2 {
             let which = (round + turn) % 2;
-            speeds[which] = mb_per_second(extents.len() * EXTENT, insert(&extents, which + 1)?);
+            let (time, cpu) = insert(&extents, which + 1)?;
+            speeds[which] = mb_per_second(extents.len() * EXTENT, time);
+            cores[which] = cpu.as_secs_f64() / time.as_secs_f64();
         }
-        let [one, two] = speeds;
-        println!("insert-pool one_mb_per_second={one:.0} two_mb_per_second={two:.0} ratio={:.3}", two / one);
+        let ([one, two], [one_cores, two_cores]) = (speeds, cores);
+        println!(
+            "insert-pool one_mb_per_second={one:.0} two_mb_per_second={two:.0} ratio={:.3} one_cores={one_cores:.2} \
+             two_cores={two_cores:.2}",
+            two / one
+        );
     }
     Ok(())
 }
@@ -45,8 +52,8 @@ async fn in_ram(size_bytes: u64) -> Result<RamDevice, Failure> {
     Ok(device)
 }
 
-/// How long `workers` threads take.
-fn insert(extents: &[Bytes], workers: usize) -> Result<Duration, Failure> {
+/// How long `workers` threads take, and their CPU time.
+fn insert(extents: &[Bytes], workers: usize) -> Result<(Duration, Duration), Failure> {
     let settings = EngineSettings {
         ram_cache_bytes: 0,
         insert_queue_bytes: 2 * (extents.len() * EXTENT) as u64,
@@ -64,14 +71,14 @@ fn insert(extents: &[Bytes], workers: usize) -> Result<Duration, Failure> {
         for (n, extent) in extents.iter().enumerate() {
             volume.write((n * EXTENT) as u64, extent.clone(), false).await?;
         }
-        let begun = Instant::now();
+        let (begun, cpu) = (Instant::now(), cpu_time());
         let threads = (0..workers).map(|_| {
             let worker = cache.clone();
             spawn_thread("insert", move || async move { worker.clean_insertion_worker(&NoIndex).await })
         });
         let threads = threads.collect::<Result<Vec<_>, _>>()?;
         cache.settled().await;
-        let time = begun.elapsed();
+        let time = (begun.elapsed(), cpu_time() - cpu);
         cache.close();
         let status = cache.status();
         assert_eq!(status.manager.insertions as usize, extents.len(), "no fill may be dropped");

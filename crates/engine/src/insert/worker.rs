@@ -4,7 +4,6 @@ use super::duplicate::Inserted;
 use super::know::{Known, Looking, Next, Prepared};
 use super::lanes::Lanes;
 use super::open_weu::{Entering, OpenWeu, Parts};
-use super::order::Appending;
 use super::queue::Job;
 use super::stored_as;
 use crate::cache::Cache;
@@ -82,7 +81,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// As [`insertion_worker`](Self::insertion_worker); clean contents that the manager's index in RAM does not know are
     /// looked for in `index` before they count as new.
     pub async fn insertion_worker_with(&self, index: &impl FingerprintIndex) {
-        join(self.clean_insertion_worker(index), self.dirty_insertion_worker()).await;
+        join(Box::pin(self.clean_insertion_worker(index)), self.dirty_insertion_worker()).await;
     }
 
     /// The part of [`insertion_worker_with`](Self::insertion_worker_with) for clean extents. No client waits for it: it
@@ -118,11 +117,14 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let mut worker = Worker { cache: self, compressor, writes: FuturesUnordered::new(), jobs: 0 };
         let mut looking = Looking::new(self, index);
         while let Some((number, prepared)) = looking.next(&mut worker).await {
-            let mut appending = self.order.offer(number, prepared);
-            while let Some(prepared) = appending.as_mut().and_then(Appending::next) {
+            let Some(mut appending) = self.order.offer(number, prepared) else {
+                worker.take_turns().await;
+                continue;
+            };
+            while let Some(prepared) = appending.next() {
                 worker.finish(prepared, index).await;
+                worker.take_turns().await;
             }
-            worker.take_turns().await;
         }
         while worker.writes.next().await.is_some() {}
         let is_last = member.leave();

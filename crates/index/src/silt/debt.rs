@@ -34,7 +34,7 @@ pub(super) struct Debt {
 
 /// Background work, and the inserts before the first of them finds no room.
 pub(super) struct Due {
-    /// Bytes to read and write.
+    /// Bytes to read and write; 0 if nothing can be done at present.
     pub(super) bytes: u64,
     /// The number of inserts of any keys.
     pub(super) inserts: u64,
@@ -77,7 +77,8 @@ impl Debt {
 }
 
 impl<D: Device> Silt<D> {
-    /// The work that is due.
+    /// The work that is due before the room for inserts is used up. Those inserts fill logs, too, which are converted and
+    /// merged: without their work, inserts would be fast after each merge, and stop before the next one.
     pub(super) fn due(&self) -> Due {
         let plan = &self.plan;
         let log_entries = plan.log_entries();
@@ -90,13 +91,19 @@ impl<D: Device> Silt<D> {
             let logs = if partition.next.is_some() { 2 } else { 1 };
             room = room.min((logs * log_entries).saturating_sub(partition.active.entries().0));
         }
+        let inserts = room * u64::from(plan.partitions);
+        let merging = stores >= plan.hash_stores as usize;
+        if closed == 0 && !merging {
+            return Due { bytes: 0, inserts };
+        }
+        let logs = closed as f64 + inserts as f64 / log_entries as f64;
         // From `hash_stores` on they are merged, those of a partition at a time, with all that it holds.
-        let merges = (stores + closed + 1).saturating_sub(plan.hash_stores as usize).div_ceil(most.min(MERGED_MAX));
-        let partition_pages = (self.held() / u64::from(plan.partitions))
-            .div_ceil(Layout::new(PageKind::Sorted, plan.shape).capacity() as u64);
-        let to_merge = merges as u64 * 2 * partition_pages * PAGE_BYTES as u64;
-        let to_merge = to_merge.saturating_sub(self.debt.merged_bytes.load(Relaxed));
-        Due { bytes: closed as u64 * plan.segment_bytes() + to_merge, inserts: room * u64::from(plan.partitions) }
+        let merged = stores as f64 + logs + 1.0 - f64::from(plan.hash_stores);
+        let merges = (merged / most.min(MERGED_MAX) as f64).max(f64::from(u8::from(merging)));
+        let per_page = Layout::new(PageKind::Sorted, plan.shape).capacity() as u64 * u64::from(plan.partitions);
+        let merge_bytes = 2 * self.held().div_ceil(per_page) * PAGE_BYTES as u64;
+        let bytes = (logs * plan.segment_bytes() as f64 + merges * merge_bytes as f64) as u64;
+        Due { bytes: bytes.saturating_sub(self.debt.merged_bytes.load(Relaxed)), inserts }
     }
 
     /// Waits, before an insert, until the insert's share of the work that is due is done.
