@@ -183,8 +183,10 @@ fn a_merge_ends_when_its_base_has_gone() {
         extent.store(1).await;
         let cache = extent.0.cache();
         let faults = cache.flash().faults();
-        let hang = faults.inject(Fault::new(Effect::Hang).on(Operation::Read));
+        // The read of the base: the first one.
+        let hang = faults.inject(Fault::new(Effect::Hang).on(Operation::Read).times(1));
         extent.write(0, 1, 2).await;
+        extent.1.sleep(Duration::from_secs(1)).await;
         // The other volume takes all slots meanwhile.
         for index in 0..EXTENTS {
             let written = bytes(index as u8 | 0x80, EXTENT);
@@ -259,6 +261,7 @@ fn the_rest_is_read_after_the_answer_and_not_believed_after_a_write() {
             clock.sleep(Duration::from_secs(1)).await;
             // The origin is being read, and again after this.
             extent.write(1, 1, 3).await;
+            clock.sleep(Duration::from_secs(1)).await;
             extent.0.trim(EXTENT + 3 * 2048, 2048, false).await.unwrap();
             faults.remove(hang);
             clock.sleep(Duration::from_secs(10)).await;
