@@ -330,8 +330,8 @@ fn what_was_cached_is_there_again_with_its_duplicates() {
 /// More contents than fit, some of them read far more often than others: units are evicted, and what is worth it is copied.
 #[test]
 fn duplicates_are_recorded_again_when_units_are_evicted() {
-    let (contents, ratio) = (96 * PER_UNIT, 4);
-    let machine = Machine::new(64, contents, ratio);
+    let (contents, ratio) = (384 * PER_UNIT, 4);
+    let machine = Machine::new(256, contents, ratio);
     let running = machine.start();
     let mut rng = Rng::new(11);
     let mut reads = |count: u64| {
@@ -354,12 +354,12 @@ fn duplicates_are_recorded_again_when_units_are_evicted() {
         stats.forwarded,
         stats.dups_recorded
     );
-    assert!(stats.weus_evicted > 64 && stats.forwarded > contents / 8, "{stats:?}");
+    assert!(stats.weus_evicted > 256 && stats.forwarded > contents / 8, "{stats:?}");
     let (killed, cut) = (running.killed(), running.cut());
     let stopped = running.stop();
     let shares = [&stopped, &killed, &cut].map(|machine| left(cached.len() as u64, machine, &cached));
     println!("of 1000 hits, {shares:?} are left after an orderly end, a kill, a power cut");
-    assert!(shares[0] >= 990 && shares[1] >= 940 && shares[2] >= 700, "{shares:?}");
+    assert!(shares[0] >= 990 && shares[1] >= 970 && shares[2] >= 900, "{shares:?}");
 }
 
 #[test]

@@ -188,6 +188,9 @@ fn a_pool_goes_on_for_other_caches_when_one_is_closed() {
             write(&second, index, index).await;
         }
         other.settled().await;
+        while at_work.get() > 2 {
+            clock.sleep(Duration::from_millis(1)).await;
+        }
         assert_eq!(at_work.get(), 2, "both workers of the other cache are at work");
         assert_eq!(other.status().manager.base_entries, 120);
         let stored: usize = in_units(&one).await.iter().map(Vec::len).sum();
