@@ -49,9 +49,7 @@ impl WeuTable {
     /// Adds the record of a dup to a slot; returns its number.
     pub(crate) fn push_record(&mut self, weu: WeuId, dup: Option<u32>) -> u16 {
         self.records.all += 1;
-        let records = &mut self.slot_mut(weu).records;
-        records.push(dup.unwrap_or(NOBODY));
-        let number = (records.len() - 1) as u16;
+        let number = self.slot_mut(weu).push_record(dup.unwrap_or(NOBODY));
         if number == 0 && self.slot(weu).entries.len() == 0 {
             // It has no extents, and is in use all the same: it is not evicted before others.
             self.order_mut().live_changed(weu, 1, 1);
@@ -61,30 +59,28 @@ impl WeuTable {
 
     /// The dup that a record of a slot is of, or was of; `None`: there is no such record.
     pub(crate) fn record(&self, weu: WeuId, number: u32) -> Option<u32> {
-        self.slot(weu).records.get(number as usize).copied()
+        self.slot(weu).records().get(number as usize).copied()
     }
 
     pub(crate) fn record_count(&self, weu: WeuId) -> usize {
-        self.slot(weu).records.len()
+        self.slot(weu).records().len()
     }
 
     /// Removes the last record of a slot that is being emptied.
     pub(crate) fn pop_record(&mut self, weu: WeuId) -> Option<(u16, u32)> {
-        let slot = self.slot_mut(weu);
-        let dup = slot.records.pop()?;
-        let number = slot.records.len() as u16;
+        let last = self.slot_mut(weu).pop_record()?;
         self.records.all -= 1;
         if let Some(held) = &mut self.records.held {
             *held += 1;
         }
-        Some((number, dup))
+        Some(last)
     }
 
     /// The number of evictable slots that have up to `records_max` records and no extents, and the first one.
     pub(crate) fn small_record_slots(&self, records_max: usize) -> (usize, Option<WeuId>) {
         let slots = (0u32..).map(WeuId).zip(&self.slots);
         let mut small = slots.filter(|(weu, slot)| {
-            let count = slot.records.len();
+            let count = slot.records().len();
             self.is_evictable(*weu) && slot.entries.len() == 0 && count > 0 && count <= records_max
         });
         let first = small.next().map(|(weu, _)| weu);
@@ -94,7 +90,7 @@ impl WeuTable {
     /// The evictable slot with the most records; `None`: none has any.
     pub(crate) fn fullest_of_records(&self) -> Option<WeuId> {
         let slots = (0u32..).map(WeuId).zip(&self.slots);
-        let slots = slots.filter(|(weu, slot)| self.is_evictable(*weu) && !slot.records.is_empty());
-        slots.max_by_key(|(_, slot)| slot.records.len()).map(|(weu, _)| weu)
+        let slots = slots.filter(|(weu, slot)| self.is_evictable(*weu) && !slot.records().is_empty());
+        slots.max_by_key(|(_, slot)| slot.records().len()).map(|(weu, _)| weu)
     }
 }

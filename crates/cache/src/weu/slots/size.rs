@@ -33,7 +33,7 @@ impl WeuTable {
         slot.state = SlotState::Stored;
         (slot.restored, slot.opened) = (true, 0);
         slot.entries = Entries::default();
-        debug_assert!(slot.records.is_empty(), "they are read after all entries");
+        debug_assert!(slot.records().is_empty(), "they are read after all entries");
         for (key, position, stored) in entries {
             slot.entries.push(key, position, stored);
         }

@@ -33,8 +33,8 @@ pub(in crate::weu) struct Slot {
     /// The cleaner's pass in which `generation` last began half a lap; see `CacheManager::finish_lap`.
     pub(super) lap_sweep: u64,
     pub(in crate::weu) entries: Entries,
-    /// The dups that its records are of; see `records`.
-    pub(super) records: Vec<u32>,
+    /// The dups that its records are of; see `records`. Few units have any: the others keep no room for a list.
+    records: Option<Box<Records>>,
     /// Uses of its entries since it became full.
     pub(in crate::weu) heats: Heats,
     /// One bit for each entry, up to the last one that is set: whether a dup ever referred to it.
@@ -66,7 +66,7 @@ impl Slot {
             generation: Generation(0),
             lap_sweep: 0,
             entries: Entries::default(),
-            records: Vec::new(),
+            records: None,
             heats: Heats::default(),
             shared: Vec::new(),
             shelf: Shelf::default(),
@@ -81,6 +81,10 @@ impl Slot {
         }
     }
 }
+
+/// Numbers of dups.
+#[derive(Debug, Default)]
+struct Records(Vec<u32>);
 
 /// The classes of a slot's entries.
 #[derive(Debug, Default)]
@@ -109,10 +113,32 @@ impl Slot {
         count.into()
     }
 
+    /// The dups that its records are of.
+    pub(super) fn records(&self) -> &[u32] {
+        self.records.as_ref().map_or(&[], |records| &records.0)
+    }
+
+    /// Adds a record; returns its number.
+    pub(super) fn push_record(&mut self, dup: u32) -> u16 {
+        let records = &mut self.records.get_or_insert_default().0;
+        records.push(dup);
+        (records.len() - 1) as u16
+    }
+
+    /// Removes the last record; returns its number, and the dup.
+    pub(super) fn pop_record(&mut self) -> Option<(u16, u32)> {
+        let records = &mut self.records.as_mut()?.0;
+        let (dup, number) = (records.pop()?, records.len() as u16);
+        if number == 0 {
+            self.records = None;
+        }
+        Some((number, dup))
+    }
+
     /// How many of its entries are in use, and how many there are; a slot that has records alone is in use.
     pub(in crate::weu) fn used(&self) -> (u64, u64) {
         let entries = self.entries.len() as u64;
-        if entries == 0 && !self.records.is_empty() {
+        if entries == 0 && !self.records().is_empty() {
             return (1, 1);
         }
         (u64::from(self.live).min(entries.max(1)), entries.max(1))
@@ -120,7 +146,7 @@ impl Slot {
 
     pub(super) fn ram_bytes(&self) -> usize {
         self.entries.ram_bytes()
-            + self.records.capacity() * size_of::<u32>()
+            + self.records.as_ref().map_or(0, |r| size_of::<Records>() + r.0.capacity() * size_of::<u32>())
             + self.heats.ram_bytes()
             + self.shared.capacity() * size_of::<u64>()
             + self.classes.as_ref().map_or(0, |c| size_of::<Classes>() + c.of.capacity())
