@@ -136,7 +136,7 @@ mod tests {
             return 0.0;
         }
         let ways = (0_u32..1 << (wanted.len() - 1)).filter_map(|cuts| {
-            let mut ranges = vec![wanted[0]..wanted[0] + 1];
+            let mut ranges = vec![Range { start: wanted[0], end: wanted[0] + 1 }];
             for (at, number) in wanted.iter().enumerate().skip(1) {
                 match ranges.last_mut() {
                     Some(last) if cuts & (1 << (at - 1)) == 0 => last.end = number + 1,
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_gap_is_read_through_if_that_costs_less_than_a_request() {
         let stretch = |gap| [piece(Kind::Wanted, 10), piece(Kind::Gap, gap), piece(Kind::Wanted, 10)];
-        assert_eq!(plan(&stretch(99), &COSTS, u64::MAX), [0..3]);
+        assert_eq!(plan(&stretch(99), &COSTS, u64::MAX), [Range { start: 0, end: 3 }]);
         assert_eq!(plan(&stretch(100), &COSTS, u64::MAX), [0..1, 2..3]);
         let barred = [piece(Kind::Wanted, 10), piece(Kind::Barred, 1), piece(Kind::Wanted, 10)];
         assert_eq!(plan(&barred, &COSTS, u64::MAX), [0..1, 2..3]);

@@ -10,8 +10,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A seed takes a second of processor time. One that takes so much is caught in an endless loop.
-const ENDLESS: Duration = Duration::from_secs(180);
+/// A seed takes a second of processor time, and a busy one minutes. One that takes so much is caught in an endless loop.
+const ENDLESS: Duration = Duration::from_secs(600);
 /// The kernel's unit of processor time in `/proc` (USER_HZ).
 const TICK: Duration = Duration::from_millis(10);
 
