@@ -201,7 +201,8 @@ mod tests {
     }
 
     fn near(found: f64, expected: f64) -> bool {
-        (found / expected - 1.0).abs() < 0.1
+        // The time that a busy period takes anyway is told apart from its requests by periods of different lengths alone.
+        (found / expected - 1.0).abs() < 0.15
     }
 
     #[test]

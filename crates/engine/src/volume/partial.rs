@@ -15,13 +15,20 @@ use nitro_port::{Clock, Device, Origin};
 use nitro_units::{ExtentIndex, ExtentKey, ExtentRange, Fingerprint};
 use std::sync::Arc;
 
-/// What there was of the extents at the edges of a write: of two at most, in the order in which it was found.
+/// What there was of the extents at the edges of a write: of two at most, in the order in which it was found. It is part of the
+/// future of each write, so that what few of them find has its own memory.
 #[derive(Default)]
 pub(super) struct Before {
     /// In RAM.
     bytes: Vec<(ExtentIndex, Bytes)>,
     /// On the SSD.
     locations: Vec<(ExtentIndex, Location)>,
+    rare: Option<Box<Rare>>,
+}
+
+/// What few writes find.
+#[derive(Default)]
+struct Rare {
     /// On the SSD, and overwritten in part since.
     merges: Vec<(ExtentIndex, Arc<Merge>)>,
     /// Parts of extents that are not cached.
@@ -32,7 +39,19 @@ pub(super) struct Before {
 
 impl Before {
     pub(super) fn take_worth(&mut self) -> Vec<Parts> {
-        std::mem::take(&mut self.worth)
+        self.rare.as_mut().map(|rare| std::mem::take(&mut rare.worth)).unwrap_or_default()
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    fn merge(&self, index: ExtentIndex) -> Option<&Arc<Merge>> {
+        last_of(&self.rare.as_ref()?.merges, index)
+    }
+
+    fn parts(&self, index: ExtentIndex) -> Option<&Gathered<Parts>> {
+        last_of(&self.rare.as_ref()?.parts, index)
     }
 
     pub(super) fn in_ram(&mut self, index: ExtentIndex, bytes: Bytes) {
@@ -47,7 +66,7 @@ impl Before {
     pub(super) fn pending(&mut self, index: ExtentIndex, content: Content) {
         match content {
             Content::Whole(kept, _) => self.bytes.push((index, kept.bytes().clone())),
-            Content::Merge(merge) => self.merges.push((index, merge)),
+            Content::Merge(merge) => self.rare().merges.push((index, merge)),
         }
     }
 }
@@ -77,7 +96,10 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let last = ExtentIndex(extents.end.0.saturating_sub(1));
         let edges = [Some(extents.start), Some(last).filter(|last| *last != extents.start)];
         let take = |index: ExtentIndex| Some((index, parts.take(&self.key(index))?));
-        before.parts.extend(edges.into_iter().flatten().filter_map(take));
+        let found: Vec<_> = edges.into_iter().flatten().filter_map(take).collect();
+        if !found.is_empty() {
+            before.rare().parts = found;
+        }
     }
 
     /// The content of a written extent for the cache: the written data if they cover it, otherwise with what there was of
@@ -115,7 +137,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 self.metrics.partial_merged.add(1);
                 Some(Merge { base: *base, patch: Patch::default() })
             }
-            None => last_of(&before.merges, index).map(|merge| {
+            None => before.merge(index).map(|merge| {
                 self.metrics.partial_joined.add(1);
                 Merge::clone(merge)
             }),
@@ -142,7 +164,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         before: &mut Before,
     ) -> Option<Content> {
         let extent_bytes = self.extent_bytes() as usize;
-        let (mut patch, was_edge) = match last_of(&before.parts, index) {
+        let (mut patch, was_edge) = match before.parts(index) {
             Some(gathered) => (gathered.parts.patch.clone(), gathered.is_edge),
             None => (Patch::default(), false),
         };
@@ -156,8 +178,12 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let remainder = Remainder { index, from: of.from };
         let parts = Parts { patch, remainder, remainders: self.remainders.clone() };
         match fate {
-            Fate::Fetch => before.worth.push(parts),
-            Fate::Wait => before.worth.extend(self.gather(self.key(index), parts, was_edge || of.is_edge)),
+            Fate::Fetch => before.rare().worth.push(parts),
+            Fate::Wait => {
+                if let Some(left) = self.gather(self.key(index), parts, was_edge || of.is_edge) {
+                    before.rare().worth.push(left);
+                }
+            }
             Fate::Leave | Fate::Whole => {}
         }
         None
