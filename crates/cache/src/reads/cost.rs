@@ -202,14 +202,14 @@ mod tests {
 
     fn near(found: f64, expected: f64) -> bool {
         // The time that a busy period takes anyway is told apart from its requests by periods of different lengths alone.
-        (found / expected - 1.0).abs() < 0.15
+        (found / expected - 1.0).abs() < 0.2
     }
 
     #[test]
     fn costs_are_learned_and_queues_do_not_count_twice() {
         let disk = Costs { request_ns: 12e6, byte_ns: 1e9 / 150e6 };
         for at_once in [1, 7, 50] {
-            let found = learned(&disk, at_once, |n| (n * 7 % 13 + 1) * 64 * KIB);
+            let found = learned(&disk, at_once, |n| ((n * 0x9E37_79B9 >> 9) % 13 + 1) * 64 * KIB);
             assert!(near(found.request_ns, disk.request_ns) && near(found.byte_ns, disk.byte_ns), "{found:?}");
         }
     }
