@@ -31,6 +31,7 @@ fn options_that_serve_has_too_take_the_same_values() {
         "extent-size",
         "fingerprint-index-ratio",
         "mode",
+        "partial-writes",
         "patterns",
         "ram",
         "sequential-threshold",
