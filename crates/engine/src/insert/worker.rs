@@ -15,7 +15,7 @@ use crate::kept::Kept;
 use crate::writeback::Room;
 use bytes::Bytes;
 use event_listener::{Event, listener};
-use futures_util::future::{Either, FutureExt, LocalBoxFuture, join, select};
+use futures_util::future::{Either, LocalBoxFuture, join, select};
 use futures_util::lock::MutexGuard;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use nitro_cache::admission::{Admitted, Provenance, Shelf};
@@ -330,14 +330,11 @@ impl<'a, F: Device, C: Clock> Worker<'a, F, C> {
         let (cache, begun) = (self.cache, self.cache.writes.begin());
         let room = cache.manager.lock().seal(open.weu);
         cache.record_duplicates(&mut open, room);
-        let mut writing: LocalBoxFuture<'_, ()> = Box::pin(async move {
+        // It begins when the worker waits for something next, as in the simulator.
+        self.writes.push(Box::pin(async move {
             let _begun = begun;
             write(cache, open).await;
-        });
-        // It begins here: the next jobs take time.
-        if writing.as_mut().now_or_never().is_none() {
-            self.writes.push(writing);
-        }
+        }));
     }
 
     /// Waits until a write of a WEU has ended, of this worker or of another one; `false`: none is in progress.

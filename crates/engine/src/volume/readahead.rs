@@ -89,12 +89,11 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     async fn read_ahead(&self, extents: ExtentRange) {
-        let (mut runs, mut readings) = (Vec::new(), Vec::new());
         let mut first = extents.start;
         while first < extents.end {
             let wanted = |index| !self.is_at_hand(index);
             let rest = ExtentRange::new(first, extents.end);
-            let Some(start) = rest.iter().find(|index| wanted(*index)) else { break };
+            let Some(start) = rest.iter().find(|index| wanted(*index)) else { return };
             let missing = ExtentRange::new(start, extents.end).take_while(wanted);
             first = missing.end;
             if missing.is_empty() || !self.flights.is_idle(missing) {
@@ -106,11 +105,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 continue; // it is at hand now
             }
             self.metrics.readahead_extents.add(range.count());
-            runs.push(range);
-            readings.push(reading);
-        }
-        let missing = self.read_missing(&runs, Urgency::Normal).await;
-        for (reading, result) in readings.into_iter().zip(missing.runs) {
+            // One run after the other, as in the simulator.
+            let Some(result) = self.read_missing(&[range], Urgency::Normal).await.runs.pop() else { return };
             let miss = reading.miss.clone();
             // Copied here, where no client waits, they need not be when clients read them one by one.
             let own =
