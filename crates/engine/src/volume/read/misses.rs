@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::kept::for_reply;
 use crate::volume::Volume;
 use crate::volume::flights::{Reading, Start};
+use futures_util::future::{join, join_all};
 use nitro_port::{Clock, Device, Origin};
 use nitro_units::{ExtentIndex, ExtentRange};
 
@@ -37,18 +38,12 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 }
             }
         }
-        if !others.is_empty() {
-            // What enters the cache keeps the order of the request, which the simulator has, too.
-            drop(readings);
-            let mut all = Vec::with_capacity(runs.len());
-            for run in runs {
-                all.push(self.read_through(*run, fill, span).await?);
-            }
-            return Ok(all);
-        }
-        let read = self.read_own(&own, readings, fill, span).await;
-        let read: Vec<(ExtentIndex, Result<Extents, Error>)> =
-            own.into_iter().zip(read).map(|(range, read)| (range.start, read)).collect();
+        let rest = others.iter().map(|range| self.read_through(*range, fill, span));
+        let (read, rest) = join(self.read_own(&own, readings, fill, span), join_all(rest)).await;
+        let read = own.into_iter().zip(read).chain(others.iter().copied().zip(rest));
+        let mut read: Vec<(ExtentIndex, Result<Extents, Error>)> =
+            read.map(|(range, read)| (range.start, read)).collect();
+        read.sort_unstable_by_key(|(first, _)| *first);
         let mut read = read.into_iter().peekable();
         let mut all = Vec::with_capacity(runs.len());
         for run in runs {
