@@ -209,7 +209,7 @@ mod tests {
     fn costs_are_learned_and_queues_do_not_count_twice() {
         let disk = Costs { request_ns: 12e6, byte_ns: 1e9 / 150e6 };
         for at_once in [1, 7, 50] {
-            let found = learned(&disk, at_once, |n| ((n * 0x9E37_79B9 >> 9) % 13 + 1) * 64 * KIB);
+            let found = learned(&disk, at_once, |n| (((n * 0x9E37_79B9) >> 9) % 13 + 1) * 64 * KIB);
             // Of many that wait together, requests and bytes grow alike: what one costs is known, but not what of it is which.
             let usual = 7 * 64 * KIB;
             assert!(near(found.of(usual), disk.of(usual)), "{at_once} at once: {found:?}");
