@@ -18,19 +18,19 @@ pub const HEAD_BYTES: u32 = SECTOR_BYTES;
 pub const ENTRY_BYTES: u32 = 48;
 /// One record of a duplicate, behind the table of entries.
 pub const RECORD_BYTES: u32 = 32;
-/// Maximum number of extents in a WEU with any compression: eight times the number that fits uncompressed.
-#[must_use]
-pub const fn entries_max(weu_bytes: u32, extent_bytes: u32) -> u32 {
-    let entries = weu_bytes / extent_bytes * 8;
-    if entries < ENTRIES_MAX { entries } else { ENTRIES_MAX }
-}
-
 /// Maximum number of records in a WEU: their numbers have 16 bits.
 pub const RECORDS_MAX: u32 = 1 << 16;
 /// The prefix of each packed extent: its checksum, stored length and codec.
 pub const PREFIX_BYTES: u32 = 8;
 /// Entry numbers have 13 bits.
 pub const ENTRIES_MAX: u32 = 1 << 13;
+
+/// Maximum number of extents in a WEU with any compression: eight times the number that fits uncompressed.
+#[must_use]
+pub const fn entries_max(weu_bytes: u32, extent_bytes: u32) -> u32 {
+    let entries = weu_bytes / extent_bytes * 8;
+    if entries < ENTRIES_MAX { entries } else { ENTRIES_MAX }
+}
 
 /// How an extent is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,11 +3,9 @@
 
 use super::Volume;
 use super::flights::Start;
-use super::read::Entrance;
 use super::readahead::Wanted;
-use crate::insert::{Content, Patch};
+use crate::insert::Patch;
 use crate::kept::Kept;
-use nitro_cache::Gone;
 use nitro_cache::admission::Provenance;
 use nitro_port::{Clock, Device, Origin, Urgency};
 use nitro_units::{ExtentIndex, ExtentRange};
@@ -53,15 +51,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
         self.metrics.partial_fetched.add(1);
         let Some(Ok(read)) = self.read_missing(&[one], Urgency::Low).await.runs.pop() else { return };
-        let mut keep: Vec<_> = read.iter().map(|extent| Kept::own(extent.clone())).collect();
-        let room = self.admit_fills(&mut keep);
-        if room.is_none() {
-            self.note_gone(one.iter(), Gone::Dropped);
-        }
-        for (index, kept, token) in reading.finish(Ok(read), keep) {
-            if let Some(room) = &room {
-                self.enqueue(index, Content::Whole(kept, None), token, Entrance { from, room });
-            }
-        }
+        let keep = read.iter().map(|extent| Kept::own(extent.clone())).collect();
+        self.insert_read(reading, Ok(read), keep, |_| None, from);
     }
 }

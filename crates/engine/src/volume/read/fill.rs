@@ -98,18 +98,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         };
         let from = fill.provenance();
         match fill.then {
-            Then::Insert => {
-                let missed = reading.miss.extents.iter().take(keep.len());
-                let room = self.admit_fills(&mut keep);
-                if room.is_none() {
-                    self.note_gone(missed, Gone::Dropped);
-                }
-                for (index, kept, token) in reading.finish(result, keep) {
-                    if let Some(room) = &room {
-                        self.enqueue(index, Content::Whole(kept, known(index)), token, Entrance { from, room });
-                    }
-                }
-            }
+            Then::Insert => self.insert_read(reading, result, keep, known, from),
             Then::Wait => {
                 let held = settle(keep.iter_mut());
                 let kept = reading.finish(result, keep);
@@ -132,8 +121,29 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
+    /// Completes a read of the origin, and queues the extents `keep` of it for insertion, if there is room.
+    pub(in crate::volume) fn insert_read(
+        &self,
+        reading: Reading,
+        result: Result<Vec<Bytes>, Error>,
+        mut keep: Vec<Kept>,
+        known: impl Fn(ExtentIndex) -> Option<Fingerprint>,
+        from: Provenance,
+    ) {
+        let missed = reading.miss.extents.iter().take(keep.len());
+        let room = self.admit_fills(&mut keep);
+        if room.is_none() {
+            self.note_gone(missed, Gone::Dropped);
+        }
+        for (index, kept, token) in reading.finish(result, keep) {
+            if let Some(room) = &room {
+                self.enqueue(index, Content::Whole(kept, known(index)), token, Entrance { from, room });
+            }
+        }
+    }
+
     /// Room in the queue for extents to insert; if there is none, `keep` is cleared.
-    pub(in crate::volume) fn admit_fills(&self, keep: &mut Vec<Kept>) -> Option<Arc<Room>> {
+    fn admit_fills(&self, keep: &mut Vec<Kept>) -> Option<Arc<Room>> {
         if keep.is_empty() {
             return None;
         }
