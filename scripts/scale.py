@@ -30,7 +30,7 @@ class Served:
         config = os.path.join(folder, "nitro.toml")
         caches = -(-volumes // VOLUMES_A_CACHE)
         with open(config, "w") as out:
-            out.write(f'[server]\nlisten = ["unix:{self.socket}"]\ncontrol = "{self.control}"\nmax_connections = {clients + 16}\n'
+            out.write(f'[server]\nlisten = ["unix:{self.socket}"]\ncontrol = "{self.control}"\nmax_connections = {clients * 8 // 7 + 64}\n'
                       f"max_connections_per_peer = {clients + 16}\n")
             for cache in range(caches):
                 out.write(f'[cache.c{cache}]\npath = "{folder}/cache{cache}"\nsize = {CACHE_BYTES}\nram = 0\n')
@@ -75,11 +75,12 @@ def clean(folder):
 
 def of_volumes(nitro, folder, count):
     server = Served(nitro, folder, count, 16)
-    told = {"volumes": count, "resident_bytes": server.resident(), "start_seconds": server.seconds,
-            "status_seconds": server.status_seconds()}
-    server.stop()
-    clean(folder)
-    return told
+    try:
+        return {"volumes": count, "resident_bytes": server.resident(), "start_seconds": server.seconds,
+                "status_seconds": server.status_seconds()}
+    finally:
+        server.stop()
+        clean(folder)
 
 
 async def read_for(client, seconds):
@@ -107,10 +108,11 @@ async def beside_clients(server, count):
 
 def of_clients(nitro, folder, count):
     server = Served(nitro, folder, 1, count)
-    told = asyncio.run(beside_clients(server, count))
-    server.stop()
-    clean(folder)
-    return told
+    try:
+        return asyncio.run(beside_clients(server, count))
+    finally:
+        server.stop()
+        clean(folder)
 
 
 def main():

@@ -3,7 +3,8 @@
 //!
 //! The caller reads the unit once, checks each survivor's checksum, and stores it again: [`begin_leaving`],
 //! [`survivors`], for each of them [`forward`], and [`begin_eviction_of_rest`]. The version of an entry does not
-//! change: a newer one would override later records in the journal. Dups of an evicted entry are found by a *forwarding
+//! change: a newer one would override later records in the journal. If the first key was dropped, the content is copied
+//! under another one that used it since, with a new version. Dups of an evicted entry are found by a *forwarding
 //! table* of the filling, until the cleaner has pointed all of them to the new location: 12 bytes for each survivor
 //! that ever had a dup, for two passes of the cleaner.
 //!
@@ -13,7 +14,7 @@
 //! [`begin_eviction_of_rest`]: crate::CacheManager::begin_eviction_of_rest
 
 use crate::eviction::Keep;
-use crate::file_index::Dup;
+use crate::file_index::{Dup, Reference};
 use crate::shelf::{Band, Lane, Shelf};
 use crate::weu::{HEAT_MAX, Location};
 use nitro_units::{ExtentKey, Generation, WeuId};
@@ -58,8 +59,12 @@ impl Leaving {
 /// An extent that is copied forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Survivor {
-    /// Its first key.
+    /// The key that the header of its unit has.
+    pub first: ExtentKey,
+    /// The key under which it is copied: the first one, or the one of its heir.
     pub key: ExtentKey,
+    /// What that key refers to.
+    pub(crate) owner: Reference,
     /// Its location.
     pub location: Location,
     pub(crate) heat: u8,
@@ -67,6 +72,14 @@ pub struct Survivor {
     pub(crate) band: Band,
     /// It is copied independently of its heat.
     pub(crate) pinned: bool,
+}
+
+impl Survivor {
+    /// Whether its first key was dropped, so that it is copied under another one.
+    #[must_use]
+    pub const fn is_inherited(&self) -> bool {
+        matches!(self.owner, Reference::Dup(_))
+    }
 }
 
 /// The new locations of the extents of an evicted filling.

@@ -1,8 +1,8 @@
 //! Pins: extents that are cached independently of the policies, and are copied forward before their units are evicted
 //! (Differentiated Storage Services, SOSP 2011, §3.2: data that an administrator knows to be hot).
 //!
-//! A pinned extent always has its own content, even if it is a duplicate: only keys in a unit's header are copied
-//! forward, and the extent with that key could be overwritten. A unit with mostly pinned extents is evicted only if
+//! An extent that is pinned when it is inserted has its own content, even if it is a duplicate: which of the keys of one
+//! content it is copied forward under depends on their use. A unit with mostly pinned extents is evicted only if
 //! there is no other candidate.
 
 use nitro_units::{ExtentKey, ObjectId};

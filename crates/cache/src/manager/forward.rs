@@ -7,7 +7,7 @@ use crate::fingerprint_index::Target;
 use crate::forward::{Leaving, Survivor};
 use crate::shelf::{Lane, Shelf};
 use crate::weu::{Location, SlotState, Stored};
-use nitro_units::{Fingerprint, WeuId};
+use nitro_units::{ExtentKey, Fingerprint, WeuId};
 
 /// Maximum number of copies through which a dup is followed; the cleaner repairs dups much earlier.
 const HOPS_MAX: usize = 8;
@@ -42,13 +42,13 @@ impl CacheManager {
             if !is_worth_it && !leaving.has_pinned {
                 continue;
             }
-            let Some(key) = self.weus.key(weu, entry) else { continue };
-            let pinned = leaving.has_pinned && self.is_pinned(key);
+            let Some(first) = self.weus.key(weu, entry) else { continue };
+            let pinned = leaving.has_pinned && self.is_pinned(first);
             if (is_worth_it || pinned)
-                && self.find(key) == Some(Reference::Base(weu, entry))
+                && let Some((key, owner)) = self.owner(weu, entry)
                 && let Some(location) = self.weus.location(weu, entry)
             {
-                found.push(Survivor { key, location, heat, band, pinned });
+                found.push(Survivor { first, key, owner, location, heat, band, pinned });
             }
         }
         (from < end).then_some(end)
@@ -72,16 +72,34 @@ impl CacheManager {
         found.sort_by_key(|survivor| survivor.location.entry);
     }
 
+    /// The key under which an entry can be copied: its first one, or, if that does not refer to it any more, the one of the
+    /// dup that used it last. Dirty extents are in units that stay.
+    fn owner(&self, weu: WeuId, entry: u16) -> Option<(ExtentKey, Reference)> {
+        let first = self.weus.key(weu, entry)?;
+        let number = match self.find(first) {
+            Some(base) if base == Reference::Base(weu, entry) => return Some((first, base)),
+            Some(Reference::Dup(number)) if self.dups.get(number).is_some_and(|dup| self.is_named(&dup)) => number,
+            _ => self.weus.heir(weu, entry)?,
+        };
+        let dup = self.dups.get(number)?;
+        let is_owner = (dup.weu(), dup.entry()) == (weu, entry)
+            && dup.is_of(self.weus.generation(weu))
+            && self.find(dup.key) == Some(Reference::Dup(number))
+            && self.dirty.get(dup.key).is_none();
+        is_owner.then_some((dup.key, Reference::Dup(number)))
+    }
+
     /// Whether a survivor still has to be copied: its key still refers to the location where it was found.
     #[must_use]
     pub fn survives(&self, survivor: &Survivor) -> bool {
         let Location { weu, generation, entry, .. } = survivor.location;
         self.weus.is_current(weu, generation)
             && self.weus.is_leaving(weu)
-            && self.find(survivor.key) == Some(Reference::Base(weu, entry))
+            && self.owner(weu, entry) == Some((survivor.key, survivor.owner))
     }
 
-    /// Moves a survivor, with all its keys, to an open unit; its bytes must be available there already. `None`: it was
+    /// Moves a survivor, with all its keys, to an open unit; its bytes must be available there already. If it is
+    /// [inherited](Survivor::is_inherited), the copy has a [version](Self::version) of its own. `None`: it was
     /// overwritten, trimmed or evicted meanwhile.
     pub fn forward(
         &mut self,
@@ -101,11 +119,20 @@ impl CacheManager {
         self.stats.base_entries += 1;
         self.stats.forwarded += 1;
         self.stats.forwarded_bytes += u64::from(stored.payload_bytes());
-        self.files.remove(survivor.key, Reference::Base(old.weu, old.entry));
+        self.files.remove(survivor.key, survivor.owner);
+        match survivor.owner {
+            Reference::Base(weu, entry) => {
+                self.weus.unrefer(weu, entry, |_| true);
+                self.note_base(survivor.key, weu, false);
+            }
+            Reference::Dup(number) => {
+                self.remove_dup(number);
+                // Newer than the dup's record, and than all that was void before.
+                self.version += 1;
+            }
+        }
         self.files.insert(survivor.key, Reference::Base(into, location.entry));
-        self.weus.unrefer(old.weu, old.entry, |_| true);
         self.weus.refer(into, location.entry);
-        self.note_base(survivor.key, old.weu, false);
         self.note_base(survivor.key, into, true);
         self.classify(&location, class);
         let heat = match leaving.keep.cooling {

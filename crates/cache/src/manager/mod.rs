@@ -172,6 +172,7 @@ impl CacheManager {
                 self.weus.touch(location.weu, location.entry);
                 if let Reference::Dup(number) = reference {
                     self.point_dup(number, &location);
+                    self.weus.used_by(location.weu, location.entry, number);
                 }
                 Some(location)
             }
@@ -275,7 +276,7 @@ impl CacheManager {
     }
 
     fn count_duplicate(&mut self, key: ExtentKey, location: Location) {
-        self.point(key, location.weu, location.entry);
+        self.point(key, location.weu, location.entry, false);
         self.stats.insertions += 1;
         self.stats.duplicates += 1;
         self.stats.inserted_bytes += u64::from(self.settings.extent_bytes);
@@ -330,7 +331,7 @@ impl CacheManager {
         if let Some(fingerprint) = fingerprint {
             self.note_fingerprint(fingerprint, Target::new(weu, location.entry, location.generation));
         }
-        self.point(key, weu, location.entry);
+        self.point(key, weu, location.entry, true);
         self.version += 1;
         Append::At(location)
     }
@@ -469,18 +470,18 @@ impl CacheManager {
         }
     }
 
-    /// Points a key to an entry of a current WEU: as base entry if the header has the key, otherwise as dup.
-    pub(crate) fn point(&mut self, key: ExtentKey, weu: WeuId, entry: u16) {
-        let base = self.weus.key(weu, entry) == Some(key);
+    /// Points a key to an entry of a current WEU: as base entry if the entry is new, otherwise as dup. If the header has the
+    /// key, and the key was dropped since, the journal has that it is void, so that it is a dup as any other.
+    pub(crate) fn point(&mut self, key: ExtentKey, weu: WeuId, entry: u16, is_new: bool) {
         if let Some(old) = self.find(key) {
             let same = self.resolve(old).is_some_and(|l| (l.weu, l.entry) == (weu, entry));
-            if same && base == matches!(old, Reference::Base(..)) {
+            if same && !is_new {
                 return;
             }
             self.drop_reference(key, old);
         }
-        self.weus.refer(weu, entry);
-        if base {
+        if is_new {
+            self.weus.refer(weu, entry);
             self.note_base(key, weu, true);
             return self.files.insert(key, Reference::Base(weu, entry));
         }
@@ -492,10 +493,21 @@ impl CacheManager {
             self.note_gone(victim.key, Gone::Evicted);
             self.stats.dups_displaced += 1;
         }
-        self.weus.share(weu, entry);
+        let number = self.add_dup(key, weu, entry);
+        self.unrecorded.push(number);
+    }
+
+    /// Points a key that is not in the file index to an entry of a current WEU as a dup; returns its number.
+    pub(crate) fn add_dup(&mut self, key: ExtentKey, weu: WeuId, entry: u16) -> u32 {
         let number = self.dups.insert(Dup::new(key, weu, entry, self.weus.generation(weu)));
         self.files.insert(key, Reference::Dup(number));
-        self.unrecorded.push(number);
+        self.weus.refer(weu, entry);
+        self.weus.share(weu, entry);
+        self.weus.used_by(weu, entry, number);
+        if self.weus.key(weu, entry) == Some(key) {
+            self.note_base(key, weu, true);
+        }
+        number
     }
 
     /// Removes a key from the indexes. If a header names it, the journal is told that it is void: the caller has room for
@@ -513,6 +525,7 @@ impl CacheManager {
             Reference::Base(weu, entry) => {
                 self.weus.unrefer(weu, entry, |_| true);
                 self.weus.set_heat(weu, entry, 0);
+                self.weus.orphan(weu, entry);
                 if self.weus.is_filled(weu) {
                     self.note_base(key, weu, false);
                 }

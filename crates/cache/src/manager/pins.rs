@@ -48,8 +48,7 @@ impl CacheManager {
         for index in extents.clone() {
             let key = ExtentKey::new(object, ExtentIndex(index));
             if self.pins.has(key) != pinned
-                && let Some(Reference::Base(weu, _)) = self.find(key)
-                && self.weus.is_filled(weu)
+                && let Some(weu) = self.named_in(key)
             {
                 self.note_pinned(weu, pinned);
             }
@@ -73,6 +72,14 @@ impl CacheManager {
     pub(crate) fn note_base(&mut self, key: ExtentKey, weu: WeuId, is_more: bool) {
         if self.pins.has(key) {
             self.note_pinned(weu, is_more);
+        }
+    }
+
+    /// The unit whose header has a key for what the key refers to.
+    fn named_in(&self, key: ExtentKey) -> Option<WeuId> {
+        match self.find(key)? {
+            Reference::Base(weu, _) => self.weus.is_filled(weu).then_some(weu),
+            Reference::Dup(number) => self.dups.get(number).filter(|dup| self.is_named(dup)).map(|dup| dup.weu()),
         }
     }
 

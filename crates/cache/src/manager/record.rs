@@ -141,14 +141,11 @@ impl CacheManager {
         let mut live = 0;
         for restored in records {
             let believed = !restored.void && !restored.doubtful && self.is_restorable(&restored.record, &shares);
-            let DupRecord { key, weu: at, generation, entry, .. } = restored.record;
-            let number = believed.then(|| self.dups.insert(Dup::new(key, at, entry, generation)));
+            let DupRecord { key, weu: at, entry, .. } = restored.record;
+            let number = believed.then(|| self.add_dup(key, at, entry));
             let index = self.weus.push_record(weu, number);
             if let Some(number) = number {
                 self.dups.set_recorded(number, Recorded::In(weu, index));
-                self.weus.refer(at, entry);
-                self.weus.share(at, entry);
-                self.files.insert(key, Reference::Dup(number));
                 live += 1;
                 self.stats.dups_restored += 1;
             } else if !restored.void {
@@ -173,7 +170,7 @@ impl CacheManager {
     fn is_restorable(&self, record: &DupRecord, shares: impl Fn(ObjectId, ObjectId) -> bool) -> bool {
         let DupRecord { key, weu, generation, entry, .. } = *record;
         let first = self.location(weu, generation, entry).and_then(|_| self.weus.key(weu, entry));
-        let is_of_target = first.is_some_and(|first| first != key && shares(first.object(), key.object()));
+        let is_of_target = first.is_some_and(|first| shares(first.object(), key.object()));
         is_of_target && !self.has_changed(key) && self.find(key).is_none() && !self.dups.is_full()
     }
 
@@ -218,8 +215,19 @@ impl CacheManager {
     pub(crate) fn remove_dup(&mut self, number: u32) {
         if let Some(dup) = self.dups.get(number) {
             self.weus.unrefer(dup.weu(), dup.entry(), |generation| dup.is_of(generation));
+            if self.is_named(&dup) {
+                self.note_base(dup.key, dup.weu(), false);
+            }
         }
         self.dups.remove(number);
+    }
+
+    /// Whether the header of its unit has a dup's key for its content: the key was dropped and refers to it again.
+    pub(crate) fn is_named(&self, dup: &Dup) -> bool {
+        let (weu, generation) = (dup.weu(), self.weus.generation(dup.weu()));
+        dup.is_of(generation)
+            && self.weus.is_current(weu, generation)
+            && self.weus.key(weu, dup.entry()) == Some(dup.key)
     }
 
     /// Notes that a dup has no record any more that counts.

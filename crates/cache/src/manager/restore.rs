@@ -9,7 +9,7 @@
 
 use super::CacheManager;
 use crate::dirty::Held;
-use crate::file_index::{Dup, Reference};
+use crate::file_index::Reference;
 use crate::fingerprint_index::Target;
 use crate::shelf::Band;
 use crate::weu::{Position, Stored};
@@ -172,6 +172,7 @@ impl CacheManager {
             if self.restore_key(entry, Reference::Base(weu, number)) {
                 restored.live += 1;
             } else {
+                self.weus.orphan(weu, number);
                 restored.void += 1;
             }
         }
@@ -222,21 +223,20 @@ impl CacheManager {
                         Some(old @ Reference::Base(weu, entry)) => {
                             self.files.remove(key, old);
                             self.weus.unrefer(weu, entry, |_| true);
+                            self.weus.orphan(weu, entry);
                             self.note_base(key, weu, false);
                             self.restore.untold.insert(weu);
                         }
                         Some(old) => self.drop_reference(key, old),
                         None => {}
                     }
-                    let reference = if base {
+                    if base {
                         self.note_base(key, weu, true);
-                        Reference::Base(weu, entry)
+                        self.weus.refer(weu, entry);
+                        self.files.insert(key, Reference::Base(weu, entry));
                     } else {
-                        self.weus.share(weu, entry);
-                        Reference::Dup(self.dups.insert(Dup::new(key, weu, entry, self.weus.generation(weu))))
-                    };
-                    self.weus.refer(weu, entry);
-                    self.files.insert(key, reference);
+                        self.add_dup(key, weu, entry);
+                    }
                 }
             }
         }

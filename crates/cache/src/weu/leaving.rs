@@ -38,21 +38,6 @@ impl WeuTable {
         self.slot_mut(weu).heats.set(entry, heat);
     }
 
-    /// Notes that a dup refers to an entry.
-    pub(crate) fn share(&mut self, weu: WeuId, entry: u16) {
-        let (word, bit) = (usize::from(entry / 64), entry % 64);
-        let shared = &mut self.slot_mut(weu).shared;
-        if shared.len() <= word {
-            shared.resize(word + 1, 0);
-        }
-        shared[word] |= 1 << bit;
-    }
-
-    /// Whether a dup ever referred to an entry.
-    pub(crate) fn is_shared(&self, weu: WeuId, entry: u16) -> bool {
-        self.slot(weu).shared.get(usize::from(entry / 64)).is_some_and(|word| word >> (entry % 64) & 1 == 1)
-    }
-
     /// The class that an entry was stored for.
     pub(crate) fn class_of(&self, weu: WeuId, entry: u16) -> ClassId {
         self.slot(weu).class_of(entry)

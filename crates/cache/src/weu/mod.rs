@@ -1,7 +1,9 @@
 //! Write-evict units: the slots of the SSD, their state, and their contents.
 
+mod bits;
 mod entries;
 mod heat;
+mod heirs;
 pub mod layout;
 mod leaving;
 mod location;

@@ -555,7 +555,7 @@ impl WeuTable {
         debug_assert_eq!(self.record_count(weu), 0, "records go first");
         let slot = self.slot_mut(weu);
         (slot.state, slot.entries) = (then, Entries::default());
-        (slot.heats, slot.shared) = (Heats::default(), Vec::new());
+        (slot.heats, slot.keys) = (Heats::default(), None);
         self.order.emptied(weu);
         match then {
             SlotState::Free => self.release(weu),

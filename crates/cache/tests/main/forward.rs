@@ -48,6 +48,34 @@ fn what_is_overwritten_while_its_unit_is_read_is_not_copied() {
     }
 }
 
+#[test]
+fn what_other_keys_use_outlives_its_unit_though_the_first_key_was_overwritten() {
+    const HOT: u64 = 150;
+    let mut world = World::new();
+    for n in 0..HOT {
+        world.read(key(n), n);
+        world.read(key(1000 + n), n);
+        world.read(key(2000 + n), n);
+    }
+    for n in 0..HOT {
+        assert!(world.manager.invalidate(key(n)).is_some());
+    }
+    let (mut hits, rounds) = (0, 60);
+    for round in 0..rounds {
+        for n in 0..HOT {
+            let first = world.read(key(1000 + n), n);
+            let again = world.read(key(2000 + n), n);
+            hits += u64::from(first && again);
+            world.churn(10_000 + (round * HOT + n) * 4, 4);
+        }
+    }
+    assert!(world.manager.stats().weus_evicted > 10 * WEUS);
+    assert!(hits >= (rounds - 1) * HOT, "{hits} of {} uses found content and both keys", rounds * HOT);
+    for n in 0..HOT {
+        assert_eq!(world.manager.peek(key(n)), None, "the first key of {n} came back");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 

@@ -133,12 +133,17 @@ impl<F: Device, C: Clock> Cache<F, C> {
             };
             // The bytes first: once the manager has the new place, a reader may ask for it.
             self.resident.push(open.weu, encoding, payload.clone());
-            let appended = self.manager.lock().forward(leaving, survivor, open.weu, within.as_ref(), stored);
+            let (appended, latest) = {
+                let mut manager = self.manager.lock();
+                let appended = manager.forward(leaving, survivor, open.weu, within.as_ref(), stored);
+                (appended, manager.version())
+            };
             match appended {
                 Some(Append::At(location)) => {
-                    // The version stays: a newer one would outrank what the journal says of writes since.
-                    let Entry { key, fingerprint, class, version, .. } = *entry;
-                    let entering = Entering { key, fingerprint, class, version };
+                    let Entry { fingerprint, class, version, .. } = *entry;
+                    // The version of a first key stays: a newer one would outrank what the journal says of writes since.
+                    let version = if survivor.is_inherited() { latest } else { version };
+                    let entering = Entering { key: survivor.key, fingerprint, class, version };
                     open.put(&self.place(&location), entering, stored, encoding, &payload);
                     if let Some(within) = within.filter(|_| stored != Stored::Zero) {
                         let place = ContentPlace::new(location.weu, location.entry, location.generation, self.start);
@@ -202,7 +207,7 @@ impl Filling {
     /// A survivor's bytes, if their check against `place` succeeds.
     fn extent(&self, place: Place, survivor: &Survivor) -> Option<Extent<'_>> {
         let entry = self.entries.get(usize::from(survivor.location.entry))?;
-        if (entry.key, entry.offset) != (survivor.key, survivor.location.offset) {
+        if (entry.key, entry.offset) != (survivor.first, survivor.location.offset) {
             return None;
         }
         if entry.stored_bytes == 0 {

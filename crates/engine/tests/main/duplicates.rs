@@ -270,7 +270,9 @@ impl Running {
     /// What is there after an orderly end.
     fn stop(self) -> Machine {
         let (cache, clock, at_work) = (self.cache.clone(), self.sim.clock.clone(), self.at_work.clone());
+        let volume = self.volume.clone();
         self.sim.run(async move {
+            volume.close_regions(true).await.unwrap();
             cache.close();
             while at_work.get() > 0 {
                 clock.sleep(Duration::from_millis(10)).await;
@@ -382,6 +384,49 @@ fn duplicates_that_were_written_to_do_not_come_back() {
         again.read(0..extents);
         again.sim.end();
     }
+}
+
+/// Extents are overwritten, and get the content again that is stored in their name.
+#[test]
+fn what_is_written_again_is_there_after_a_restart() {
+    let machine = Machine::new(64, 4 * PER_UNIT, 2);
+    let running = machine.start();
+    let (contents, extents) = (running.machine.origin.contents, running.machine.origin.extents);
+    running.read(0..extents);
+    let all: Vec<u64> = (0..extents).collect();
+    for extent in 0..contents {
+        running.write(extent, 1_000_000 + extent);
+        if extent % 2 == 0 {
+            running.write(extent, extent % contents + 1);
+        }
+    }
+    let shares = [running.killed(), running.stop()].map(|machine| left(extents, &machine, &all));
+    println!("of 1000 hits, {shares:?} are left after a kill, an orderly end");
+    assert!(shares[1] >= 990, "what was written again is void");
+}
+
+/// The first keys of contents are written to; the other keys are used, while far more comes than there is room for.
+#[test]
+fn contents_are_copied_in_the_name_of_another_key() {
+    let running = Machine::new(16, 4 * PER_UNIT, 8).start();
+    let (contents, extents) = (running.machine.origin.contents, running.machine.origin.extents);
+    running.read(0..2 * contents);
+    for extent in 0..contents {
+        running.write(extent, 1_000_000 + extent);
+    }
+    for round in 0..8 {
+        for extent in 2 * contents..extents {
+            running.write(extent, 2_000_000 + round * extents + extent);
+            running.read(std::iter::once(contents + extent % contents));
+        }
+    }
+    let duplicates: Vec<u64> = (contents..2 * contents).collect();
+    let before = running.read(duplicates.iter().copied());
+    let stats = running.cache.status().manager;
+    assert!(stats.weus_evicted > 64 && stats.forwarded > contents && before > contents * 9 / 10, "{before}, {stats:?}");
+    let shares = [running.killed(), running.stop()].map(|machine| left(before, &machine, &duplicates));
+    println!("of 1000 copies, {shares:?} are left after a kill, an orderly end");
+    assert!(shares[1] >= 970, "the copies are void");
 }
 
 #[test]

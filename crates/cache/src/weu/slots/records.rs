@@ -6,6 +6,7 @@
 use super::{SlotState, WeuTable};
 use crate::weu::layout::{RECORD_BYTES, RECORDS_MAX};
 use nitro_units::WeuId;
+use std::collections::BTreeSet;
 
 /// The number of a record that is of no dup.
 const NOBODY: u32 = u32::MAX;
@@ -17,6 +18,8 @@ pub(super) struct RecordCounts {
     all: u64,
     /// Those that were evicted since a snapshot was begun; `None`: no snapshot is being taken.
     held: Option<u64>,
+    /// The slots that have records and no extents.
+    alone: BTreeSet<WeuId>,
 }
 
 impl WeuTable {
@@ -53,6 +56,7 @@ impl WeuTable {
         if number == 0 && self.slot(weu).entries.len() == 0 {
             // It has no extents, and is in use all the same: it is not evicted before others.
             self.order_mut().live_changed(weu, 1, 1);
+            self.records.alone.insert(weu);
         }
         number
     }
@@ -70,6 +74,9 @@ impl WeuTable {
     pub(crate) fn pop_record(&mut self, weu: WeuId) -> Option<(u16, u32)> {
         let last = self.slot_mut(weu).pop_record()?;
         self.records.all -= 1;
+        if last.0 == 0 {
+            self.records.alone.remove(&weu);
+        }
         if let Some(held) = &mut self.records.held {
             *held += 1;
         }
@@ -78,12 +85,9 @@ impl WeuTable {
 
     /// The number of evictable slots that have up to `records_max` records and no extents, and the first one.
     pub(crate) fn small_record_slots(&self, records_max: usize) -> (usize, Option<WeuId>) {
-        let slots = (0u32..).map(WeuId).zip(&self.slots);
-        let mut small = slots.filter(|(weu, slot)| {
-            let count = slot.records().len();
-            self.is_evictable(*weu) && slot.entries.len() == 0 && count > 0 && count <= records_max
-        });
-        let first = small.next().map(|(weu, _)| weu);
+        let is_small = |weu: &&WeuId| self.is_evictable(**weu) && self.record_count(**weu) <= records_max;
+        let mut small = self.records.alone.iter().filter(is_small);
+        let first = small.next().copied();
         (small.count() + usize::from(first.is_some()), first)
     }
 

@@ -3,6 +3,7 @@
 use crate::shelf::Shelf;
 use crate::weu::entries::Entries;
 use crate::weu::heat::Heats;
+use crate::weu::heirs::Keys;
 use nitro_units::{ClassId, Generation};
 
 /// The state of a slot.
@@ -37,8 +38,8 @@ pub(in crate::weu) struct Slot {
     records: Option<Box<Records>>,
     /// Uses of its entries since it became full.
     pub(in crate::weu) heats: Heats,
-    /// One bit for each entry, up to the last one that is set: whether a dup ever referred to it.
-    pub(in crate::weu) shared: Vec<u64>,
+    /// What is known of its entries because of dups; `None`: nothing.
+    pub(in crate::weu) keys: Option<Box<Keys>>,
     /// The lane and the band that it was opened for.
     pub(in crate::weu) shelf: Shelf,
     /// Its surviving extents are being copied forward; then it is evicted.
@@ -68,7 +69,7 @@ impl Slot {
             entries: Entries::default(),
             records: None,
             heats: Heats::default(),
-            shared: Vec::new(),
+            keys: None,
             shelf: Shelf::default(),
             leaving: false,
             live: 0,
@@ -148,7 +149,7 @@ impl Slot {
         self.entries.ram_bytes()
             + self.records.as_ref().map_or(0, |r| size_of::<Records>() + r.0.capacity() * size_of::<u32>())
             + self.heats.ram_bytes()
-            + self.shared.capacity() * size_of::<u64>()
+            + self.keys.as_ref().map_or(0, |keys| keys.ram_bytes())
             + self.classes.as_ref().map_or(0, |c| size_of::<Classes>() + c.of.capacity())
     }
 }
