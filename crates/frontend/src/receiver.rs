@@ -7,6 +7,9 @@ use std::io;
 /// Bytes asked for in one receive: enough for thousands of requests, small enough to stay in the CPU's cache.
 pub const RECEIVE_BYTES: usize = 128 << 10;
 
+/// Bytes asked for until so many have arrived at once: clients that are idle or ask for little keep no more memory.
+const FIRST_RECEIVE_BYTES: usize = 8 << 10;
+
 /// Bytes by which the buffer of a payload grows.
 const PAYLOAD_STEP_BYTES: usize = 512 << 10;
 
@@ -16,13 +19,15 @@ pub struct Receiver<R> {
     buf: BufMut,
     start: usize,
     end: usize,
+    /// The last receive filled the buffer: the next one may have more.
+    was_full: bool,
 }
 
 impl<R: ReadHalf> Receiver<R> {
     /// Reads from `reader`.
     #[must_use]
     pub fn new(reader: R) -> Self {
-        Self { reader, buf: BufMut::with_len(RECEIVE_BYTES), start: 0, end: 0 }
+        Self { reader, buf: BufMut::with_len(FIRST_RECEIVE_BYTES), start: 0, end: 0, was_full: false }
     }
 
     /// The bytes that were received and not consumed.
@@ -55,11 +60,15 @@ impl<R: ReadHalf> Receiver<R> {
         // What is left is a partial message, so that moving it costs little.
         self.buf.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
-        let buf = std::mem::replace(&mut self.buf, BufMut::with_len(0));
+        let mut buf = std::mem::replace(&mut self.buf, BufMut::with_len(0));
+        if self.was_full {
+            buf.grow_to(RECEIVE_BYTES);
+        }
         let (result, buf) = self.reader.read(buf, self.end).await;
         self.buf = buf;
         let got = result?;
         self.end += got;
+        self.was_full = self.end == self.buf.len();
         Ok(got)
     }
 

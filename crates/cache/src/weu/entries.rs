@@ -62,9 +62,11 @@ impl Entries {
         }
     }
 
+    /// Gives back the room for further entries. The lists are copied: one that is shortened where it is leaves a hole
+    /// behind it, which is too small for the list of the next unit.
     pub(super) fn shrink_to_fit(&mut self) {
-        self.list.shrink_to_fit();
-        self.raw.shrink_to_fit();
+        self.list = self.list.as_slice().to_vec();
+        self.raw = self.raw.as_slice().to_vec();
     }
 
     pub(super) fn ram_bytes(&self) -> usize {
