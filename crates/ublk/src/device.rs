@@ -16,8 +16,11 @@ pub struct Device<D> {
     unflushed: Unflushed<Infallible>,
     /// No further request is begun.
     is_leaving: AtomicBool,
+    /// The queues need not be served any more.
+    has_left: AtomicBool,
     /// Requests that were begun and have not ended.
     under_way: AtomicUsize,
+    /// A request has ended, or the device has left.
     ended: Event,
 }
 
@@ -42,19 +45,27 @@ impl<D: Disk> Device<D> {
         memory: Arc<RequestMemory>,
         unflushed: Unflushed<Infallible>,
     ) -> Self {
-        let (is_leaving, under_way, ended) = (AtomicBool::new(false), AtomicUsize::new(0), Event::new());
-        Self { disk, requester, memory, unflushed, is_leaving, under_way, ended }
+        let (is_leaving, has_left, under_way) = (AtomicBool::new(false), AtomicBool::new(false), AtomicUsize::new(0));
+        Self { disk, requester, memory, unflushed, is_leaving, has_left, under_way, ended: Event::new() }
     }
 
-    /// Begins no further requests, which are left to the next server, and waits for the end of those under way. Then what was
-    /// acknowledged is made durable.
+    /// Begins no further requests, which are left to the next server, and waits for the end of those under way. Then the queues
+    /// end, and what was acknowledged is made durable.
     ///
     /// # Errors
     /// The flush failed.
     pub async fn leave(&self) -> Result<(), DiskError> {
         self.is_leaving.store(true, Ordering::SeqCst);
         attempt_at(&self.ended, || (self.under_way.load(Ordering::SeqCst) == 0).then_some(())).await;
-        self.flush().await
+        let flushed = self.flush().await;
+        self.has_left.store(true, Ordering::SeqCst);
+        self.ended.notify(usize::MAX);
+        flushed
+    }
+
+    /// Waits until the device [has left](Self::leave).
+    pub(crate) async fn left(&self) {
+        attempt_at(&self.ended, || self.has_left.load(Ordering::SeqCst).then_some(())).await;
     }
 
     /// Makes what was acknowledged durable, and records that.

@@ -3,12 +3,14 @@
 use crate::action::{Action, Descriptor, answer};
 use crate::device::Device;
 use bytes::Bytes;
+use futures_util::future::select;
 use futures_util::lock::Mutex;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use nitro_frontend::{Disk, DiskError, Share, ZeroFlags, memory_bytes};
 use nitro_port::buf::BufMut;
 use std::future::Future;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 
 /// The commands of a queue.
@@ -55,14 +57,15 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Serves queue `index` until the driver ends its commands, since the device is removed. When the [device leaves](Device::leave),
-/// the future may be dropped.
+/// Serves queue `index` until the driver ends its commands, since the device is removed, or until the [device](Device::leave)
+/// has left.
 pub async fn serve<D: Disk, C: Channel>(device: Arc<Device<D>>, channel: C, index: u16) {
     let share = if index == 0 { Share::new(&device.memory) } else { Share::further(&device.memory) };
     let (depth, block_preferred_bytes) = (channel.depth(), device.disk.info().block_preferred_bytes);
     let queue = Queue { device, channel, share, turn: Mutex::new(()), block_preferred_bytes };
     let mut tags: FuturesUnordered<_> = (0..depth).map(|tag| queue.serve_tag(tag)).collect();
-    while tags.next().await.is_some() {}
+    let removed = async { while tags.next().await.is_some() {} };
+    select(pin!(removed), pin!(queue.device.left())).await;
 }
 
 impl<D: Disk, C: Channel> Queue<D, C> {

@@ -1,11 +1,10 @@
 use super::*;
 use crate::abi::SECTOR_BYTES;
 use futures_executor::block_on;
-use futures_util::future::{Either, select};
+use futures_util::future::Either;
 use nitro_frontend::{DiskInfo, Pieces, RequestMemory, Requester, Run, StatusOf, Unflushed};
 use parking_lot::Mutex as Cell;
 use std::collections::BTreeMap;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const DISK_BYTES: usize = 1 << 20;
