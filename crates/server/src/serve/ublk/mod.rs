@@ -233,7 +233,7 @@ fn name_file(number: u32) -> PathBuf {
 /// Tells udev the volume of a device, for the link `/dev/nitro/VOLUME`. Without it, only the link is missing.
 fn note_name(number: u32, volume: &str) {
     let file = name_file(number);
-    let noted = fs::create_dir_all(NAMES).and_then(|()| fs::write(&file, format!("NITRO_VOLUME={volume}\n")));
+    let noted = fs::create_dir_all(NAMES).and_then(|()| fs::write(&file, format!("{volume}\n")));
     if let Err(error) = noted {
         tracing::debug!(%error, "{}: there will be no link in /dev/nitro", file.display());
     }
