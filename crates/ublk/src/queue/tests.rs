@@ -155,13 +155,13 @@ fn a_read_that_is_short_shows_nothing_of_the_kernels_memory() {
 #[test]
 fn what_a_crash_would_lose_is_recorded_until_it_is_flushed() {
     let (device, word) = device(false, false);
-    let data = [1; 512];
+    let data = &[1; 512][..];
     for (request, lost) in [
-        ((WRITE | FUA, 0, 1, &data[..]), 0),
-        ((WRITE, 0, 1, &data), 1),
-        ((WRITE | FUA, 0, 1, &data), 1),
-        ((FLUSH, 0, 0, &[]), 0),
-        ((DISCARD, 0, 1, &[]), 1),
+        ((WRITE | FUA, 0, 1, data), 0),
+        ((WRITE, 0, 1, data), 1),
+        ((WRITE | FUA, 0, 1, data), 1),
+        ((FLUSH, 0, 0, &data[..0]), 0),
+        ((DISCARD, 0, 1, &data[..0]), 1),
     ] {
         run(&device, &[request]);
         assert_eq!(word.load(Ordering::SeqCst), lost, "{request:?}");
@@ -193,6 +193,6 @@ fn a_device_that_leaves_answers_what_it_has_begun_and_begins_nothing() {
             }
         }
     });
-    assert_eq!(run(&device, &[(WRITE, 0, 1, &[1; 512])]), [], "the request is left to the next server");
+    assert!(run(&device, &[(WRITE, 0, 1, &[1; 512])]).is_empty(), "the request is left to the next server");
     assert_eq!(device.disk.bytes.lock()[0], 0);
 }

@@ -113,7 +113,9 @@ async fn begin(
             let wanted = Info::new(queues, DEPTH, feature::USER_COPY | feature::IOCTL_CODES | recovery, tag);
             let parameters = Parameters::new(&opened.disk.info(), block_bytes);
             let (info, file) = aside(move || driver::make(&wanted, &parameters)).await??;
-            record.inspect(|record| record.begin(tag, info.number));
+            if let Some(record) = record {
+                record.begin(tag, info.number);
+            }
             note_name(info.number, &export.name);
             (info, file)
         }
@@ -224,20 +226,23 @@ async fn tend(
     mut block: Block,
     mut asked: UnboundedReceiver<Detach>,
 ) {
-    let (what, path) = (format!("volume {}", export.name), block_path(block.number));
+    let (what, number) = (format!("volume {}", export.name), block.number);
+    let path = block_path(number);
     let stop = async {
         select(pin!(served.connections.stop.wait()), pin!(list.wait(|export| &export.gone))).await;
     };
     let mut stop = pin!(stop);
     loop {
-        let next = select(asked.next(), pin!(select_first(&mut block.ended)));
-        let answer = match select(pin!(next), stop.as_mut()).await {
-            Either::Left((Either::Left((Some(answer), _)), _)) => answer,
-            Either::Left((Either::Right(_), _)) => {
-                forget_name(block.number);
-                return tracing::warn!("{what}: {path} was removed by another program");
+        let answer = {
+            let broken = pin!(select_first(&mut block.ended));
+            match select(select(asked.next(), broken), stop.as_mut()).await {
+                Either::Left((Either::Left((Some(answer), _)), _)) => answer,
+                Either::Left((Either::Right(_), _)) => {
+                    forget_name(number);
+                    return tracing::warn!("{what}: {path} was removed by another program");
+                }
+                Either::Left((Either::Left((None, _)), _)) | Either::Right(_) => break,
             }
-            Either::Left((Either::Left((None, _)), _)) | Either::Right(_) => break,
         };
         let removed = block.remove(Manner::IfUnused).await.map_err(|e| e.within(&what));
         let is_removed = removed.is_ok();
@@ -262,7 +267,9 @@ async fn end(served: &Served, list: &ExportList<'_>, block: &mut Block, what: &s
         if served.connections.stop.is_set() && block.is_recoverable {
             break;
         }
-        let cut = select(pin!(served.connections.cut.wait()), pin!(list.wait(|export| &export.cut)));
+        let cut = async {
+            select(pin!(served.connections.cut.wait()), pin!(list.wait(|export| &export.cut))).await;
+        };
         if let Either::Left(_) = select(pin!(cut), pin!(sleep(REMOVE_TURN))).await {
             tracing::warn!("{what}: {path} is in use; it is removed, and who uses it gets errors");
             if let Err(error) = block.remove(Manner::Forced).await {

@@ -191,6 +191,21 @@ fn info_by(control: &mut Control, number: u32) -> Option<Info> {
     Some(Info::decode(&bytes))
 }
 
+/// Waits until the process that served a device has ended. Returns the device's present properties.
+pub(super) fn released(mut info: Info) -> Result<Info, Error> {
+    let (mut control, begun) = (control()?, Instant::now());
+    while is_served_elsewhere(&info) {
+        if begun.elapsed() > RELEASE_MAX {
+            return Err(
+                Error::new("block device", format_args!("process {} serves it", info.server)).or("end that process")
+            );
+        }
+        std::thread::sleep(RELEASE_TURN);
+        info = info_by(&mut control, info.number).unwrap_or(Info { state: State::Dead, ..info });
+    }
+    Ok(info)
+}
+
 /// Whether a device is served by another process, which runs.
 pub(super) fn is_served_elsewhere(info: &Info) -> bool {
     info.state == State::Live && info.server.cast_unsigned() != std::process::id() && is_running(info.server)

@@ -20,16 +20,17 @@ use nitro_console::error::Error;
 use nitro_device::spawn_local;
 use nitro_device::ublk::block_path;
 use nitro_frontend::RequestMemory;
-use nitro_ublk::abi::{Info, State};
+use nitro_ublk::abi::{Info, State, feature};
 use parking_lot::Mutex;
 use record::{Left, Record, tag};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 /// Bytes of a logical block, if nothing else is asked for.
-pub const BLOCK_BYTES: u32 = 512;
+const BLOCK_BYTES: u32 = 512;
 
 /// A request to detach a device, with the place for its answer.
 type Detach = oneshot::Sender<Result<(), Error>>;
@@ -40,8 +41,8 @@ pub struct BlockDevices {
     /// The threads that serve them, and the memory for their requests; known once the server serves.
     host: OnceLock<(QueueHost, Arc<RequestMemory>)>,
     attached: Mutex<BTreeMap<String, Attached>>,
-    /// By volume; kept, since they stay mapped.
-    records: Mutex<BTreeMap<Uuid, Option<Record>>>,
+    /// By the tag of the volume; kept, since they stay mapped.
+    records: Mutex<BTreeMap<u64, Option<Record>>>,
 }
 
 /// A volume's device.
@@ -63,7 +64,7 @@ impl BlockDevices {
     }
 
     fn record(&self, volume: Uuid) -> Option<Record> {
-        *self.records.lock().entry(volume).or_insert_with(|| Record::of(volume))
+        *self.records.lock().entry(tag(volume)).or_insert_with(|| Record::of(volume))
     }
 }
 
@@ -180,14 +181,8 @@ fn is_wanted(served: &Served, export: &VolumeExport) -> bool {
 /// Takes over the device of a volume that a killed server has left, if there is one.
 async fn take_over(served: &Arc<Served>, export: &Arc<VolumeExport>, found: &[Info]) {
     let tag = tag(export.unit.uuid);
-    let left = found.iter().filter(|info| info.tag == tag && !driver::is_served_elsewhere(info));
-    for info in left.copied() {
-        let taken = match (info.state, served.block_devices.path(&export.name)) {
-            // It was never started, or is already removed, or the volume has one.
-            (State::Dead, _) | (_, Some(_)) => remove(info.number).await,
-            _ => take_over_one(served, export, info).await,
-        };
-        if let Err(error) = taken {
+    for info in found.iter().filter(|info| info.tag == tag).copied() {
+        if let Err(error) = take_over_one(served, export, info).await {
             tracing::error!("volume {}: {}: {error}", export.name, block_path(info.number));
         }
     }
@@ -195,6 +190,15 @@ async fn take_over(served: &Arc<Served>, export: &Arc<VolumeExport>, found: &[In
 
 async fn take_over_one(served: &Arc<Served>, export: &Arc<VolumeExport>, info: Info) -> Result<(), Error> {
     let path = block_path(info.number);
+    if served.block_devices.path(&export.name).as_ref() == Some(&path) {
+        return Ok(());
+    }
+    let info = aside(move || driver::released(info)).await??;
+    // It was never started, or is already removed; or it ends with its server; or the volume has another one.
+    let is_of_use = info.state != State::Dead && info.features & feature::RECOVERY != 0;
+    if !is_of_use || served.block_devices.path(&export.name).is_some() {
+        return remove(info.number).await;
+    }
     let left = served
         .block_devices
         .record(export.unit.uuid)
@@ -233,7 +237,10 @@ fn name_file(number: u32) -> PathBuf {
 /// Tells udev the volume of a device, for the link `/dev/nitro/VOLUME`. Without it, only the link is missing.
 fn note_name(number: u32, volume: &str) {
     let file = name_file(number);
-    let noted = fs::create_dir_all(NAMES).and_then(|()| fs::write(&file, format!("{volume}\n")));
+    forget_name(number);
+    // It follows no link.
+    let create = || File::create_new(&file)?.write_all(format!("{volume}\n").as_bytes());
+    let noted = fs::create_dir_all(NAMES).and_then(|()| create());
     if let Err(error) = noted {
         tracing::debug!(%error, "{}: there will be no link in /dev/nitro", file.display());
     }
