@@ -157,8 +157,8 @@ impl Descriptors {
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         // SAFETY: a new mapping at an address of the kernel's choice; it replaces nothing.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, flags, device.as_raw_fd(), at) };
-        match NonNull::new(start.cast()) {
-            Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => Ok(Self { start, depth, bytes }),
+        match NonNull::new(start.cast::<Descriptor>()) {
+            Some(found) if start != libc::MAP_FAILED => Ok(Self { start: found, depth, bytes }),
             _ => Err(io::Error::last_os_error()),
         }
     }

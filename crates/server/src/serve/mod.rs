@@ -65,7 +65,7 @@ pub(crate) use served::Served;
 use served::{Authentication, Observers};
 pub use settings::Values;
 pub(crate) use sockets::host_name;
-pub(crate) use ublk::{BlockDevices, attach, detach};
+pub(crate) use ublk::{attach, detach};
 pub use upgrade::{Upgraded, upgrade};
 
 use crate::control::server as control;
