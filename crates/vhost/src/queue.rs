@@ -10,7 +10,9 @@ use crate::ring::Ring;
 use crate::wake::{Answer, Stop};
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, LocalBoxFuture};
-use nitro_frontend::{Disk, DiskError, DiskInfo, Pace, RequestMemory, Requester, Scatter, Share, Tasks, ZeroFlags, memory_bytes};
+use nitro_frontend::{
+    Disk, DiskError, DiskInfo, Pace, RequestMemory, Requester, Scatter, Share, Tasks, ZeroFlags, memory_bytes,
+};
 use nitro_port::buf::BufMut;
 use parking_lot::Mutex;
 use std::cell::{Cell, RefCell};

@@ -2,7 +2,7 @@ use super::*;
 use crate::abi::SECTOR_BYTES;
 use futures_executor::block_on;
 use futures_util::future::Either;
-use nitro_frontend::{DiskInfo, Pieces, RequestMemory, Requester, Run, StatusOf, Unflushed};
+use nitro_frontend::{DiskInfo, Pieces, Requester, Run, StatusOf, Unflushed};
 use parking_lot::Mutex as Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
