@@ -1,11 +1,12 @@
 #!/bin/sh
-# In the guest: ext4 on /dev/vda (vhost-user-blk), files written, checked and checked again after the cache of the kernel is dropped,
+# In the guest: ext4 on DISK, by default /dev/vda (vhost-user-blk), files written, checked and checked again after the cache of the kernel is dropped,
 # beside fsx with seeds from SEED on. While ROUNDS last, it says "round N"; the server may be restarted meanwhile.
 fail() { echo "guest: $*"; exit 1; }
-[ -b /dev/vda ] || fail "no /dev/vda"
-ls /sys/block/vda/mq
-mkfs.ext4 -q -F /dev/vda || fail "mkfs"
-mount -t ext4 -o discard /dev/vda /mnt || fail "mount"
+disk=${DISK:-/dev/vda}
+[ -b "$disk" ] || fail "no $disk"
+ls "/sys/block/${disk##*/}/mq"
+mkfs.ext4 -q -F "$disk" || fail "mkfs"
+mount -t ext4 -o discard "$disk" /mnt || fail "mount"
 (
   seed=$SEED
   until [ -e /tmp/over ]; do
@@ -30,5 +31,5 @@ touch /tmp/over
 wait
 [ -e /tmp/fsx.runs ] || { tail -30 /tmp/fsx.failed; fail "fsx"; }
 umount /mnt || fail "umount"
-fsck.ext4 -f -n /dev/vda >/dev/null || fail "fsck"
+fsck.ext4 -f -n "$disk" >/dev/null || fail "fsck"
 echo "checked, and $(cat /tmp/fsx.runs) runs of fsx"

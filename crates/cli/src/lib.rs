@@ -7,6 +7,7 @@
 #![recursion_limit = "256"]
 
 mod args;
+mod attach;
 mod cache;
 mod classes;
 mod configure;
@@ -55,6 +56,8 @@ fn run(cli: &Cli) -> Result<u8, Error> {
         Command::Iostat(args) => iostat::run(args),
         Command::Top(args) => top::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Attach(args) => attach::attach(args),
+        Command::Detach(args) => attach::detach(args),
         Command::Flush(args) => volume::flush(args),
         Command::Pin(args) => pins::pin(args, true),
         Command::Unpin(args) => pins::pin(args, false),

@@ -78,10 +78,11 @@ fn print_all(all: &[Outcome], output: OutputArgs) -> Result<(), Error> {
     output::print(&text).map(drop)
 }
 
-const OUTCOME_COLUMNS: [&str; 3] = ["message", "dirty_bytes", "uris"];
+const OUTCOME_COLUMNS: [&str; 4] = ["message", "dirty_bytes", "uris", "device"];
 
 fn row(done: &Outcome) -> Vec<String> {
-    vec![done.message.clone(), done.dirty_bytes.to_string(), done.uris.join(" ")]
+    let device = done.device.clone().unwrap_or_default();
+    vec![done.message.clone(), done.dirty_bytes.to_string(), done.uris.join(" "), device]
 }
 
 fn add(args: &AddArgs) -> Result<(), Error> {

@@ -20,8 +20,8 @@ settings! {
     /// The server: where it listens and what it allows.
     Server: ServerConfig {
         /// Address for clients: unix:PATH or tcp:HOST:PORT for NBD; iscsi:HOST:PORT for iSCSI; vhost:PATH, or vhost:FOLDER/
-        /// with a socket NAME.sock for each volume, for virtual machines (vhost-user-blk); repeatable [default: a socket
-        /// under $XDG_RUNTIME_DIR or /tmp]
+        /// with a socket NAME.sock for each volume, for virtual machines (vhost-user-blk); ublk: for a block device of this
+        /// machine for each volume; repeatable [default: a socket under $XDG_RUNTIME_DIR or /tmp]
         #[arg(help_heading = FIRST, long, value_name = "ADDRESS")]
         #[serde(default)]
         listen: Vec<Address> = List, Restart;
@@ -227,7 +227,8 @@ pub enum Protocol {
     Iscsi,
 }
 
-/// Where to listen: `unix:PATH` or `tcp:HOST:PORT` for NBD, `iscsi:HOST:PORT`, `vhost:PATH` or `vhost:FOLDER/` for virtual machines.
+/// Where to listen: `unix:PATH` or `tcp:HOST:PORT` for NBD, `iscsi:HOST:PORT`, `vhost:PATH` or `vhost:FOLDER/` for virtual machines,
+/// `ublk:` for block devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     /// A unix socket's path.
@@ -238,6 +239,8 @@ pub enum Address {
     Iscsi(String),
     /// A unix socket for vhost-user-blk.
     Vhost(VhostAddress),
+    /// A block device of this machine for each volume.
+    Ublk,
 }
 
 /// The address for virtual machines.
@@ -256,6 +259,7 @@ impl fmt::Display for Address {
             Self::Tcp(host_port) => write!(f, "tcp:{host_port}"),
             Self::Iscsi(host_port) => write!(f, "iscsi:{host_port}"),
             Self::Vhost(address) => address.fmt(f),
+            Self::Ublk => f.write_str("ublk:"),
         }
     }
 }
@@ -316,7 +320,7 @@ impl fmt::Display for AddressError {
         write!(
             f,
             "{text:?} is not an address: {problem}; write unix:PATH, tcp:HOST:PORT or iscsi:HOST:PORT, such as \
-             tcp:127.0.0.1:10809, or vhost:PATH or vhost:FOLDER/ for virtual machines"
+             tcp:127.0.0.1:10809, vhost:PATH or vhost:FOLDER/ for virtual machines, or ublk: for block devices"
         )
     }
 }
@@ -344,7 +348,9 @@ impl FromStr for Address {
                 Some(folder) => VhostAddress::Folder(PathBuf::from(folder)),
                 None => VhostAddress::Socket(PathBuf::from(path)),
             })),
-            _ => Err(refuse("it begins with none of unix:, tcp:, iscsi: and vhost:")),
+            Some(("ublk", "")) => Ok(Self::Ublk),
+            Some(("ublk", _)) => Err(refuse("nothing follows ublk:")),
+            _ => Err(refuse("it begins with none of unix:, tcp:, iscsi:, vhost: and ublk:")),
         }
     }
 }
@@ -356,7 +362,7 @@ impl Address {
         if matches!(self, Self::Iscsi(_)) { Protocol::Iscsi } else { Protocol::Nbd }
     }
 
-    /// The address for clients of NBD or iSCSI; `None`: it is for virtual machines. Resolves a host name, which may
+    /// The address for clients of NBD or iSCSI; `None`: it is for virtual machines or block devices. Resolves a host name, which may
     /// take some time.
     ///
     /// # Errors
@@ -365,7 +371,7 @@ impl Address {
         let host_port = match self {
             Self::Unix(path) => return Ok(Some(ListenAddress::Unix(path.clone()))),
             Self::Tcp(host_port) | Self::Iscsi(host_port) => host_port,
-            Self::Vhost(_) => return Ok(None),
+            Self::Vhost(_) | Self::Ublk => return Ok(None),
         };
         let unknown = |why: &dyn fmt::Display| {
             Error::new(format_args!("socket {host_port}"), why).or("give an IP address of this machine")
@@ -374,12 +380,12 @@ impl Address {
         found.next().map(|found| Some(ListenAddress::Tcp(found))).ok_or_else(|| unknown(&"the host has no address"))
     }
 
-    /// The address for virtual machines; `None`: it is for NBD or iSCSI.
+    /// The address for virtual machines; `None`: it is for others.
     #[must_use]
     pub fn vhost(&self) -> Option<&VhostAddress> {
         match self {
             Self::Vhost(address) => Some(address),
-            Self::Unix(_) | Self::Tcp(_) | Self::Iscsi(_) => None,
+            Self::Unix(_) | Self::Tcp(_) | Self::Iscsi(_) | Self::Ublk => None,
         }
     }
 }

@@ -2,7 +2,8 @@
 //! deliberate faults or delays; also the runtime and the sockets.
 //!
 //! This is the only crate with `unsafe` code, in the modules `allocator`, `buffer`, `crash_memory`, `ioctl`, `runtime`,
-//! `net::credentials` and `net::passed`. It is also the only crate that uses the async runtime (compio).
+//! `net::credentials`, `net::passed`, `ublk::control` and `ublk::queue`. It is also the only crate that uses the async runtime
+//! (compio).
 #![deny(unsafe_code)]
 
 mod allocator;
@@ -22,6 +23,7 @@ pub mod net;
 pub mod ram;
 pub mod runtime;
 pub mod slice;
+pub mod ublk;
 
 pub use allocator::limit_allocator;
 pub use any::AnyDevice;

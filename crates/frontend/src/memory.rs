@@ -137,6 +137,13 @@ impl State {
     }
 }
 
+/// Bytes of memory that a request for `len` bytes at `offset` takes: those of the units of the disk that it touches.
+#[must_use]
+pub fn memory_bytes(offset: u64, len: u64, unit_bytes: u32) -> u64 {
+    let unit = u64::from(unit_bytes.max(1));
+    (offset % unit + len).div_ceil(unit) * unit
+}
+
 /// What the server waits for from a client.
 #[derive(Debug, Clone, Copy)]
 pub enum Turn {

@@ -70,7 +70,8 @@ pub enum NbdError {
         /// The reason for the refusal.
         reason: &'static str,
     },
-    /// The client sent [`Limits::options_max`](crate::Limits::options_max) options, none of which ended the handshake.
+    /// The client sent more options than [`Limits::options_max`](crate::Limits::options_max) allows, none of which ended the
+    /// handshake.
     #[error("the handshake did not end within {max} options")]
     TooManyOptions {
         /// The limit.

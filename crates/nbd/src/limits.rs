@@ -6,7 +6,8 @@ pub struct Limits {
     /// Longest payload of a handshake option, in bytes; at most [`Limits::OPTION_BYTES_CEILING`]. Options with longer
     /// payloads are refused.
     pub option_bytes_max: u32,
-    /// Number of handshake options after which the server closes the connection.
+    /// Number of handshake options after which the server closes the connection, besides
+    /// [`Limits::OPTIONS_AN_EXPORT`] for each export that the client may list.
     pub options_max: u32,
     /// Longest read or write, in bytes; more than 1 GiB has the effect of 1 GiB. Advertised as the maximum block size.
     pub request_bytes_max: u32,
@@ -22,6 +23,8 @@ pub struct Limits {
 impl Limits {
     /// Upper limit of `option_bytes_max` in bytes, since options are parsed in the receive buffer.
     pub const OPTION_BYTES_CEILING: u32 = 64 << 10;
+    /// What a client that lists all exports may ask of each of them: `nbdinfo --list` sends two options.
+    pub const OPTIONS_AN_EXPORT: u32 = 4;
 }
 
 impl Default for Limits {

@@ -5,7 +5,7 @@ use crate::config::{QUEUE_SIZE_MAX, QUEUES_MAX};
 use crate::device::Incarnation;
 use crate::error::Fault;
 use crate::memory::map;
-use parking_lot::Mutex;
+use nitro_frontend::Unflushed as Record;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use std::fs::File;
 use std::sync::Arc;
@@ -102,7 +102,11 @@ impl Inflight {
     pub(crate) fn unflushed(&self) -> Unflushed {
         let own = self.own();
         let is_ours = self.map.size() >= own + OWN_BYTES && self.load::<u64>(own) == Ok(MAGIC);
-        Unflushed { place: is_ours.then(|| (self.clone(), own + UNFLUSHED_AT)), acknowledged: Mutex::default() }
+        if !is_ours {
+            return Unflushed::default();
+        }
+        let region = self.clone();
+        Unflushed::new(move |value| region.store(own + UNFLUSHED_AT, value))
     }
 
     /// The part of a queue of `size` descriptors, if the region has one.
@@ -134,37 +138,8 @@ fn check(queues: u16, queue_size: u16) -> Result<usize, Fault> {
     if is_possible { Ok(usize::from(queues) * stride(queue_size)) } else { Err(Fault::Inflight) }
 }
 
-/// Records whether there are acknowledged writes that a crash of the process would lose.
-#[derive(Debug, Default)]
-pub(crate) struct Unflushed {
-    place: Option<(Inflight, usize)>,
-    /// Number of such writes so far.
-    acknowledged: Mutex<u64>,
-}
-
-impl Unflushed {
-    /// Notes that a write is about to be acknowledged that is not durable.
-    pub(crate) fn note(&self) -> Result<(), Fault> {
-        let mut acknowledged = self.acknowledged.lock();
-        *acknowledged += 1;
-        self.store(1)
-    }
-
-    /// Notes the beginning of a flush; the result is passed to [`flushed`](Self::flushed).
-    pub(crate) fn mark(&self) -> u64 {
-        *self.acknowledged.lock()
-    }
-
-    /// Notes the success of the flush that began at `mark`.
-    pub(crate) fn flushed(&self, mark: u64) -> Result<(), Fault> {
-        let acknowledged = self.acknowledged.lock();
-        if *acknowledged == mark { self.store(0) } else { Ok(()) }
-    }
-
-    fn store(&self, value: u64) -> Result<(), Fault> {
-        self.place.as_ref().map_or(Ok(()), |(region, at)| region.store(*at, value))
-    }
-}
+/// The record of writes that are acknowledged and not durable.
+pub(crate) type Unflushed = Record<Fault>;
 
 /// A queue's part of the region.
 #[derive(Debug)]

@@ -10,7 +10,9 @@ use crate::ring::Ring;
 use crate::wake::{Answer, Stop};
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, LocalBoxFuture};
-use nitro_frontend::{Disk, DiskError, DiskInfo, Pace, RequestMemory, Requester, Scatter, Share, Tasks, ZeroFlags};
+use nitro_frontend::{
+    Disk, DiskError, DiskInfo, Pace, RequestMemory, Requester, Scatter, Share, Tasks, ZeroFlags, memory_bytes,
+};
 use nitro_port::buf::BufMut;
 use parking_lot::Mutex;
 use std::cell::{Cell, RefCell};
@@ -305,8 +307,7 @@ fn cost(action: &Action, unit: u32) -> u64 {
         Action::Write { offset, from } => (*offset, total(from)),
         _ => return 0,
     };
-    let unit = u64::from(unit.max(1));
-    (offset % unit + len.min(STEP_BYTES)).div_ceil(unit) * unit
+    memory_bytes(offset, len.min(STEP_BYTES), unit)
 }
 
 /// Runs one request and completes it. Requests other than reads run in a boxed future: unboxed, the largest of them

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod attach;
 mod cache;
 mod class;
 mod configure;
@@ -10,6 +11,7 @@ mod serve;
 mod volume;
 mod warm;
 
+pub(crate) use attach::{AttachArgs, DetachArgs};
 pub(crate) use cache::{CacheCommand, CreateArgs, SalvageArgs};
 pub(crate) use class::ClassCommand;
 pub(crate) use configure::{CheckArgs, ConfigArgs, GetArgs, SetArgs};
@@ -34,7 +36,8 @@ use nitro_server::control::client::Client;
 use nitro_server::serve::Values;
 use std::path::{Path, PathBuf};
 
-/// A deduplicating, compressing SSD cache in front of slow volumes, served over NBD, iSCSI and vhost-user-blk.
+/// A deduplicating, compressing SSD cache in front of slow volumes, served over NBD, iSCSI and vhost-user-blk, and
+/// as block devices.
 #[derive(Debug, Parser)]
 #[command(name = "nitro", version, propagate_version = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -56,7 +59,7 @@ const LABORATORY: [&str; 4] = ["sim", "trace", "reproduce", "index"];
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Set up and serve", &["serve", "check", "doctor", "estimate"]),
     ("Watch", &["status", "top", "iostat", "explain", "support-bundle"]),
-    ("Change what is served", &["volume", "cache", "flush", "reload", "set", "get", "config"]),
+    ("Change what is served", &["attach", "detach", "volume", "cache", "flush", "reload", "set", "get", "config"]),
     ("Decide what is cached", &["warm", "pin", "unpin", "pins", "class"]),
     ("Store", &["cos"]),
     ("Others", &["man", "completions", "help"]),
@@ -107,7 +110,7 @@ fn moved(error: &clap::Error) -> Option<&str> {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve volumes through a cache over NBD, iSCSI or vhost-user-blk
+    /// Serve volumes through a cache over NBD, iSCSI or vhost-user-blk, or as block devices
     Serve(Box<ServeArgs>),
     /// Show the state and statistics of a running server
     #[command(after_long_help = STATUS_EXAMPLES)]
@@ -142,6 +145,12 @@ pub(crate) enum Command {
     /// Show where an offset of a volume is cached, or why it is not cached
     #[command(after_long_help = volume::EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),
+    /// Make a volume a block device of this machine, such as /dev/ublkb0, and print its path
+    #[command(after_long_help = attach::ATTACH_EXAMPLES)]
+    Attach(AttachArgs),
+    /// Remove the block device of a volume
+    #[command(after_long_help = attach::DETACH_EXAMPLES)]
+    Detach(DetachArgs),
     /// Write the dirty data of a volume, or of all volumes, back to the origins
     #[command(after_long_help = volume::FLUSH_EXAMPLES)]
     Flush(FlushArgs),

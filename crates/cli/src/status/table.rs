@@ -396,6 +396,11 @@ fn deduplication(cache: &Cache) -> String {
     format!("{:.2} : 1{compared}", cache.dedup_ratio)
 }
 
+fn clients(volume: &Volume) -> String {
+    let device = volume.block_device.as_ref().map_or_else(String::new, |path| format!("; one of them is {path}"));
+    format!("{}{device}", volume.clients)
+}
+
 fn volume(volume: &Volume) -> String {
     let access = if volume.read_only { ", read-only" } else { "" };
     let domain = volume.dedup_domain.as_ref().map_or_else(String::new, |domain| format!(", shares within {domain:?}"));
@@ -406,6 +411,7 @@ fn volume(volume: &Volume) -> String {
     let extents = volume.counters.read_extents();
     let mut lines = vec![
         ("origin at", volume.origin.clone()),
+        ("clients", clients(volume)),
         (
             "dirty",
             format!(

@@ -97,7 +97,15 @@ pub(crate) async fn negotiate<X: Disks, R: ReadHalf, W: WriteHalf>(
 ) -> Result<Outcome<X::Disk>, NbdError> {
     let mut negotiation = Negotiation::new(exports, security, limits.request_bytes_max, client.zeroes);
     let mut out = BytesMut::new();
-    for _ in 0..limits.options_max {
+    let (mut count, mut max) = (0, limits.options_max);
+    loop {
+        if count == max {
+            max = options_max(exports, limits);
+        }
+        if count >= max {
+            return Err(NbdError::TooManyOptions { max });
+        }
+        count += 1;
         let Some(header) = next_header(link).await? else { return Ok(Outcome::HungUp) };
         let len = header.len as usize;
         if header.len > limits.option_bytes_max.min(Limits::OPTION_BYTES_CEILING) {
@@ -127,7 +135,12 @@ pub(crate) async fn negotiate<X: Disks, R: ReadHalf, W: WriteHalf>(
             Step::Transmit(negotiated) => return sent.map(|()| Outcome::Transmit(negotiated)),
         }
     }
-    Err(NbdError::TooManyOptions { max: limits.options_max })
+}
+
+/// The most options of a client that asks for all exports one by one.
+fn options_max(exports: &impl Disks, limits: &Limits) -> u32 {
+    let listed = u32::try_from(exports.list().len()).unwrap_or(u32::MAX);
+    limits.options_max.saturating_add(listed.saturating_mul(Limits::OPTIONS_AN_EXPORT))
 }
 
 /// Receives an option's header. `None` if the client closes the stream between two options.

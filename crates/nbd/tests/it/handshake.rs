@@ -44,6 +44,26 @@ fn exports_are_listed_and_described() {
     assert_eq!((summary.end, summary.export), (End::Aborted, None));
 }
 
+/// As `nbdinfo --list` does.
+#[test]
+fn a_client_may_ask_for_all_of_many_exports() {
+    let names: Vec<_> = (0..400).map(|number| format!("disk{number}")).collect();
+    let exports = MemoryExports(names.iter().map(|name| (name.clone(), disk())).collect());
+    let (served, asked) = run(exports, ServerOptions::default(), pending(), |end| async move {
+        let mut client = Client::greet(PlainStream::new(end)).await;
+        assert_eq!(client.option(3, &[]).await.len(), names.len() + 1);
+        client.use_structured().await;
+        let mut asked = 0;
+        for name in &names {
+            asked += usize::from(client.option_result(9, &meta_payload(name, &[])).await == ACK);
+            asked += usize::from(client.option_result(6, &info_payload(name, &[])).await == ACK);
+        }
+        client.option(2, &[]).await;
+        asked
+    });
+    assert_eq!((served.unwrap().end, asked), (End::Aborted, 800));
+}
+
 #[test]
 fn an_empty_name_finds_the_only_export() {
     let (served, ()) = with_client(&disk(), |mut client| async move {

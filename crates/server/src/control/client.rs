@@ -133,7 +133,12 @@ fn is_served(stream: &UnixStream) -> bool {
     if ![Some(rustix::process::geteuid()), Some(rustix::process::Uid::ROOT), of_system].contains(&Some(peer.uid)) {
         return false;
     }
-    match fs::read_to_string(format!("/proc/{}/stat", peer.pid)) {
+    is_running(peer.pid.as_raw_nonzero().get())
+}
+
+/// Whether a process runs. One that has ended, and that its parent has not asked for, does not.
+pub(crate) fn is_running(pid: i32) -> bool {
+    match fs::read_to_string(format!("/proc/{pid}/stat")) {
         // The state stands behind the name, which is in parentheses and may hold some.
         Ok(stat) => !stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X'])),
         Err(error) => error.kind() != std::io::ErrorKind::NotFound,

@@ -55,7 +55,7 @@ pub fn status(served: &Served) -> Status {
         },
         ram: ram_need(served),
         caches: served.caches.values().map(|entry| served_cache(served, entry)).collect(),
-        volumes: served.all().iter().map(|export| volume_status(export)).collect(),
+        volumes: served.all().iter().map(|export| volume_status(served, export)).collect(),
         stores: origins::open_stores().iter().map(|(path, open)| store(path, open)).collect(),
     }
 }
@@ -270,7 +270,7 @@ fn detection(detector: &VolumeDetector) -> Detection {
     Detection { file_systems: systems, inodes, ranges, forgotten, ram_bytes, scan }
 }
 
-fn volume_status(export: &VolumeExport) -> Volume {
+fn volume_status(served: &Served, export: &VolumeExport) -> Volume {
     let extent_bytes = u64::from(export.volume.cache().settings().manager.extent_bytes);
     let lost = export.volume.lost_ranges();
     let (counters, latencies) = (export.volume.counters(), export.volume.latencies());
@@ -296,6 +296,7 @@ fn volume_status(export: &VolumeExport) -> Volume {
         poisoned: export.volume.poisoned().map(|reason| reason.to_string()),
         origin_owes_seconds: export.volume.origin_owes().as_secs_f64(),
         clients: export.clients.now() as u64,
+        block_device: served.block_devices.path(&export.name),
         destaged_bytes: counters.destaged_extents * extent_bytes,
         destage_error_of_cache: failure.as_ref().is_some_and(|failure| failure.error.is_of_cache()),
         destage_error: failure.as_ref().map(|failure| why(&failure.error)),

@@ -3,7 +3,7 @@
 use super::protocol::{Command, Outcome, REQUEST_BYTES_MAX, Request, Response, VERSION};
 use super::report;
 use crate::peers::{Place, Places};
-use crate::serve::{Served, pause_accepting};
+use crate::serve::{Served, attach, detach, pause_accepting};
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use nitro_console::error::Error;
@@ -132,6 +132,8 @@ pub(crate) async fn execute(command: Command, served: &Arc<Served>) -> Result<Ou
         Command::CacheDetach { cache, volume } => served.detach(&cache, &volume).await,
         Command::CacheAttach { cache, volume } => served.attach(&cache, &volume).await,
         Command::Cos { store, action } => served.act_on_store(&store, &action).await,
+        Command::Attach { volume, block_bytes } => attach(served, &volume, block_bytes).await,
+        Command::Detach { volume } => detach(served, &volume).await,
         Command::Reload => served.reload().await,
         Command::Set { key, value } => served.set_key(&key.parse()?, &value).await,
         Command::VolumeResize { volume } => served.grow(&volume).await,

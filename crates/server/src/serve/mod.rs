@@ -39,6 +39,7 @@ mod shutdown;
 mod signature;
 mod sockets;
 mod store;
+mod ublk;
 mod upgrade;
 mod vhost;
 mod volumes;
@@ -64,6 +65,7 @@ pub(crate) use served::Served;
 use served::{Authentication, Observers};
 pub use settings::Values;
 pub(crate) use sockets::host_name;
+pub(crate) use ublk::{attach, detach};
 pub use upgrade::{Upgraded, upgrade};
 
 use crate::control::server as control;
@@ -73,9 +75,9 @@ use crate::record::Recorder;
 use crate::spans::Spans;
 use connections::{Connections, Options, sleep};
 use errand::Errand;
-use futures_util::future::{Either, join, join4, select};
+use futures_util::future::{Either, join, join3, join4, select};
 use in_force::InForce;
-use nitro_config::{Config, ServerConfig, TlsMode};
+use nitro_config::{Address, Config, ServerConfig, TlsMode};
 use nitro_console::error::Error;
 use nitro_console::logging;
 use nitro_console::signals::{Signals, Urgency};
@@ -107,6 +109,7 @@ pub fn run(config: Config, source: Option<Source>, given: Values, command: Optio
 fn serve_for(config: Config, in_force: InForce, errand: Option<&Errand>) -> Result<(), Error> {
     nitro_device::limit_allocator();
     panics::abort_on_panic();
+    ublk::become_flusher();
     let signals = Signals::handle()?;
     // Whoever closes a terminal wants what runs in it to end.
     if in_force.source.is_some() && !std::io::stdin().is_terminal() {
@@ -223,7 +226,8 @@ async fn serve_all(
         needs_chap: !iscsi.access.accounts.is_empty(),
     };
     sockets::warn_of(&offers, authentication);
-    let options = Options { nbd: ServerOptions { memory, tls, ..ServerOptions::default() }, iscsi };
+    let options =
+        Options { nbd: ServerOptions { memory: Arc::clone(&memory), tls, ..ServerOptions::default() }, iscsi };
     let threads = threads(&config.server);
     let connections_max = config.server.connections_max();
     let limits = need::Limits {
@@ -237,11 +241,13 @@ async fn serve_all(
     let offers = (offers, authentication);
     let mut served = Served::new(prepared.caches, volumes, offers, vhost, connections, limits, observers)?;
     served.in_force = in_force;
+    served.is_on_ublk = config.server.listen.contains(&Address::Ublk);
     served.destage_on_exit = AtomicBool::new(config.server.destage_on_exit.unwrap_or(true));
     let served = Arc::new(served);
     need::announce(&served)?;
     served.apply_sizes();
     let reactors = Reactors::start(&served, options, config.server.busy_poll_max(), threads)?;
+    served.block_devices.open(reactors.host(), &memory);
     let http = sockets.http.as_ref().map(|listener| Http::start(listener.address(), token, &served)).transpose()?;
     accept(&served, &sockets, &reactors, http.as_ref(), end).await?;
     notify::stopping();
@@ -307,11 +313,18 @@ async fn accept(
         }
     };
     let accepting = pin!(async {
+        ublk::begin(served).await?;
         let uris = served.uris();
         announce(&uris);
         errand.map_or(Ok(()), |errand| errand.start(&uris))?;
         let (accept, control) = (sockets.accept(served, reactors), control::serve(&sockets.control, served));
-        join4(accept, control, accept_http(sockets, http, served), join(reloading, reactors.watch())).await;
+        join4(
+            accept,
+            control,
+            accept_http(sockets, http, served),
+            join3(reloading, reactors.watch(), ublk::follow(served)),
+        )
+        .await;
         Ok(())
     });
     let done = pin!(async {

@@ -3,6 +3,7 @@
 use super::caches::{self, CacheEntry};
 use super::judge::{self, Allowed, Verdict};
 use super::store;
+use super::ublk::own;
 use super::volumes;
 use crate::export::VolumeExport;
 use crate::origins::{OpenOrigin, origin_of};
@@ -102,12 +103,18 @@ fn warn_of_others(config: &Config, entry: &CacheEntry) {
     }
 }
 
-/// Refuses a configuration that uses one file or device twice.
+/// Refuses a configuration that uses one file or device twice, or one on a block device of the server's own.
 pub(super) fn check_identities(config: &Config) -> Result<(), Error> {
     let mut seen: Vec<(FileId, String, bool)> = Vec::new();
     let mut objects: BTreeMap<&Path, (&String, bool)> = BTreeMap::new();
+    for path in config.caches.values().flat_map(paths_of) {
+        own::refuse(path)?;
+    }
     for (name, volume) in &config.volumes {
         let origin = origin_of(&volume.origin)?;
+        if let Some(path) = origin.host_path() {
+            own::refuse(path)?;
+        }
         let file = origin.host_path().filter(|_| origin.is_host()).and_then(|path| FileId::of(path).ok());
         let Some(identity) = file else {
             // An object of a store, or what will be found missing.

@@ -3,6 +3,7 @@
 use super::Served;
 use super::connections::{DRAIN_MAX, Drain, sleep};
 use super::judge::{self, Allowed};
+use super::ublk::own;
 use super::volumes;
 use crate::control::protocol::{AddVolume, Outcome};
 use crate::cos::CosAction;
@@ -317,7 +318,11 @@ impl Served {
         check_scan(config.detect_scan, entry.detects()).map_err(|e| e.within(format_args!("volume {name}")))?;
         let mode = check(&name, &config, entry.path.is_some())?;
         self.check_unit(&config.identity(&name, None)?)?;
-        let origin = origin_of(&config.origin)?.open(&name, &config).await?;
+        let origin = origin_of(&config.origin)?;
+        if let Some(path) = origin.host_path() {
+            own::refuse(path)?;
+        }
+        let origin = origin.open(&name, &config).await?;
         let allowed = Allowed { discard_dirty: wanted.force_discard_dirty, accept_origin: wanted.accept_origin };
         let verdict = judge::judge(&entry, &name, &config, (&origin, mode), allowed).await?;
         let export = Arc::new(volumes::admit(&entry, &name, &config, mode, origin, verdict).await?);

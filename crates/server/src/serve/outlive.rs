@@ -67,7 +67,7 @@ fn of_path(path: &Path) -> io::Result<Option<String>> {
 }
 
 /// Collects the names and numbers of the disks behind a device number, down to the physical ones.
-fn disks_under(device: u64, disks: &mut BTreeSet<String>) -> io::Result<bool> {
+pub(super) fn disks_under(device: u64, disks: &mut BTreeSet<String>) -> io::Result<bool> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     // A filesystem without a disk of its own: the kernel, or a server elsewhere, keeps what is written to it.
     if major == 0 {
@@ -126,7 +126,7 @@ fn file_name(uuid: Uuid) -> String {
 /// The folders for memories, the best one first: a service's runtime folder, the user's runtime folder, shared memory. They
 /// are in RAM. What is in shared memory is removed at the end of a unit with `RemoveIPC=` (or with `DynamicUser=`, which
 /// implies it), also when it was killed; a service's folder stays with `RuntimeDirectoryPreserve=`.
-fn folders() -> Vec<PathBuf> {
+pub(super) fn folders() -> Vec<PathBuf> {
     let service = place::service_folder().map(|folder| folder.join("crash"));
     let user = place::has_runtime_folder().then(place::runtime_folder);
     let shared = PathBuf::from(format!("/dev/shm/nitro-{}", rustix::process::getuid().as_raw()));

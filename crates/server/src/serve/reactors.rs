@@ -109,6 +109,11 @@ impl Reactors {
         });
     }
 
+    /// Runs the queues of block devices.
+    pub(super) fn host(&self) -> QueueHost {
+        QueueHost { desks: Arc::downgrade(&self.desks), first: 0 }
+    }
+
     fn hand_over(&self, job: impl FnOnce(usize, ClientGuard) -> Job) {
         let clients = |(_, desk): &(usize, &Desk)| desk.clients.load(Ordering::Relaxed);
         let Some((index, desk)) = self.desks.iter().enumerate().min_by_key(clients) else { return };
@@ -142,7 +147,7 @@ impl Reactors {
     }
 }
 
-/// Runs the queues of a virtual machine on the threads that serve clients, from the first of them on.
+/// Runs the queues of a virtual machine or of block devices on the threads that serve clients, from the first of them on.
 #[derive(Debug, Clone)]
 pub(super) struct QueueHost {
     desks: Weak<Vec<Desk>>,

@@ -3,9 +3,9 @@
 use super::caches::{self, CacheEntry};
 use super::judge::{self, Allowed};
 use super::place::Places;
-use super::{Secrets, iscsi, limits, open, sockets};
-use crate::origins::{self, OpenOrigin, origin_of};
-use nitro_config::{Config, VolumeConfig};
+use super::{Secrets, iscsi, limits, open, sockets, ublk};
+use crate::origins::{self, OpenOrigin, aside, origin_of};
+use nitro_config::{Address, Config, VolumeConfig};
 use nitro_console::error::Error;
 use nitro_device::Reactor;
 use std::collections::BTreeMap;
@@ -50,6 +50,9 @@ async fn examine(config: &Config, sockets_passed: bool) -> Rehearsal {
     let opens = !is_running && !sockets_passed;
     for address in places.iter().filter(|_| opens).flat_map(|places| places.addresses(config.volumes.keys())) {
         found.take(sockets::check(&address));
+    }
+    if config.server.listen.contains(&Address::Ublk) {
+        found.take(aside(ublk::check).await.and_then(|checked| checked));
     }
     found.take(Secrets::read(config));
     if let Some((_, _, warnings)) = found.take(iscsi::checked(config)) {

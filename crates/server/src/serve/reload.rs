@@ -282,8 +282,10 @@ impl Served {
                 return Err(Refused::Restart("tls_client_ca is read when the server starts"));
             }
             "nbd_clients" => export.nbd_clients.write().clone_from(&wanted.nbd_clients),
-            "sockets" if self.has_vhost() => {
-                return Err(Refused::Restart("the sockets of virtual machines are made when the server starts"));
+            "sockets" if self.has_vhost() || self.is_on_ublk => {
+                return Err(Refused::Restart(
+                    "the sockets of virtual machines and the block devices are made when the server starts",
+                ));
             }
             "sockets" => export.sockets.write().clone_from(&wanted.sockets),
             _ => export.volume.set_dirty_share(wanted.dirty_share()),

@@ -7,6 +7,7 @@ use super::open::Caches;
 use super::place::Offer;
 use super::settings::Values;
 use super::sockets::uri;
+use super::ublk::BlockDevices;
 use super::vhost::vhost_uri;
 use super::workers::VolumeWorkers;
 use crate::export::VolumeExport;
@@ -53,6 +54,10 @@ pub struct Served {
     pub(super) limits: Limits,
     offers: Vec<Offer>,
     vhost: Vec<VhostAddress>,
+    /// Volumes are offered as block devices of this machine.
+    pub(super) is_on_ublk: bool,
+    /// The block devices.
+    pub block_devices: BlockDevices,
     /// A volume was added.
     pub(super) grown: Event,
     pub(super) authentication: Authentication,
@@ -89,6 +94,8 @@ impl Served {
             limits,
             offers,
             vhost,
+            is_on_ublk: false,
+            block_devices: BlockDevices::default(),
             grown: Event::new(),
             authentication,
             workers,
@@ -132,12 +139,15 @@ impl Served {
         self.volumes.read().clone()
     }
 
-    /// One URI for each export and address on which it is offered, and `vhost:PATH` for each socket of virtual machines.
+    /// One URI for each export and address on which it is offered, `vhost:PATH` for each socket of virtual machines, and
+    /// `ublk:PATH` for each block device.
     pub fn uris(&self) -> Vec<String> {
         let volumes = self.all();
         let of = |offer| volumes.iter().filter_map(move |export| self.uri(offer, export));
         let vhost = |address| volumes.iter().filter_map(move |export| uri_of_vhost(address, export));
-        self.offers.iter().flat_map(of).chain(self.vhost.iter().flat_map(vhost)).collect()
+        let blocks = volumes.iter().filter_map(|export| self.block_devices.path(&export.name));
+        let blocks = blocks.map(|path| format!("{}{path}", Address::Ublk));
+        self.offers.iter().flat_map(of).chain(self.vhost.iter().flat_map(vhost)).chain(blocks).collect()
     }
 
     /// The URIs of one export. A socket for a single volume belongs to the first volume.

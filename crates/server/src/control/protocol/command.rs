@@ -86,6 +86,19 @@ pub enum Command {
         /// Discard dirty data that prevent the operation.
         force_discard_dirty: bool,
     },
+    /// Makes a volume a block device of the server's machine; the answer has its path.
+    Attach {
+        /// Its name.
+        volume: String,
+        /// Bytes of a logical block; default: 512.
+        #[serde(default)]
+        block_bytes: Option<u32>,
+    },
+    /// Removes the block device of a volume, unless it is in use.
+    Detach {
+        /// Its name.
+        volume: String,
+    },
     /// Brings the origin up to date and serves the volume without its cache.
     CacheDetach {
         /// The cache's name.
@@ -171,6 +184,9 @@ pub struct Outcome {
     pub dirty_bytes: u64,
     /// The URIs of a volume that was added.
     pub uris: Vec<String>,
+    /// The block device of a volume that was attached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     /// The result of each change of the configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Changed>,

@@ -92,8 +92,11 @@ pub struct Volume {
     pub poisoned: Option<String>,
     /// Time for which the origin has not answered.
     pub origin_owes_seconds: f64,
-    /// Clients connected now.
+    /// Clients connected now; a block device is one.
     pub clients: u64,
+    /// Its block device on the server's machine, if it has one.
+    #[serde(default)]
+    pub block_device: Option<String>,
     /// Bytes destaged.
     pub destaged_bytes: u64,
     /// Why destage fails, if it does.
