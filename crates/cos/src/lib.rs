@@ -46,6 +46,7 @@ mod store;
 mod stream;
 mod summary;
 mod tree;
+mod unfinished;
 mod volume;
 
 pub use check::{Damage, Findings};

@@ -475,6 +475,19 @@ impl<D: Device> Store<D> {
         root: Option<Root>,
         created: u64,
     ) -> Result<Arc<Object>, Error> {
+        self.make_room_for_objects().await?;
+        self.enter_object(name, kind, (size_bytes, chunk_bytes), root, created).await
+    }
+
+    /// As [`create_object`](Self::create_object); the caller has [made room](Self::make_room_for_objects).
+    pub(crate) async fn enter_object(
+        &self,
+        name: &str,
+        kind: Kind,
+        (size_bytes, chunk_bytes): (u64, u32),
+        root: Option<Root>,
+        created: u64,
+    ) -> Result<Arc<Object>, Error> {
         check_name(name)?;
         let record = |id| ObjectRecord {
             id,
@@ -492,7 +505,6 @@ impl<D: Device> Store<D> {
             modified_ns: created.saturating_mul(1_000_000_000),
             name: name.to_owned(),
         };
-        self.make_room_for_objects().await?;
         self.enter(record, name).await
     }
 
@@ -561,6 +573,7 @@ impl<D: Device> Store<D> {
         self.begin_change(volume.object()).await?;
         {
             let mut state = volume.object().state.lock();
+            state.check_there()?;
             state.record.imported_bytes = imported_bytes;
             state.note_changed();
         }
@@ -575,6 +588,7 @@ impl<D: Device> Store<D> {
         self.begin_change(volume.object()).await?;
         {
             let mut state = volume.object().state.lock();
+            state.check_there()?;
             (state.record.incomplete, state.record.token) = (false, 0);
             state.note_changed();
         }
