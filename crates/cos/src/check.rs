@@ -124,12 +124,14 @@ impl<D: Device> Store<D> {
         Ok(there)
     }
 
-    /// Reads all sealed containers and verifies them against checksums and fingerprints. The store may be in use
+    /// Reads all containers, of which open ones are sealed first, and verifies them against checksums and fingerprints. The store may be in use
     /// meanwhile: containers that are freed, and recipes that are replaced, are not taken for damage.
     ///
     /// # Errors
     /// An error of the device, or another error that is not damage, while recipes are read.
     pub async fn scrub(&self, progress: &Progress<'_>) -> Result<Findings, Error> {
+        // Open containers could not be examined.
+        self.seal_lanes().await?;
         let mut findings = Findings::default();
         let mut bad: HashMap<Fingerprint, String> = HashMap::new();
         let slots: Vec<_> = self.state.lock().slots.iter().filter(|(_, s)| s.state == SlotState::Sealed).collect();
