@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chart;
+pub mod date;
 pub mod error;
 pub mod logging;
 pub mod output;

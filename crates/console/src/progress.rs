@@ -27,7 +27,7 @@ pub struct Progress {
     /// The numbers are not bytes but items.
     counting: bool,
     /// The participle in lines such as "30 % of 2 GiB read".
-    verb: &'static str,
+    verb: String,
     bar: Option<ProgressBar>,
     told_percent: Cell<u64>,
     told_after: Cell<Duration>,
@@ -35,17 +35,17 @@ pub struct Progress {
 
 impl Progress {
     /// The progress over `total_bytes`. `verb` is a participle, as in "30 % of 2 GiB read".
-    pub fn new(total_bytes: u64, verb: &'static str) -> Self {
+    pub fn new(total_bytes: u64, verb: impl Into<String>) -> Self {
         let bar = "{bar:40} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
-        Self::with_bar(total_bytes, verb, bar, false)
+        Self::with_bar(total_bytes, verb.into(), bar, false)
     }
 
     /// As [`new`](Self::new), for items other than bytes, as in "30 % of 2000 extents simulated".
-    pub fn counting(total: u64, verb: &'static str) -> Self {
-        Self::with_bar(total, verb, "{bar:40} {percent} %, {human_pos} of {human_len}, {rate}, {eta} left", true)
+    pub fn counting(total: u64, verb: impl Into<String>) -> Self {
+        Self::with_bar(total, verb.into(), "{bar:40} {percent} %, {human_pos} of {human_len}, {rate}, {eta} left", true)
     }
 
-    fn with_bar(total_bytes: u64, verb: &'static str, template: &str, counting: bool) -> Self {
+    fn with_bar(total_bytes: u64, verb: String, template: &str, counting: bool) -> Self {
         let bar = stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
             // The usual text of a rate has four decimals.

@@ -124,11 +124,14 @@ impl<D: Device> Store<D> {
         Ok(there)
     }
 
-    /// Reads all sealed containers and verifies them against checksums and fingerprints.
+    /// Reads all containers, of which open ones are sealed first, and verifies them against checksums and fingerprints. The store may be in use
+    /// meanwhile: containers that are freed, and recipes that are replaced, are not taken for damage.
     ///
     /// # Errors
     /// An error of the device, or another error that is not damage, while recipes are read.
     pub async fn scrub(&self, progress: &Progress<'_>) -> Result<Findings, Error> {
+        // Open containers could not be examined.
+        self.seal_lanes().await?;
         let mut findings = Findings::default();
         let mut bad: HashMap<Fingerprint, String> = HashMap::new();
         let slots: Vec<_> = self.state.lock().slots.iter().filter(|(_, s)| s.state == SlotState::Sealed).collect();
@@ -145,7 +148,7 @@ impl<D: Device> Store<D> {
                     Ok(reference) => bad.get(&reference.fingerprint).cloned(),
                     Err(error) => Some(error.to_string()),
                 };
-                if let Ok(reference) = found {
+                if let (Ok(reference), Some(_)) = (found, &why) {
                     hit.insert(reference.fingerprint);
                 }
                 if let Some(why) = why {
@@ -164,11 +167,20 @@ impl<D: Device> Store<D> {
         findings: &mut Findings,
         bad: &mut HashMap<Fingerprint, String>,
     ) -> Result<(), Error> {
+        let held = self.state.lock().slots.get(slot);
+        let is_there = || {
+            let now = self.state.lock().slots.get(slot);
+            now.state == SlotState::Sealed && now.sequence == held.sequence
+        };
+        if !is_there() {
+            return Ok(());
+        }
         findings.containers += 1;
         let Ok(chunks) = self.read_container(slot).await else {
-            findings.damaged_containers.push(slot);
+            findings.damaged_containers.extend(is_there().then_some(slot));
             return Ok(());
         };
+        let mut bad_here = Vec::new();
         for region in chunks.chunk_by(|a, b| a.sector == b.sector) {
             let Some(place) = region.first().map(|chunk| chunk.place(slot, 0)) else { continue };
             let read = self.read_blocks(place, place).await;
@@ -182,7 +194,7 @@ impl<D: Device> Store<D> {
                     Ok(_) => format!("container {slot} fails its checksum at byte {}", place.offset()),
                     Err(error) => error.to_string(),
                 };
-                bad.extend(region.iter().map(|chunk| (chunk.fingerprint, why.clone())));
+                bad_here.extend(region.iter().map(|chunk| (chunk.fingerprint, why.clone())));
                 continue;
             };
             for (number, fingerprint, bytes) in decoded.chunks() {
@@ -192,12 +204,14 @@ impl<D: Device> Store<D> {
                     ChunkKind::Recipe => Node::decode(&bytes).ok().map(|node| node.fingerprint()),
                 };
                 if found != Some(fingerprint) {
-                    bad.insert(
-                        fingerprint,
-                        format!("chunk {number} of container {slot} does not match its fingerprint"),
-                    );
+                    let why = format!("chunk {number} of container {slot} does not match its fingerprint");
+                    bad_here.push((fingerprint, why));
                 }
             }
+        }
+        // Unless its place was used again meanwhile.
+        if is_there() {
+            bad.extend(bad_here);
         }
         Ok(())
     }
@@ -215,15 +229,15 @@ impl<D: Device> Store<D> {
                 let state = object.state.lock();
                 (state.record.clone(), state.overlay.iter().map(|(index, change)| (*index, *change)).collect())
             };
-            self.walk_object(&record, overlay, visit).await?;
-            done += u64::from(record.name != DIRECTORY);
+            self.walk_current(record, overlay, visit).await?;
+            done += u64::from(object.name() != DIRECTORY);
         }
         let Some(view) = view else { return Ok(done) };
         all = all.max(done);
         let walked = self.walk_directory(&view, async |records| {
             progress("recipes", done, all);
             for record in records {
-                self.walk_object(record, Vec::new(), visit).await?;
+                self.walk_current(record.clone(), Vec::new(), visit).await?;
                 done += 1;
             }
             Ok(())
@@ -237,11 +251,49 @@ impl<D: Device> Store<D> {
         Ok(done)
     }
 
+    /// Visits the references of an object. If some cannot be read, and the object was changed meanwhile, visits those that
+    /// it has now; if it was removed, nothing is wrong with it.
+    async fn walk_current(
+        &self,
+        mut record: ObjectRecord,
+        mut overlay: Vec<(u64, Change)>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Error> {
+        loop {
+            let mut failed = Vec::new();
+            self.walk_object(&record, std::mem::take(&mut overlay), visit, &mut failed).await?;
+            if failed.is_empty() {
+                return Ok(());
+            }
+            let now = match record.name.as_str() {
+                DIRECTORY => self.objects.lock().directory().cloned(),
+                name => match self.object(name).await {
+                    Ok(now) => Some(now),
+                    Err(Error::NoObject(_)) => return Ok(()),
+                    Err(_) => None,
+                },
+            };
+            let changed = now.and_then(|now| {
+                let state = now.state.lock();
+                let overlay = state.overlay.iter().map(|(index, change)| (*index, *change)).collect();
+                (state.record.root != record.root).then(|| (state.record.clone(), overlay))
+            });
+            let Some(changed) = changed else {
+                failed.iter().for_each(|(offset, len, error)| visit(&record.name, *offset, *len, Err(error)));
+                return Ok(());
+            };
+            (record, overlay) = changed;
+        }
+    }
+
+    /// Visits the references of an object in one state. Adds the parts of its recipe that cannot be read to `failed`:
+    /// offset, length and reason.
     async fn walk_object(
         &self,
         record: &ObjectRecord,
         overlay: Vec<(u64, Change)>,
         visit: &mut Visit<'_>,
+        failed: &mut Vec<(u64, u64, Error)>,
     ) -> Result<(), Error> {
         let (name, root, size) = (&record.name, record.root, record.size_bytes);
         let chunk_bytes = u64::from(record.chunk_bytes);
@@ -263,7 +315,7 @@ impl<D: Device> Store<D> {
             let node = match self.node(&part.reference, Access::Disk).await {
                 Ok(node) => node,
                 Err(error @ (Error::Missing { .. } | Error::Damaged { .. } | Error::Device(_))) => {
-                    visit(name, part.offset, part.bytes.min(size - part.offset.min(size)), Err(&error));
+                    failed.push((part.offset, part.bytes.min(size - part.offset.min(size)), error));
                     continue;
                 }
                 Err(error) => return Err(error),

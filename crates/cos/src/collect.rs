@@ -24,7 +24,6 @@ use nitro_port::range_lock::ALL;
 use nitro_port::yielding::yield_now;
 use nitro_units::Fingerprint;
 use serde::Serialize;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// The number of containers that are emptied between two commits.
 const EMPTIED_AT_ONCE: usize = 8;
@@ -105,8 +104,7 @@ impl<D: Device> Store<D> {
     /// Frees the containers with few live data.
     ///
     /// # Errors
-    /// [`Error::Busy`] during another collection or an import of a stream, or after
-    /// [`stop_collection`](Self::stop_collection). If a recipe cannot be read, nothing is
+    /// [`Error::Busy`] during another collection, or after [`stop_collection`](Self::stop_collection). If a recipe cannot be read, nothing is
     /// freed, because its references are unknown. [`Error::Full`]: there is no room for a copy. Or an error of the
     /// device.
     pub async fn collect(&self, options: &CollectOptions, progress: &Progress<'_>) -> Result<Collected, Error> {
@@ -115,9 +113,6 @@ impl<D: Device> Store<D> {
         };
         self.check_poison()?;
         let used_bytes_before = self.used_bytes();
-        if self.streams.load(Relaxed) > 0 {
-            return Err(Error::Busy("a stream is being imported; collect when it has ended"));
-        }
         let _running = self.room.begin();
         self.counters.collections.add(1);
         self.purge_hidden_if_room().await?;
@@ -153,7 +148,15 @@ impl<D: Device> Store<D> {
             let overlay = state.overlay.values().copied().collect();
             Reachable { name: state.record.name.clone(), root: state.record.root, overlay }
         });
-        (reachable.collect(), Self::directory_view(&objects))
+        (reachable.chain(self.unfinished_streams()).collect(), Self::directory_view(&objects))
+    }
+
+    /// What the streams refer to that are being imported.
+    fn unfinished_streams(&self) -> impl Iterator<Item = Reachable> {
+        let (overlay, roots) = self.unfinished.references();
+        let name = || "a stream that is being imported".to_owned();
+        let of_root = move |root| Reachable { name: name(), root: Some(root), overlay: Vec::new() };
+        roots.into_iter().map(of_root).chain([Reachable { name: name(), root: None, overlay }])
     }
 
     async fn collect_marked(

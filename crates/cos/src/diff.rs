@@ -42,11 +42,30 @@ impl<D: Device> Store<D> {
     /// [`Error::NoObject`]; [`Error::WrongKind`] for streams and for volumes with different chunk sizes; or a recipe
     /// cannot be read.
     pub async fn diff(&self, one: &str, other: &str) -> Result<Vec<Difference>, Error> {
+        let mut differences = Vec::new();
+        self.visit_differences(one, other, async |difference| {
+            differences.push(difference);
+            Ok::<_, Error>(())
+        })
+        .await?;
+        Ok(differences)
+    }
+
+    /// As [`diff`](Self::diff), but calls `visit` with each difference when it is found, until that fails.
+    ///
+    /// # Errors
+    /// As [`diff`](Self::diff), or the error of `visit`.
+    pub async fn visit_differences<E: From<Error>>(
+        &self,
+        one: &str,
+        other: &str,
+        mut visit: impl AsyncFnMut(Difference) -> Result<(), E>,
+    ) -> Result<(), E> {
         let (one, other) = (self.object(one).await?, self.object(other).await?);
         for object in [&one, &other] {
             if object.kind == Kind::Stream || object.chunk_bytes != one.chunk_bytes {
                 let why = "only volumes with the same chunk size can be compared";
-                return Err(Error::WrongKind { name: object.name(), kind: object.kind, why });
+                return Err(Error::WrongKind { name: object.name(), kind: object.kind, why }.into());
             }
             self.flush_tree(object).await?;
         }
@@ -57,11 +76,18 @@ impl<D: Device> Store<D> {
         };
         let (one_root, other_root) = (root(&one), root(&other));
         let levels = one_root.map_or(1, |r| r.levels).max(other_root.map_or(1, |r| r.levels));
-        let mut differences: Vec<Difference> = Vec::new();
+        let size = |object: &Object| object.state.lock().record.size_bytes;
+        let (shorter, longer) = (size(&one).min(size(&other)), size(&one).max(size(&other)));
+        // A chunk that extends beyond the end is cut; the part that only one volume has is added at the end.
+        let cut = |d: Difference| Difference { len: d.len.min(shorter.saturating_sub(d.offset)), ..d };
+        let mut last: Option<Difference> = None;
         let mut rest = vec![Pair { levels, number: 0, one: one_root, other: other_root }];
         while let Some(pair) = rest.pop() {
             if pair.levels == 0 {
-                note(&mut differences, pair.number * chunk_bytes, chunk_bytes);
+                let found = cut(Difference { offset: pair.number * chunk_bytes, len: chunk_bytes });
+                if let Some(before) = note(&mut last, found) {
+                    visit(before).await?;
+                }
                 continue;
             }
             let one = self.beneath(pair.one, pair.levels).await?;
@@ -75,20 +101,14 @@ impl<D: Device> Store<D> {
                 }
             }
         }
-        let size = |object: &Object| object.state.lock().record.size_bytes;
-        let (shorter, longer) = (size(&one).min(size(&other)), size(&one).max(size(&other)));
-        // Cut a chunk that extends beyond the end, and add the part that only one volume has.
-        for difference in &mut differences {
-            difference.len = difference.len.min(longer.saturating_sub(difference.offset));
+        let tail = Difference { offset: shorter, len: longer - shorter };
+        if let Some(before) = note(&mut last, tail) {
+            visit(before).await?;
         }
-        if shorter < longer {
-            differences.retain_mut(|d| {
-                d.len = d.len.min(shorter.saturating_sub(d.offset));
-                d.len > 0
-            });
-            note(&mut differences, shorter, longer - shorter);
+        if let Some(last) = last {
+            visit(last).await?;
         }
-        Ok(differences)
+        Ok(())
     }
 
     /// The references in the level below, in a tree of `levels`. A tree with fewer levels is the first child of such a
@@ -109,9 +129,14 @@ fn are_same(one: Option<Side>, other: Option<Side>) -> bool {
     key(one) == key(other)
 }
 
-fn note(differences: &mut Vec<Difference>, offset: u64, len: u64) {
-    match differences.last_mut() {
-        Some(last) if last.offset + last.len == offset => last.len += len,
-        _ => differences.push(Difference { offset, len }),
+/// Adds a difference to the last one, if they adjoin; otherwise returns that, and the new one becomes the last one.
+fn note(last: &mut Option<Difference>, found: Difference) -> Option<Difference> {
+    match last {
+        _ if found.len == 0 => None,
+        Some(last) if last.offset + last.len == found.offset => {
+            last.len += found.len;
+            None
+        }
+        last => last.replace(found),
     }
 }

@@ -90,6 +90,9 @@ pub enum Error {
         /// The reason.
         why: &'static str,
     },
+    /// No volume has the content that an increment is based on.
+    #[error("no volume has the content of {0:?}, on which the increment is based; import that first")]
+    NoBase(String),
     /// The object is read-only.
     #[error("{0:?} is a snapshot and may not be changed; make a clone of it")]
     ReadOnly(String),

@@ -3,6 +3,7 @@
 
 use crate::format::batch::{self, BatchHead};
 use crate::format::container::{self, ContainerChunk};
+use crate::format::increment::{self, IncrementReader};
 use crate::format::node::{Entry, Node};
 use crate::format::page::{Child, Entries, Head, Page};
 use crate::format::record::{Kind, ObjectRecord, Record, Root, SlotRecord, SlotState};
@@ -233,6 +234,36 @@ fn sample_pages() -> impl Iterator<Item = Vec<u8>> {
             bytes
         },
     )
+}
+
+/// Parses bytes as an increment. Returns the number of parts before the end, or before the first error.
+///
+/// # Panics
+/// If a part is not within the volume, or has more bytes than a part may have.
+#[must_use]
+pub fn increment(bytes: &[u8], is_resealed: bool) -> usize {
+    let mut bytes = bytes.to_vec();
+    if is_resealed {
+        increment::reseal(&mut bytes);
+    }
+    let (mut reader, first) = (IncrementReader::default(), IncrementReader::FIRST_BYTES);
+    let rest = bytes.get(..first).and_then(|first| IncrementReader::rest_of_head(first).ok());
+    let Some(end) = rest.map(|rest| first + rest) else { return 0 };
+    let Some(Ok(head)) = bytes.get(..end).map(|bytes| reader.head(bytes)) else { return 0 };
+    assert_eq!(head.encode(), bytes[..end]);
+    let (mut at, mut parts, mut reached) = (end, 0, 0);
+    while let Some(first) = bytes.get(at..at + IncrementReader::RECORD_BYTES) {
+        let Ok(rest) = reader.rest_of_record(first) else { return parts };
+        at += IncrementReader::RECORD_BYTES;
+        let Some(payload) = bytes.get(at..at + rest) else { return parts };
+        let Ok(Some(part)) = reader.record(first, Bytes::copy_from_slice(payload)) else { return parts };
+        assert!(part.offset >= reached && part.len > 0, "{part:?}");
+        reached = part.offset + u64::from(part.len);
+        assert!(reached <= head.size_bytes() && part.len <= increment::RAW_BYTES_MAX, "{part:?}");
+        assert!(part.data.is_none_or(|data| data.len() == part.len as usize));
+        (at, parts) = (at + rest, parts + 1);
+    }
+    parts
 }
 
 #[cfg(test)]

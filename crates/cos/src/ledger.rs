@@ -146,6 +146,14 @@ impl Ledger {
         self.add_name(Record::hidden_bytes(name), self.bounds.namespace_bytes)
     }
 
+    /// Counts bytes of records that may get into the journal, until [`remove_name`](Self::remove_name).
+    ///
+    /// # Errors
+    /// [`Error::Objects`] if they do not fit.
+    pub(crate) fn reserve_names(&self, bytes: usize) -> Result<(), Error> {
+        self.add_name(bytes, self.bounds.namespace_bytes)
+    }
+
     fn add_name(&self, bytes: usize, bound: u64) -> Result<(), Error> {
         let add = |taken: u64| Some(taken + bytes as u64).filter(|taken| *taken <= bound);
         match self.namespace_bytes.fetch_update(SeqCst, SeqCst, add) {

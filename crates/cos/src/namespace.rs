@@ -182,6 +182,11 @@ impl Objects {
         self.by_name.values().chain(&self.directory).cloned().collect()
     }
 
+    /// The objects in RAM that have names for users.
+    pub(crate) fn named(&self) -> impl Iterator<Item = &Arc<Object>> {
+        self.by_name.values()
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Object>> {
         self.by_name.get(name).cloned()
     }
@@ -221,6 +226,33 @@ impl Objects {
         }
         drop(state);
         Some(object)
+    }
+
+    /// Gives objects in RAM, which the journal has records of, other names: from the first to the second of each pair.
+    ///
+    /// # Errors
+    /// [`Error::Objects`] if the journal has no room for the records; then nothing is changed.
+    pub(crate) fn rename(&mut self, names: &[(String, String)]) -> Result<(), Error> {
+        let longer = |(old, new): &(String, String)| new.len().saturating_sub(old.len()) + Record::hidden_bytes(old);
+        let room: usize = names.iter().map(longer).sum();
+        self.ledger.reserve_names(room)?;
+        for (old, new) in names {
+            let Some(object) = self.by_name.remove(old) else { continue };
+            let mut state = object.state.lock();
+            self.ledger.restore_name(new.len());
+            self.ledger.remove_name(old.len());
+            if state.record.in_directory {
+                self.ledger.restore_name(Record::hidden_bytes(old));
+                self.hide(old, state.record.size_bytes);
+            }
+            state.record.in_directory = self.unhide(new);
+            state.record.name.clone_from(new);
+            state.note_changed();
+            drop(state);
+            self.by_name.insert(new.clone(), object);
+        }
+        self.ledger.remove_name(room);
+        Ok(())
     }
 
     /// Hides the record of a name in the directory. The ledger counts the journal's record of this already.
@@ -354,11 +386,11 @@ fn check_part(name: &str, part: &str) -> Result<(), Error> {
     Ok(())
 }
 
-fn check_name(name: &str) -> Result<(), Error> {
+pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     check_part(name, name)
 }
 
-fn check_snapshot_name(name: &str) -> Result<(), Error> {
+pub(crate) fn check_snapshot_name(name: &str) -> Result<(), Error> {
     let Some((object, snapshot)) = name.split_once(SNAPSHOT) else {
         return Err(Error::Name { name: name.to_owned(), why: "a snapshot is named OBJECT@NAME" });
     };
@@ -424,7 +456,7 @@ impl<D: Device> Store<D> {
     }
 
     /// Adds a new object. The caller has [made room](Self::make_room_for_objects) for it.
-    async fn enter(&self, record: impl Fn(u64) -> ObjectRecord, name: &str) -> Result<Arc<Object>, Error> {
+    pub(crate) async fn enter(&self, record: impl Fn(u64) -> ObjectRecord, name: &str) -> Result<Arc<Object>, Error> {
         self.check_poison()?;
         loop {
             let (found, moves) = self.look_up(name).await?;
@@ -442,7 +474,7 @@ impl<D: Device> Store<D> {
     }
 
     /// Removes an object if `is_it` accepts its record. Returns whether it did. Durable after the next commit.
-    async fn remove_object(&self, name: &str, is_it: impl Fn(&ObjectRecord) -> bool) -> Result<bool, Error> {
+    pub(crate) async fn remove_object(&self, name: &str, is_it: impl Fn(&ObjectRecord) -> bool) -> Result<bool, Error> {
         loop {
             let (found, moves) = self.look_up(name).await?;
             let Some(found) = found else { return Ok(false) };
@@ -475,6 +507,19 @@ impl<D: Device> Store<D> {
         root: Option<Root>,
         created: u64,
     ) -> Result<Arc<Object>, Error> {
+        self.make_room_for_objects().await?;
+        self.enter_object(name, kind, (size_bytes, chunk_bytes), root, created).await
+    }
+
+    /// As [`create_object`](Self::create_object); the caller has [made room](Self::make_room_for_objects).
+    pub(crate) async fn enter_object(
+        &self,
+        name: &str,
+        kind: Kind,
+        (size_bytes, chunk_bytes): (u64, u32),
+        root: Option<Root>,
+        created: u64,
+    ) -> Result<Arc<Object>, Error> {
         check_name(name)?;
         let record = |id| ObjectRecord {
             id,
@@ -492,7 +537,6 @@ impl<D: Device> Store<D> {
             modified_ns: created.saturating_mul(1_000_000_000),
             name: name.to_owned(),
         };
-        self.make_room_for_objects().await?;
         self.enter(record, name).await
     }
 
@@ -561,6 +605,7 @@ impl<D: Device> Store<D> {
         self.begin_change(volume.object()).await?;
         {
             let mut state = volume.object().state.lock();
+            state.check_there()?;
             state.record.imported_bytes = imported_bytes;
             state.note_changed();
         }
@@ -575,6 +620,7 @@ impl<D: Device> Store<D> {
         self.begin_change(volume.object()).await?;
         {
             let mut state = volume.object().state.lock();
+            state.check_there()?;
             (state.record.incomplete, state.record.token) = (false, 0);
             state.note_changed();
         }

@@ -150,6 +150,15 @@ impl ObjectState {
         self.note_changed();
     }
 
+    /// # Errors
+    /// [`Error::NoObject`] if it was removed.
+    pub(crate) fn check_there(&self) -> Result<(), Error> {
+        match self.is_removed {
+            true => Err(Error::NoObject(self.record.name.clone())),
+            false => Ok(()),
+        }
+    }
+
     pub(crate) fn is_removed(&self) -> bool {
         self.is_removed
     }

@@ -27,6 +27,8 @@ pub(crate) fn replay(records: Vec<Record>, slots: &mut Slots, objects: &mut Obje
         match record {
             Record::Object(record) => match found.get_mut(&record.id) {
                 Some(object) => {
+                    // It may have been renamed.
+                    hidden.remove(&record.name);
                     let state = object.state.get_mut();
                     // Changes that were logged before a recipe was written are in the recipe.
                     if state.record.recipe != record.recipe {

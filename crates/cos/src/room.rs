@@ -105,7 +105,7 @@ impl Room {
     /// [`Error::Busy`]: it was asked to end.
     pub(crate) fn check_stop(&self) -> Result<(), Error> {
         match self.counts.lock().stopping {
-            true => Err(Error::Busy("the collection was ended, because the store is being closed")),
+            true => Err(Error::Busy("the collection was ended early")),
             false => Ok(()),
         }
     }

@@ -24,6 +24,7 @@ use crate::slots::Slots;
 use crate::ssd::{self, IndexDevice, Session, Ssd, SsdSlot, SsdSource};
 use crate::summary::Summary;
 use crate::tree::NodeKey;
+use crate::unfinished::Unfinished;
 use futures_util::lock::Mutex as AsyncMutex;
 use hashbrown::HashMap;
 use lru::LruCache;
@@ -34,7 +35,7 @@ use nitro_port::range_lock::RangeLock;
 use nitro_port::slice::SliceDevice;
 use parking_lot::Mutex;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 /// Settings of an open store.
@@ -160,8 +161,7 @@ pub struct Store<D> {
     pub(crate) room: Arc<Room>,
     /// Held in shared mode between finding or storing chunks and adding the references to them.
     pub(crate) mutating: RangeLock,
-    /// The number of streams that are being imported.
-    pub(crate) streams: AtomicUsize,
+    pub(crate) unfinished: Unfinished,
     poisoned: OnceLock<String>,
 }
 
@@ -282,7 +282,7 @@ impl<D: Device> Store<D> {
             collecting: AsyncMutex::new(()),
             room: Arc::default(),
             mutating: RangeLock::default(),
-            streams: AtomicUsize::new(0),
+            unfinished: Unfinished::default(),
             poisoned: OnceLock::new(),
         }
     }

@@ -1,25 +1,27 @@
 //! Streams: backups that are cut into content-defined chunks, so that duplicates are also found at other offsets.
 
 use crate::access::Access;
-use crate::chunks::fingerprint_of;
+use crate::chunks::{Cuts, fingerprint_of};
 use crate::format::node::Entry;
 use crate::format::record::Kind;
 use crate::format::region::ChunkKind;
 use crate::lane::DATA_LANES;
-use crate::tree::StreamBuilder;
+use crate::unfinished::Kept;
 use crate::{Error, Store};
 use bytes::Bytes;
 use fastcdc::v2020::FastCDC;
 use nitro_port::Device;
+use nitro_port::range_lock::ALL;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Chunks of a stream that are stored, but not in its recipe yet.
 #[derive(Debug)]
 pub struct StreamPart {
-    entries: Vec<Entry>,
+    entries: Arc<[Entry]>,
     since: u64,
+    /// Until they are in the recipe.
+    _kept: Kept,
 }
 
 /// A stream that is being imported. The object is created by [`finish`](Self::finish).
@@ -27,24 +29,18 @@ pub struct StreamImport<D: Device> {
     store: Arc<Store<D>>,
     name: String,
     created: u64,
-    builder: StreamBuilder,
+    kept: Kept,
 }
 
 impl<D: Device> Store<D> {
     /// Begins the import of a stream.
     ///
     /// # Errors
-    /// [`Error::Exists`]; [`Error::Busy`] during a collection.
+    /// [`Error::Exists`].
     pub async fn import_stream(self: &Arc<Self>, name: &str, created: u64) -> Result<StreamImport<D>, Error> {
         self.check_new(name).await?;
-        self.streams.fetch_add(1, Relaxed);
-        let import =
-            StreamImport { store: Arc::clone(self), name: name.to_owned(), created, builder: StreamBuilder::default() };
-        // The count and the lock are checked in opposite order by a collection: at least one of both sees the other.
-        match self.collecting.try_lock() {
-            Some(_) => Ok(import),
-            None => Err(Error::Busy("a collection is under way; import the stream when it has ended")),
-        }
+        let kept = self.unfinished.add_stream();
+        Ok(StreamImport { store: Arc::clone(self), name: name.to_owned(), created, kept })
     }
 
     /// Cuts chunks of a stream from the beginning of `data` with FastCDC (Xia et al., ATC 2016 and 2020): gear hashes
@@ -71,13 +67,24 @@ impl<D: Device> Store<D> {
     /// # Errors
     /// [`Error::Full`], or an error of the device.
     pub async fn store_part(&self, lane: usize, source: Bytes, cuts: &[Range<usize>]) -> Result<StreamPart, Error> {
-        let since = self.state.lock().slots.sequence();
         let pieces: Vec<_> = cuts.iter().map(|cut| (fingerprint_of(&source[cut.clone()]), cut.clone())).collect();
-        let references =
-            self.store_chunks((ChunkKind::Data, lane % DATA_LANES), &source, &pieces, Access::Disk).await?;
-        let entries = references.into_iter().zip(cuts);
-        let entries = entries.map(|(reference, cut)| Entry { reference, bytes: cut.len() as u64 }).collect();
-        Ok(StreamPart { entries, since })
+        let mut before = self.room.before_write();
+        loop {
+            match self.store_pieces(lane % DATA_LANES, &source, &pieces).await {
+                Err(error) if error.is_full() && before.wait().await => {}
+                stored => return stored,
+            }
+        }
+    }
+
+    async fn store_pieces(&self, lane: usize, source: &Bytes, pieces: &Cuts) -> Result<StreamPart, Error> {
+        let _mutating = self.mutating.shared(ALL).await;
+        let since = self.state.lock().slots.sequence();
+        let references = self.store_chunks((ChunkKind::Data, lane), source, pieces, Access::Disk).await?;
+        let entries = references.into_iter().zip(pieces);
+        let entries = entries.map(|(reference, (_, cut))| Entry { reference, bytes: cut.len() as u64 });
+        let entries: Arc<[Entry]> = entries.collect();
+        Ok(StreamPart { _kept: self.unfinished.add_part(Arc::clone(&entries), since), entries, since })
     }
 }
 
@@ -87,9 +94,14 @@ impl<D: Device> StreamImport<D> {
     /// # Errors
     /// [`Error::Full`], or an error of the device.
     pub async fn push(&mut self, part: StreamPart) -> Result<(), Error> {
-        for entry in part.entries {
-            self.builder.push(&self.store, entry, part.since).await?;
+        let _mutating = self.store.mutating.shared(ALL).await;
+        let mut builder = self.kept.take()?;
+        for entry in part.entries.iter() {
+            builder.push(&self.store, *entry, part.since).await?;
         }
+        self.kept.put(builder);
+        // The recipe has them now.
+        drop(part);
         Ok(())
     }
 
@@ -97,17 +109,16 @@ impl<D: Device> StreamImport<D> {
     ///
     /// # Errors
     /// [`Error::Name`], [`Error::Exists`], [`Error::Objects`], [`Error::Full`], or an error of the device.
-    pub async fn finish(mut self) -> Result<(), Error> {
-        let size = self.builder.bytes;
-        let root = std::mem::take(&mut self.builder).finish(&self.store).await?;
-        let shape = (size, self.store.stream_chunk_bytes().1 as u32);
-        self.store.create_object(&self.name, Kind::Stream, shape, root, self.created).await?;
+    pub async fn finish(self) -> Result<(), Error> {
+        // Before `mutating` is locked, because whatever makes room locks it as well.
+        self.store.make_room_for_objects().await?;
+        {
+            let _mutating = self.store.mutating.shared(ALL).await;
+            let builder = self.kept.take()?;
+            let shape = (builder.bytes, self.store.stream_chunk_bytes().1 as u32);
+            let root = builder.finish(&self.store).await?;
+            self.store.enter_object(&self.name, Kind::Stream, shape, root, self.created).await?;
+        }
         self.store.commit().await
-    }
-}
-
-impl<D: Device> Drop for StreamImport<D> {
-    fn drop(&mut self) {
-        self.store.streams.fetch_sub(1, Relaxed);
     }
 }

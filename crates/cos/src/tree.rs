@@ -349,6 +349,18 @@ pub(crate) struct StreamBuilder {
 }
 
 impl StreamBuilder {
+    /// Adds the chunks, and the recipes of parts, that the blocks being filled refer to.
+    pub(crate) fn references(&self, chunks: &mut Vec<Change>, roots: &mut Vec<Root>) {
+        for node in &self.open {
+            for Entry { reference, .. } in node.entries.iter().flatten().copied() {
+                match node.level {
+                    0 => chunks.push(Change { reference: Some(reference), since: node.since }),
+                    levels => roots.push(Root { reference, levels }),
+                }
+            }
+        }
+    }
+
     pub(crate) async fn push<D: Device>(&mut self, store: &Store<D>, entry: Entry, since: u64) -> Result<(), Error> {
         self.bytes += entry.bytes;
         let (mut entry, mut since) = (entry, since);

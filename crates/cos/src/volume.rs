@@ -98,6 +98,11 @@ impl<D: Device> Volume<D> {
         self.object.durable_modified_ns.load(Relaxed)
     }
 
+    /// Whether the object was deleted since the volume was opened.
+    pub fn is_removed(&self) -> bool {
+        self.object.state.lock().is_removed()
+    }
+
     /// The store of the volume.
     pub fn store(&self) -> &Arc<Store<D>> {
         &self.store

@@ -14,7 +14,8 @@ Examples:
   nitro cos init /srv/store --size 500G --compression zstd
   nitro cos init /dev/sdb --force
 
-In a folder, the store is a sparse file, which grows up to --size as content is added and shrinks as gc frees space.";
+In a folder, the store is a sparse file, which grows up to --size as content is added and shrinks as gc frees space. About 1.1 % of --size is
+allocated at once, for the index and the journal.";
 
 const IMPORT_EXAMPLES: &str = "\
 Examples:
@@ -33,10 +34,23 @@ const EXPORT_EXAMPLES: &str = "\
 Examples:
   nitro cos export /srv/store vm1@monday vm1.img
   nitro cos export /srv/store home-monday - | tar x
+  nitro cos export /srv/store vm1@tuesday --from vm1@monday - | ssh host nitro cos import /srv/copy vm1-tuesday - --increment
 
-A file is written sparsely as FILE.part and renamed when it is complete; an interrupted export continues with that file.";
+An increment can be imported where a volume has the content of the snapshot that it is from, whatever its name; the result is compared with the
+original by its fingerprint. A file is written sparsely as FILE.part and renamed when it is complete; an interrupted export continues with that file.";
 
-const SNAPSHOT_EXAMPLES: &str = "Example:\n  nitro cos snapshot /srv/store vm1@monday";
+const SNAPSHOT_EXAMPLES: &str = "\
+Examples:
+  nitro cos snapshot /srv/store vm1@monday
+  nitro cos snapshot /srv/store --timed vm1 vm2";
+
+const FORGET_EXAMPLES: &str = "\
+Examples:
+  nitro cos forget /srv/store vm1 --keep-daily 7 --keep-weekly 12 --dry-run
+  nitro cos forget /srv/store --all --timed --keep-last 3 --keep-hourly 24 --keep-monthly 12
+
+A snapshot is kept if one of the options keeps it. --keep-daily 7 keeps the newest snapshot of each of the last seven days that have any, in UTC;
+weeks begin on Mondays. Each object is treated by itself. gc frees the space of what is deleted.";
 
 const QUOTA_EXAMPLES: &str = "\
 Examples:
@@ -48,8 +62,8 @@ gc frees the space of deleted objects; while it runs, it may use a little more t
 
 /// `nitro cos ...`
 ///
-/// While a server has a store open, that server carries out list, snapshot, clone, diff, delete, gc, quota, ssd,
-/// patterns and stats. The other commands need a store that no server has open.
+/// While a server has a store open, that server carries out all commands but init and fsck, with two threads for each of
+/// at most four transfers, scrubs and collections. Files are opened by the command itself: the server's rights give nobody a file.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CosCommand {
     /// Create a store in a folder or on a block device
@@ -62,14 +76,36 @@ pub(crate) enum CosCommand {
     #[command(after_long_help = EXPORT_EXAMPLES)]
     Export(CosExportArgs),
     /// List objects and snapshots
-    List(ShownStoreArgs),
+    List {
+        #[command(flatten)]
+        shown: ShownStoreArgs,
+        /// Show how much of each is in no other one, before compression: what deleting it would free. Reads all recipes
+        #[arg(long)]
+        unique: bool,
+    },
     /// Create a snapshot of an object, without copying data
     #[command(after_long_help = SNAPSHOT_EXAMPLES)]
     Snapshot {
         #[command(flatten)]
         shown: ShownStoreArgs,
-        /// OBJECT@NAME
-        name: String,
+        /// OBJECT@NAME, or with --timed OBJECT
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+        /// Name the snapshots after the time, as in vm@2026-11-28T03:00:00Z
+        #[arg(long)]
+        timed: bool,
+    },
+    /// Delete the snapshots that a retention does not keep
+    #[command(after_long_help = FORGET_EXAMPLES)]
+    Forget(CosForgetArgs),
+    /// Rename an object, and its snapshots with it; or a snapshot
+    Rename {
+        #[command(flatten)]
+        shown: ShownStoreArgs,
+        /// OBJECT or OBJECT@NAME
+        old: String,
+        /// The new name
+        new: String,
     },
     /// Clone an object or a snapshot into a new volume, without copying data
     Clone {
@@ -258,7 +294,7 @@ pub(crate) enum CosCompression {
 pub(crate) struct CosInitArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Maximum size of the store [default: the free space of the folder, or the size of the device]
+    /// Maximum size of the store, which cannot be made larger later [default: half of the free space in the folder, or the size of the device]
     #[arg(long)]
     pub(crate) size: Option<Size>,
     /// Chunk size of new volumes: a power of two from 4K to 128K, preferably the extent size of the cache in front
@@ -310,6 +346,9 @@ pub(crate) struct CosImportArgs {
     /// Kind of the new object [default: a volume for a file or device, a stream for everything else]
     #[arg(long, value_enum)]
     pub(crate) kind: Option<CosKind>,
+    /// The content is what `export --from` has written: it makes the volume from one that this store has
+    #[arg(long, conflicts_with_all = ["kind", "chunk_size"])]
+    pub(crate) increment: bool,
     /// Chunk size of the volume [default: the store's]
     #[arg(long, value_name = "BYTES")]
     pub(crate) chunk_size: Option<Size>,
@@ -320,7 +359,7 @@ pub(crate) struct CosImportArgs {
 }
 
 /// How a command uses the machine.
-#[derive(Debug, Clone, Copy, Args)]
+#[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct CosTuningArgs {
     /// Threads [default: the machine's cores, 6 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=6))]
@@ -328,6 +367,45 @@ pub(crate) struct CosTuningArgs {
     /// Treat chunks as duplicates only after comparing their bytes
     #[arg(long)]
     pub(crate) compare: bool,
+}
+
+/// `nitro cos forget`
+#[derive(Debug, Args)]
+pub(crate) struct CosForgetArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Objects whose snapshots are considered
+    #[arg(value_name = "OBJECT", required_unless_present = "all")]
+    pub(crate) objects: Vec<String>,
+    /// Consider the snapshots of all objects
+    #[arg(long, conflicts_with = "objects")]
+    pub(crate) all: bool,
+    /// Consider only snapshots that `snapshot --timed` has named
+    #[arg(long)]
+    pub(crate) timed: bool,
+    /// Snapshots to keep: the newest ones
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) keep_last: u32,
+    /// Hours of which one snapshot is kept
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) keep_hourly: u32,
+    /// Days of which one snapshot is kept
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) keep_daily: u32,
+    /// Weeks of which one snapshot is kept
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) keep_weekly: u32,
+    /// Months of which one snapshot is kept
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) keep_monthly: u32,
+    /// Years of which one snapshot is kept
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) keep_yearly: u32,
+    /// Show what would be deleted, and delete nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 /// `nitro cos export`
@@ -340,6 +418,9 @@ pub(crate) struct CosExportArgs {
     /// A file, which must not exist, or a block device; `-`: standard output
     #[arg(value_name = "FILE")]
     pub(crate) target: PathBuf,
+    /// Write only what differs from this snapshot or volume, as `import --increment` takes it
+    #[arg(long, value_name = "SNAPSHOT")]
+    pub(crate) from: Option<String>,
     /// Overwrite a block device, or replace a file
     #[arg(long)]
     pub(crate) force: bool,

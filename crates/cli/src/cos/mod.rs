@@ -2,9 +2,10 @@
 
 mod ssd;
 mod store;
+mod terminal;
 mod transfer;
 
-use crate::args::{CosCommand, ShownStoreArgs, StoreArgs};
+use crate::args::{CosCommand, CosForgetArgs, CosTuningArgs, ShownStoreArgs, StoreArgs};
 use crate::volume;
 use nitro_console::error::Error;
 use nitro_console::output::print;
@@ -12,8 +13,12 @@ use nitro_cos::Settings;
 use nitro_device::Reactor;
 use nitro_server::control::client::Client;
 use nitro_server::control::protocol::{Command, Outcome};
-use nitro_server::cos::{self as stores, CosAction, CosStore, failed, look};
-use std::path::Path;
+use nitro_server::cos::transfer::{Job, Pace, Report};
+use nitro_server::cos::{self as stores, CosAction, CosStore, Forget, Keep, failed, now, timed_name};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use terminal::Terminal;
 
 /// Runs `nitro cos ...`.
 pub(crate) fn run(command: &CosCommand) -> Result<(), Error> {
@@ -26,10 +31,19 @@ async fn run_inner(command: &CosCommand) -> Result<(), Error> {
         CosCommand::Init(args) => store::init(args).await,
         CosCommand::Import(args) => transfer::import(args).await,
         CosCommand::Export(args) => transfer::export(args).await,
-        CosCommand::Scrub(args) => check(args, true).await,
-        CosCommand::Fsck(args) => check(args, false).await,
-        CosCommand::List(args) => act(&args.store, CosAction::List { format: args.output.format }).await,
-        CosCommand::Snapshot { shown, name } => tell(shown, CosAction::Snapshot { name: name.clone() }).await,
+        CosCommand::Scrub(args) => operate(&args.store, Job::Check { reading: true, format: args.output.format }).await,
+        CosCommand::Fsck(args) => operate(&args.store, Job::Check { reading: false, format: args.output.format }).await,
+        CosCommand::List { shown, unique: true } => {
+            operate(&shown.store, Job::Unique { format: shown.output.format }).await
+        }
+        CosCommand::List { shown, unique: false } => {
+            act(&shown.store, CosAction::List { format: shown.output.format }).await
+        }
+        CosCommand::Snapshot { shown, names, timed } => snapshot(shown, names, *timed).await,
+        CosCommand::Forget(args) => forget(args).await,
+        CosCommand::Rename { shown, old, new } => {
+            tell(shown, CosAction::Rename { old: old.clone(), new: new.clone() }).await
+        }
         CosCommand::Clone { shown, source, name } => {
             tell(shown, CosAction::Clone { source: source.clone(), name: name.clone() }).await
         }
@@ -38,7 +52,7 @@ async fn run_inner(command: &CosCommand) -> Result<(), Error> {
         }
         CosCommand::Delete { shown, names } => tell(shown, CosAction::Delete { names: names.clone() }).await,
         CosCommand::Gc { store, alive, output } => {
-            act(store, CosAction::Gc { alive: *alive, format: output.format }).await
+            operate(store, Job::Collect { alive: *alive, format: output.format }).await
         }
         CosCommand::Quota { shown, quota } => tell(shown, CosAction::Quota { bytes: quota.0 }).await,
         CosCommand::Ssd { command } => ssd::run(command).await,
@@ -47,6 +61,29 @@ async fn run_inner(command: &CosCommand) -> Result<(), Error> {
         }
         CosCommand::Stats(args) => act(&args.store, CosAction::Stats { format: args.output.format }).await,
     }
+}
+
+/// Makes snapshots, all with the same time in their names if they are timed.
+async fn snapshot(shown: &ShownStoreArgs, names: &[String], timed: bool) -> Result<(), Error> {
+    let now = now();
+    for name in names {
+        let name = if timed { timed_name(name, now) } else { name.clone() };
+        done(&shown.store, CosAction::Snapshot { name }).await?;
+    }
+    volume::print(&Outcome::default(), shown.output)
+}
+
+async fn forget(args: &CosForgetArgs) -> Result<(), Error> {
+    let keep = Keep {
+        last: args.keep_last,
+        hourly: args.keep_hourly,
+        daily: args.keep_daily,
+        weekly: args.keep_weekly,
+        monthly: args.keep_monthly,
+        yearly: args.keep_yearly,
+    };
+    let (objects, timed, dry_run, format) = (args.objects.clone(), args.timed, args.dry_run, args.output.format);
+    act(&args.store, CosAction::Forget(Forget { objects, keep, timed, dry_run, format })).await
 }
 
 /// Executes an action on a store, and prints the text that it answers with.
@@ -60,29 +97,86 @@ async fn tell(args: &ShownStoreArgs, action: CosAction) -> Result<(), Error> {
     volume::print(&Outcome { message, ..Outcome::default() }, args.output)
 }
 
-/// The answer to an action on a store: in this process, or in the server that has the store open.
-async fn done(args: &StoreArgs, action: CosAction) -> Result<String, Error> {
-    if let Some(device) = stores::try_open_device(&args.store)? {
-        let store = stores::open_on(device, &args.store, Settings::default()).await?;
-        let work = async { action.act(&store, &args.store, true).await.map_err(|e| e.within(args.store.display())) };
-        return with_opened(&args.store, &store, work).await;
-    }
-    // The server may have another working directory.
-    let path = std::path::absolute(&args.store).map_err(|e| Error::new(args.store.display(), e))?;
-    let busy = |e: Error| {
-        let (why, _) = e.into_parts();
-        Error::new(args.store.display(), format_args!("another program has it open, and no server can do it: {why}"))
-            .or("end that program, or name the control socket of the server with --control")
-    };
-    let mut client = Client::connect(args.control.as_deref()).map_err(busy)?;
-    Ok(client.execute(Command::Cos { store: path, action })?.message)
+/// Where a store is open.
+enum Opened {
+    /// In this process.
+    Here(Arc<CosStore>),
+    /// In a server, by the path by which it knows the store.
+    There(Client, PathBuf),
 }
 
-/// Opens a store and checks it; with `read`, also what is stored.
-async fn check(args: &ShownStoreArgs, read: bool) -> Result<(), Error> {
-    let path = &args.store.store;
-    let store = stores::open(path, Settings::default()).await?;
-    with_opened(path, &store, look::check(&store, path, read, args.output.format)).await
+impl Opened {
+    /// Opens a store, or connects to the server that has it open.
+    async fn find(args: &StoreArgs, settings: Settings) -> Result<Self, Error> {
+        if let Some(device) = stores::try_open_device(&args.store)? {
+            return stores::open_on(device, &args.store, settings).await.map(Self::Here);
+        }
+        // The server may have another working directory.
+        let path = std::path::absolute(&args.store).map_err(|e| Error::new(args.store.display(), e))?;
+        let busy = |e: Error| {
+            let (why, _) = e.into_parts();
+            let why = format_args!("another program has it open, and no server can do it: {why}").to_string();
+            Error::new(args.store.display(), why)
+                .or("end that program, or name the control socket of the server with --control")
+        };
+        Client::connect(args.control.as_deref()).map(|client| Self::There(client, path)).map_err(busy)
+    }
+}
+
+/// The answer to an action on a store: in this process, or in the server that has the store open.
+async fn done(args: &StoreArgs, action: CosAction) -> Result<String, Error> {
+    match Opened::find(args, Settings::default()).await? {
+        Opened::Here(store) => {
+            let work = async { action.act(&store, &args.store, &[]).await.map_err(|e| e.within(args.store.display())) };
+            with_opened(&args.store, &store, work).await
+        }
+        Opened::There(mut client, store) => Ok(client.execute(Command::Cos { store, action })?.message),
+    }
+}
+
+/// The result of an operation on a store that takes long: in this process, or in the server that has the store open. `open`
+/// opens the file that the operation needs; it is called when nothing else prevents the operation.
+async fn operated(
+    args: &StoreArgs,
+    (job, tuning): (Job, CosTuningArgs),
+    open: impl FnOnce(&Terminal) -> Result<File, Error>,
+) -> Result<Report, Error> {
+    let path = &args.store;
+    let settings = Settings { compare_duplicates: tuning.compare, ..Settings::default() };
+    match Opened::find(args, settings).await? {
+        Opened::Here(store) => {
+            let watch = Terminal::new()?;
+            let work = async {
+                job.check(&store, path).await?;
+                let file = if job.needs_file() { Some(open(&watch)?) } else { None };
+                job.run((&store, path), file, Pace::of_command(job.threads()), &watch).await
+            };
+            with_opened(path, &store, work).await
+        }
+        Opened::There(_, _) if tuning.compare => {
+            let why = "a server has it open, whose configuration says whether duplicates are compared";
+            Err(Error::new("--compare", why).or("set store_options = [\"compare\"] in the store's volumes"))
+        }
+        Opened::There(client, store) => {
+            let watch = Terminal::new()?;
+            client.operate(store, job, || open(&watch), &watch)
+        }
+    }
+}
+
+/// Runs an operation that needs no file, and prints the text of its result.
+async fn operate(args: &StoreArgs, job: Job) -> Result<(), Error> {
+    let no_file = |_: &Terminal| Err(Error::new("file", "none is needed"));
+    let Report::Text { text, damage } = operated(args, (job, CosTuningArgs::default()), no_file).await? else {
+        return Err(Error::new(args.store.display(), "an answer of another kind"));
+    };
+    print(&text)?;
+    match damage {
+        Some(damage) => {
+            Err(Error::new(args.store.display(), damage).or("restore the objects named above from another copy"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Runs `work` on the store at `path`, and closes the store, also if `work` fails.

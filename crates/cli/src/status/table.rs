@@ -351,6 +351,7 @@ fn store(store: &Store) -> String {
         ),
         ("commits", format!("{}; {} collections", counters.commits, counters.collections)),
     ];
+    lines.extend(store.operations.iter().map(|operation| ("under way", operation.clone())));
     lines.extend(store.poisoned.as_ref().map(|reason| ("refuses changes", reason.clone())));
     lines.extend(store.ssd.as_ref().map(|ssd| {
         let failed = ssd.failed.as_ref().map_or_else(String::new, |reason| format!("; not used any more: {reason}"));

@@ -7,11 +7,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-const EXTENT: usize = 8 << 10;
+pub const EXTENT: usize = 8 << 10;
 const EXTENTS: usize = 400;
 
 /// A place with a store that has the volume `vm`, its snapshot and its clone; and what they hold.
-fn place() -> (Place, Vec<u8>) {
+pub fn place() -> (Place, Vec<u8>) {
     let place = Place::new();
     let mut image: Vec<u8> = (0..EXTENTS as u64).flat_map(|n| noise(n, EXTENT)).collect();
     image[5 * EXTENT..9 * EXTENT].fill(0);
@@ -40,12 +40,12 @@ origin = \"cos:st#vm@then\"
 read_only = true
 ";
 
-fn serve(place: &Place, mode: &str) -> Server {
+pub fn serve(place: &Place, mode: &str) -> Server {
     place.write("n.toml", SERVED.replace("MODE", mode));
     place.serve("--config n.toml")
 }
 
-fn client(place: &Place, export: &str) -> Nbd {
+pub fn client(place: &Place, export: &str) -> Nbd {
     Nbd::connect(&place.path("n.sock"), export)
 }
 
@@ -146,14 +146,17 @@ fn objects_that_cannot_be_served() {
     }
     // Nobody else has a store meanwhile that is served.
     let server = place.serve(&format!("--origin cos:st#vm {cache} --listen unix:n.sock"));
-    assert!(place.failure("cos export st vm x.img", 1).contains("another program has it open"));
-    assert!(place.failure("cos list st --control gone", 1).contains("another program has it open"));
+    assert!(place.failure("cos export st vm x.img", 1).contains("may change while it is read"));
+    for command in ["list st", "export st vm@then x.img", "import st new vm.img", "scrub st", "gc st"] {
+        let said = place.failure(&format!("cos {command} --control gone"), 1);
+        assert!(said.contains("another program has it open") && said.contains("--control"), "{command}: {said}");
+    }
     assert!(server.stop().0.success());
     place.stdout("cos export st vm x.img");
 }
 
 /// What a command said that has to fail soon.
-fn failure(mut child: Child) -> String {
+pub fn failure(mut child: Child) -> String {
     let status = wait(&mut child);
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();

@@ -1,6 +1,7 @@
 //! The program itself, as its users run it.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod backups;
 mod block_devices;
 mod classes;
 mod commands;

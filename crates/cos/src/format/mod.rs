@@ -3,6 +3,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod container;
+pub(crate) mod increment;
 pub(crate) mod node;
 pub(crate) mod page;
 pub(crate) mod record;

@@ -29,7 +29,7 @@ const REFERENCE_BYTES: usize = 20 + 8;
 pub(crate) const SNAPSHOT: char = '@';
 
 /// The kind of an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A volume or image: chunks of a fixed size that can be overwritten.

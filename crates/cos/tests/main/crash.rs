@@ -41,7 +41,8 @@ impl World {
             55..62 => self.zero().await,
             62..72 => self.read().await,
             72..77 => self.copy().await,
-            77..82 => self.delete().await,
+            77..81 => self.delete().await,
+            81 => self.rename().await,
             82..92 => self.commit().await,
             92..95 => self.checkpoint().await,
             _ => self.collect().await,
@@ -141,6 +142,19 @@ impl World {
         let Some(name) = self.any(false) else { return Ok(()) };
         self.model.remove(&name);
         self.store.delete(&name).await?;
+        self.model.committed();
+        Ok(())
+    }
+
+    async fn rename(&mut self) -> Outcome {
+        let Some(old) = self.any(false).filter(|name| !name.contains('@')) else { return Ok(()) };
+        let new = NAMES[self.random.below(4) as usize];
+        let snapshots = format!("{new}@");
+        if self.model.objects.keys().any(|name| name == new || name.starts_with(&snapshots)) {
+            return Ok(());
+        }
+        self.model.rename(&old, new);
+        self.store.rename(&old, new).await?;
         self.model.committed();
         Ok(())
     }

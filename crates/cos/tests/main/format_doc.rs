@@ -1,7 +1,7 @@
 //! docs/FORMAT.md shows the tables of the source.
 
 const DOCUMENT: &str = include_str!("../../../../docs/FORMAT.md");
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     include_str!("../../src/format/superblock.rs"),
     include_str!("../../src/format/batch.rs"),
     include_str!("../../src/format/record.rs"),
@@ -10,6 +10,7 @@ const SOURCES: [&str; 8] = [
     include_str!("../../src/format/node.rs"),
     include_str!("../../src/format/page.rs"),
     include_str!("../../src/format/ssd.rs"),
+    include_str!("../../src/format/increment.rs"),
 ];
 
 #[test]

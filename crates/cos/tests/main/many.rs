@@ -4,7 +4,7 @@ use crate::model::{CHUNK, bytes_of, erased, plan_with, settings};
 use bytes::Bytes;
 use futures_executor::block_on;
 use futures_util::future::join;
-use nitro_cos::{CollectOptions, Error, Store};
+use nitro_cos::{CollectOptions, Error, ObjectInfo, Store};
 use nitro_device::RamDevice;
 use nitro_port::yielding::yield_now;
 use nitro_port::{Device, DeviceError, Geometry};
@@ -59,7 +59,7 @@ async fn farm(size_bytes: u64, journal_bytes: Option<u64>, clones: usize, writes
     store.create_volume("base", CHUNKS * CHUNK as u64, None, 1).await.unwrap();
     let base: Vec<u64> = (1..=CHUNKS).collect();
     store.open_volume("base").await.unwrap().write_range(0, bytes_of(&base)).await.unwrap();
-    let names: Vec<String> = (0..clones).map(|i| format!("vm-{i:04}")).collect();
+    let mut names: Vec<String> = (0..clones).map(|i| format!("vm-{i:04}")).collect();
     for name in &names {
         store.clone_object("base", name, 1).await.unwrap();
     }
@@ -76,10 +76,19 @@ async fn farm(size_bytes: u64, journal_bytes: Option<u64>, clones: usize, writes
             volume.flush().await.unwrap();
         }
     }
+    for name in names.iter_mut().step_by(9) {
+        let new = format!("renamed/{name}");
+        store.rename(name, &new).await.unwrap();
+        *name = new;
+    }
     store.commit().await.unwrap();
+    let listed = |all: Vec<ObjectInfo>| all.into_iter().map(|o| o.name).filter(|name| name != "base");
+    let sorted: BTreeSet<String> = names.iter().cloned().collect();
+    assert!(listed(store.list().await.unwrap()).eq(sorted.iter().cloned()));
     // As after kill -9: nothing is closed.
     drop(store);
     let store = Arc::new(Store::open(erased(&device), settings()).await.unwrap());
+    assert!(listed(store.list().await.unwrap()).eq(sorted));
     for (clone, name) in names.iter().enumerate() {
         let volume = store.open_volume(name).await.unwrap();
         let seen: BTreeSet<u64> = written.keys().filter(|(c, _)| *c == clone).map(|(_, index)| *index).collect();

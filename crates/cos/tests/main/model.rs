@@ -73,6 +73,8 @@ pub struct Object {
 #[derive(Default, Debug)]
 pub struct Model {
     pub objects: BTreeMap<String, Object>,
+    /// Old and new names of objects that are being renamed: one of both is there.
+    pub renaming: Vec<(String, String)>,
 }
 
 impl Model {
@@ -97,7 +99,21 @@ impl Model {
         (object.uncertain, object.present) = (true, false);
     }
 
+    /// Renames an object and its snapshots.
+    pub fn rename(&mut self, old: &str, new: &str) {
+        let snapshots = format!("{old}@");
+        let names: Vec<String> = self.present().into_iter().filter(|n| n == old || n.starts_with(&snapshots)).collect();
+        for name in names {
+            let renamed = name.replacen(old, new, 1);
+            let object = Object { uncertain: true, ..self.objects[&name].clone() };
+            self.objects.insert(renamed.clone(), object);
+            self.remove(&name);
+            self.renaming.push((name, renamed));
+        }
+    }
+
     pub fn committed(&mut self) {
+        self.renaming.clear();
         self.objects.retain(|_, object| object.present);
         for object in self.objects.values_mut() {
             object.uncertain = false;
@@ -117,6 +133,12 @@ impl Model {
         for name in &there {
             assert!(self.objects.contains_key(name), "{name} came from nowhere");
         }
+        let is_old = |(old, new): &(String, String)| {
+            assert!(there.contains(old) != there.contains(new), "{old} or {new}: {there:?}");
+            there.contains(old)
+        };
+        let old = self.renaming.iter().filter(|names| is_old(names)).count();
+        assert!(old == 0 || old == self.renaming.len(), "{:?} among {there:?}", self.renaming);
         self.objects.retain(|name, object| {
             let is_there = there.contains(name);
             assert!(object.uncertain || is_there == object.present, "{name}: {is_there}");

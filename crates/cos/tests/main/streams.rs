@@ -5,6 +5,7 @@ use bytes::Bytes;
 use futures_executor::block_on;
 use nitro_cos::{CollectOptions, Store};
 use nitro_testkit::{CrashingDevice, Rng};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub async fn import(store: &Arc<Store<CrashingDevice>>, name: &str, data: &Bytes) {
@@ -44,6 +45,96 @@ fn a_stream_comes_back_and_what_moved_is_stored_once() {
             let (offset, len) = (random.below(8 << 20) as usize, 100_000);
             assert!(stream.read_range(offset as u64, len).await.unwrap() == data[offset..offset + len]);
         }
+    });
+}
+
+#[test]
+fn a_collection_keeps_what_a_stream_refers_to_that_is_being_imported() {
+    block_on(async {
+        let device = Arc::new(CrashingDevice::new(48 << 20, 4096, 1));
+        let store = Arc::new(Store::create(Arc::clone(&device), &plan(48 << 20, 7), settings()).await.unwrap());
+        let mut random = Rng::new(11);
+        // More chunks than a block of a recipe has references.
+        let mut bytes = |len: usize| -> Bytes { (0..len).map(|_| random.next() as u8).collect::<Vec<u8>>().into() };
+        let (data, other) = (bytes(6 << 20), bytes(1 << 20));
+        import(&store, "other", &other).await;
+        // In the same containers as what goes.
+        let mut stream = store.import_stream("stream", 1).await.unwrap();
+        let cuts = store.cut(&data, true);
+        assert!(cuts.len() > 448 * 2, "{}", cuts.len());
+        let mut parts = Vec::new();
+        for (n, some) in cuts.chunks(100).enumerate() {
+            let from = some[0].start;
+            let part = data.slice(from..some.last().unwrap().end);
+            let some: Vec<_> = some.iter().map(|cut| cut.start - from..cut.end - from).collect();
+            parts.push(store.store_part(n, part, &some).await.unwrap());
+            let filler = bytes(50_000);
+            import(&store, &format!("filler{n}"), &filler).await;
+        }
+        let waiting = parts.split_off(parts.len() - 2);
+        for part in parts {
+            stream.push(part).await.unwrap();
+        }
+        store.delete("other").await.unwrap();
+        for n in 0..cuts.chunks(100).len() {
+            store.delete(&format!("filler{n}")).await.unwrap();
+        }
+        let options = CollectOptions { alive_share_min: 1.0 };
+        let collected = store.collect(&options, &|_, _, _| ()).await.unwrap();
+        assert!(collected.copied_chunks > 100 && collected.freed_containers > 10, "{collected:?}");
+        for part in waiting {
+            stream.push(part).await.unwrap();
+        }
+        stream.finish().await.unwrap();
+        let findings = store.scrub(&|_, _, _| ()).await.unwrap();
+        assert!(findings.is_clean(), "{findings:?}");
+        let read = store.open_volume("stream").await.unwrap().read_range(0, data.len()).await.unwrap();
+        assert!(read == data);
+        // A stream that was given up keeps nothing.
+        let gone = store.import_stream("gone", 1).await.unwrap();
+        drop(store.store_part(0, other.clone(), &store.cut(&other, true)).await.unwrap());
+        drop(gone);
+        let before = store.stats().containers_used;
+        store.collect(&options, &|_, _, _| ()).await.unwrap();
+        assert!(store.stats().containers_used < before);
+    });
+}
+
+#[test]
+fn unique_bytes_are_those_that_only_one_object_refers_to() {
+    block_on(async {
+        let device = Arc::new(CrashingDevice::new(32 << 20, 4096, 1));
+        let store = Arc::new(Store::create(Arc::clone(&device), &plan(32 << 20, 7), settings()).await.unwrap());
+        const CHUNKS: u64 = 1000;
+        let mut model: Vec<(&str, Vec<u64>)> = vec![("a", (1..=CHUNKS).collect())];
+        store.create_volume("a", CHUNKS * CHUNK as u64, None, 1).await.unwrap();
+        let a = store.open_volume("a").await.unwrap();
+        a.write_range(0, bytes_of(&model[0].1)).await.unwrap();
+        let mut random = Rng::new(4);
+        for name in ["a@1", "b", "a@2"] {
+            match name.contains('@') {
+                true => store.snapshot(name, 1).await.unwrap(),
+                false => store.clone_object("a", name, 1).await.unwrap(),
+            }
+            model.push((name, model[0].1.clone()));
+            for _ in 0..40 {
+                // Some of them twice, some zeroes, and some that others have.
+                let (at, number) = (random.below(CHUNKS), random.below(2 * CHUNKS));
+                model[0].1[at as usize] = number;
+                a.write_range(at * CHUNK as u64, bytes_of(&[number])).await.unwrap();
+            }
+        }
+        let told = store.unique_bytes(&|_, _, _| ()).await.unwrap();
+        let wanted = |name: &str| {
+            let of = |name: &str| model.iter().find(|(n, _)| *n == name).unwrap().1.iter().collect::<BTreeSet<_>>();
+            let others: BTreeSet<_> = model.iter().filter(|(n, _)| *n != name).flat_map(|(_, all)| all).collect();
+            of(name).into_iter().filter(|number| **number != 0 && !others.contains(number)).count() * CHUNK
+        };
+        assert_eq!(told.len(), 4);
+        for (name, bytes) in &told {
+            assert_eq!(*bytes as usize, wanted(name), "{name}");
+        }
+        assert!(told.iter().filter(|(_, bytes)| *bytes > 0).count() >= 2, "{told:?}");
     });
 }
 

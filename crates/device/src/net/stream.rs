@@ -4,13 +4,15 @@ use super::adopt;
 use crate::buffer::IoBuffer;
 use crate::runtime::{Lent, adopt_socket};
 use bytes::{Buf, Bytes};
-use compio::driver::op::{Recv, RecvFlags, SendFlags, SendVectored};
+use compio::driver::op::{Interest, PollOnce, Recv, RecvFlags, SendFlags, SendVectored};
 use compio::runtime::submit;
 use compio_buf::{BufResult, IntoInner, IoVectoredBuf};
 use nitro_port::buf::BufMut;
 use rustix::fd::OwnedFd;
-use rustix::net::Shutdown;
-use std::io;
+use rustix::io::Errno;
+use rustix::net::{self, RecvAncillaryBuffer, RecvAncillaryMessage, Shutdown, recvmsg};
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 /// The maximum number of buffers in one system call (`IOV_MAX`).
@@ -49,6 +51,32 @@ impl StreamReader {
             match result {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 result => return (result, buf),
+            }
+        }
+    }
+
+    /// Receives one byte, and the descriptor that the peer of a unix socket passes with it (`SCM_RIGHTS` of unix(7)). `None`:
+    /// the peer passes none, or will send no more. Further descriptors are closed.
+    ///
+    /// # Errors
+    /// The error of the operating system.
+    pub async fn receive_descriptor(&mut self) -> io::Result<Option<OwnedFd>> {
+        loop {
+            let ready = submit(PollOnce::new(Lent::new(&self.socket), Interest::Readable)).await;
+            ready.0?;
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+            let (mut byte, flags) = ([0], net::RecvFlags::DONTWAIT | net::RecvFlags::CMSG_CLOEXEC);
+            match recvmsg(&self.socket, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, flags) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+                Ok(_) => {
+                    let passed = ancillary.drain().filter_map(|message| match message {
+                        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+                        _ => None,
+                    });
+                    return Ok(passed.flatten().next());
+                }
             }
         }
     }

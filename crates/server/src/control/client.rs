@@ -3,6 +3,7 @@
 use super::protocol::{Command, Explanation, Outcome, Request, Response, Settings, Status, VERSION};
 use crate::serve::{CONTROL_SUFFIX, SYSTEM_FOLDER, runtime_folder};
 use nitro_console::error::Error;
+use serde::Serialize;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -20,6 +21,8 @@ const RESPONSE_BYTES_MAX: u64 = 64 << 20;
 pub struct Client {
     what: String,
     stream: BufReader<UnixStream>,
+    /// The part of an answer that has arrived.
+    line: Vec<u8>,
 }
 
 impl Client {
@@ -32,7 +35,7 @@ impl Client {
         let what = format!("control socket {}", path.display());
         let set_up = |stream: UnixStream| stream.set_write_timeout(Some(ANSWER_MAX)).map(|()| stream);
         match UnixStream::connect(&path).and_then(set_up) {
-            Ok(stream) => Ok(Self { what, stream: BufReader::new(stream) }),
+            Ok(stream) => Ok(Self { what, stream: BufReader::new(stream), line: Vec::new() }),
             Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
                 Err(Error::new(what, "no server answers there")
                     .or("start one: nitro serve --origin IMAGE --cache FILE"))
@@ -68,23 +71,57 @@ impl Client {
         response.done.ok_or_else(|| self.strange())
     }
 
-    fn strange(&self) -> Error {
+    pub(super) fn strange(&self) -> Error {
         Error::new(&self.what, "an answer of another kind").or("use the version of nitro that the server has")
     }
 
+    pub(super) fn broken(&self, error: &dyn std::fmt::Display) -> Error {
+        Error::new(&self.what, error).or("is the server still running?")
+    }
+
+    pub(super) fn socket(&self) -> &UnixStream {
+        self.stream.get_ref()
+    }
+
     fn ask(&mut self, command: Command, time_max: Option<Duration>) -> Result<Response, Error> {
-        let broken = |e: &dyn std::fmt::Display| Error::new(&self.what, e).or("is the server still running?");
-        let request = Request { version: VERSION, command };
-        let mut line = serde_json::to_string(&request).map_err(|e| broken(&e))?;
+        self.send(&Request { version: VERSION, command })?;
+        self.socket().set_read_timeout(time_max).map_err(|e| self.broken(&e))?;
+        self.read_line().map_err(|e| self.broken(&e))?;
+        self.response()
+    }
+
+    /// Sends an object in a line.
+    pub(super) fn send(&mut self, message: &impl Serialize) -> Result<(), Error> {
+        let mut line = serde_json::to_string(message).map_err(|e| self.broken(&e))?;
         line.push('\n');
-        let stream = self.stream.get_mut();
-        stream.set_read_timeout(time_max).and_then(|()| stream.write_all(line.as_bytes())).map_err(|e| broken(&e))?;
-        line.clear();
-        (&mut self.stream).take(RESPONSE_BYTES_MAX).read_line(&mut line).map_err(|e| broken(&e))?;
-        if line.is_empty() {
-            return Err(broken(&"the server has closed the connection"));
+        let sent = self.stream.get_mut().write_all(line.as_bytes());
+        sent.map_err(|e| self.broken(&e))
+    }
+
+    /// The next answer, if it arrives in a time.
+    pub(super) fn answer_within(&mut self, time_max: Duration) -> Result<Option<Response>, Error> {
+        self.socket().set_read_timeout(Some(time_max)).map_err(|e| self.broken(&e))?;
+        match self.read_line() {
+            Ok(()) => self.response().map(Some),
+            // What has arrived is kept.
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
+            Err(e) => Err(self.broken(&e)),
         }
-        let response: Response = serde_json::from_str(&line)
+    }
+
+    /// Reads up to the end of a line.
+    fn read_line(&mut self) -> io::Result<()> {
+        let room = RESPONSE_BYTES_MAX.saturating_sub(self.line.len() as u64);
+        (&mut self.stream).take(room).read_until(b'\n', &mut self.line).map(drop)
+    }
+
+    /// The answer in the line that was read.
+    fn response(&mut self) -> Result<Response, Error> {
+        let line = std::mem::take(&mut self.line);
+        if line.is_empty() {
+            return Err(self.broken(&"the server has closed the connection"));
+        }
+        let response: Response = serde_json::from_slice(&line)
             .map_err(|e| Error::new(&self.what, e).or("use the version of nitro that the server has"))?;
         match &response.error {
             Some(error) if error.starts_with("malformed") || error.starts_with("version") => {

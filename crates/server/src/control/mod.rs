@@ -3,6 +3,7 @@
 pub mod client;
 pub mod faults;
 pub mod health;
+mod operate;
 mod part;
 pub mod protocol;
 pub mod quantile;
@@ -10,4 +11,5 @@ pub mod rates;
 pub mod report;
 pub mod server;
 
+pub use operate::News;
 pub use part::part_of_volume;

@@ -56,11 +56,11 @@ pub fn status(served: &Served) -> Status {
         ram: ram_need(served),
         caches: served.caches.values().map(|entry| served_cache(served, entry)).collect(),
         volumes: served.all().iter().map(|export| volume_status(served, export)).collect(),
-        stores: origins::open_stores().iter().map(|(path, open)| store(path, open)).collect(),
+        stores: origins::open_stores().iter().map(|(path, open)| store(served, path, open)).collect(),
     }
 }
 
-fn store(path: &Path, open: &CosStore) -> Store {
+fn store(served: &Served, path: &Path, open: &CosStore) -> Store {
     let ssd = open.ssd_stats().map(|ssd| StoreSsd {
         failed: match ssd.state {
             SsdState::Failed { why } => Some(why),
@@ -70,7 +70,8 @@ fn store(path: &Path, open: &CosStore) -> Store {
         read_errors: ssd.read_errors,
         damaged: ssd.damaged,
     });
-    Store { path: path.display().to_string(), poisoned: open.poisoned(), counters: open.counters(), ssd }
+    let operations = served.jobs.of_store(path);
+    Store { path: path.display().to_string(), poisoned: open.poisoned(), counters: open.counters(), ssd, operations }
 }
 
 /// A cache, and the requests to it by class.

@@ -1,7 +1,7 @@
 //! The server of the control socket.
 
 use super::protocol::{Command, Outcome, REQUEST_BYTES_MAX, Request, Response, VERSION};
-use super::report;
+use super::{operate, report};
 use crate::peers::{Place, Places};
 use crate::serve::{Served, attach, detach, pause_accepting};
 use bytes::Bytes;
@@ -52,6 +52,11 @@ async fn converse(client: Accepted, place: &Place, served: &Arc<Served>) -> io::
         if !place.settle(true) {
             break;
         }
+        if let Ok(Request { version: VERSION, command: Command::Operate { store, job } }) =
+            serde_json::from_slice(&line)
+        {
+            return operate::converse((reader, writer), received, served, (&store, job)).await;
+        }
         let answer = answer(&line, served).await;
         place.settle(false);
         send(&mut writer, &answer).await?;
@@ -60,7 +65,7 @@ async fn converse(client: Accepted, place: &Place, served: &Arc<Served>) -> io::
 }
 
 /// The next line, without its end; `None` when the client has left. `received` keeps what follows it.
-async fn read_line(reader: &mut StreamReader, received: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
+pub(super) async fn read_line(reader: &mut StreamReader, received: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
     let mut buf = BufMut::with_len(REQUEST_BYTES_MAX);
     loop {
         if let Some(end) = received.iter().position(|&byte| byte == b'\n') {
@@ -81,7 +86,7 @@ async fn read_line(reader: &mut StreamReader, received: &mut Vec<u8>) -> io::Res
 }
 
 async fn answer(line: &[u8], served: &Arc<Served>) -> Response {
-    let empty = Response { version: VERSION, status: None, explained: None, settings: None, done: None, error: None };
+    let empty = Response::empty();
     let refuse = |error: String| Response { error: Some(error), ..empty.clone() };
     match serde_json::from_slice::<Request>(line) {
         Ok(Request { version: VERSION, command: Command::Status }) => {
@@ -115,6 +120,7 @@ pub(crate) async fn execute(command: Command, served: &Arc<Served>) -> Result<Ou
     match command {
         // Answered without waiting.
         Command::Status | Command::Settings | Command::Explain { .. } => Ok(Outcome::default()),
+        Command::Operate { .. } => Err(Error::new("operation", "it takes a connection of the control socket")),
         Command::Flush { volume, wait } => served.flush(&volume, wait).await,
         Command::VolumeSet { volume, mode, dirty_share_min, dirty_share_max, write_policy, pause_fill } => {
             let filled = pause_fill.map(|paused| served.pause_fill(&volume, paused)).transpose()?;
@@ -143,7 +149,7 @@ pub(crate) async fn execute(command: Command, served: &Arc<Served>) -> Result<Ou
     }
 }
 
-async fn send(writer: &mut StreamWriter, response: &Response) -> io::Result<()> {
+pub(super) async fn send(writer: &mut StreamWriter, response: &Response) -> io::Result<()> {
     let mut line = serde_json::to_vec(response)?;
     line.push(b'\n');
     writer.write_all(vec![Bytes::from(line)]).await.0

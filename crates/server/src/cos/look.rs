@@ -1,21 +1,24 @@
 //! The contents of a store, and its checks.
 
 use super::ssd::rows;
+use super::transfer::{Report, Unit, Watch, ended, pause};
 use super::{CosStore, failed};
+use futures_util::future::{Either, select};
+use nitro_console::date::utc;
 use nitro_console::error::Error;
-use nitro_console::output::{Format, Table, json_line, print};
-use nitro_console::progress::Progress;
+use nitro_console::output::{Format, Table, json_line};
 use nitro_console::size::Size;
-use nitro_cos::{CollectOptions, Difference, Findings, Kind, RegionPattern};
+use nitro_cos::{CollectOptions, Difference, Findings, Kind, ObjectInfo, RegionPattern};
 use serde::Serialize;
-use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::Path;
+use std::pin::pin;
 
 /// Maximum number of damages listed.
 const DAMAGES_SHOWN: usize = 100;
 
 /// A table, as CSV if that is wanted, or a value as JSON.
-fn text(format: Format, table: &Table, value: &impl Serialize) -> Result<String, Error> {
+pub(super) fn text(format: Format, table: &Table, value: &impl Serialize) -> Result<String, Error> {
     match format {
         Format::Table => Ok(table.aligned()),
         Format::Csv => Ok(table.csv(true)),
@@ -23,14 +26,53 @@ fn text(format: Format, table: &Table, value: &impl Serialize) -> Result<String,
     }
 }
 
+/// An object, and how much of it is in no other object.
+#[derive(Serialize)]
+struct Listed {
+    #[serde(flatten)]
+    object: ObjectInfo,
+    /// See [`unique_bytes`](nitro_cos::Store::unique_bytes); `None`: not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unique_bytes: Option<u64>,
+}
+
+/// Lists the objects, with the bytes of each that are in no other object.
+///
+/// # Errors
+/// The objects or their recipes cannot be read, or the operation was ended.
+pub(super) async fn list_unique(
+    (store, path): (&CosStore, &Path),
+    format: Format,
+    watch: &dyn Watch,
+) -> Result<Report, Error> {
+    let progress = |what, done, total| watch.show(what, Unit::Items, done, total);
+    // It changes nothing, and can be dropped anywhere.
+    let unique = match select(pin!(store.unique_bytes(&progress)), pin!(ended(watch))).await {
+        Either::Left((unique, _)) => unique.map_err(|e| failed(path, &e))?,
+        Either::Right((cause, _)) => {
+            return Err(Error::new(path.display(), format_args!("{cause} interrupted the count")));
+        }
+    };
+    Ok(Report::Text { text: listed(store, Some(&unique.into_iter().collect()), format).await?, damage: None })
+}
+
 /// Lists the objects.
 ///
 /// # Errors
 /// The directory of objects cannot be read, or the answer cannot be encoded.
-pub async fn list(store: &CosStore, format: Format) -> Result<String, Error> {
+pub(super) async fn list(store: &CosStore, format: Format) -> Result<String, Error> {
+    listed(store, None, format).await
+}
+
+async fn listed(store: &CosStore, unique: Option<&HashMap<String, u64>>, format: Format) -> Result<String, Error> {
     let objects = store.list().await.map_err(|e| Error::new("the objects cannot be listed", e))?;
-    let mut table = Table::new(["name", "kind", "size", "chunk", "state"]);
-    for object in &objects {
+    let with_unique =
+        |object: ObjectInfo| Listed { unique_bytes: unique.and_then(|all| all.get(&object.name).copied()), object };
+    let objects: Vec<Listed> = objects.into_iter().map(with_unique).collect();
+    let mut columns = vec!["name", "kind", "size", "chunk", "state", "created"];
+    columns.extend(unique.map(|_| "unique"));
+    let mut table = Table::new(columns);
+    for Listed { object, unique_bytes } in &objects {
         let state = match object.incomplete_at {
             Some(at) => format!("import interrupted at {}", Size(at)),
             None if object.read_only => "read-only".to_owned(),
@@ -39,7 +81,9 @@ pub async fn list(store: &CosStore, format: Format) -> Result<String, Error> {
         let kind = if object.kind == Kind::Volume { "volume" } else { "stream" };
         let bytes = |n: u64| if format == Format::Csv { n.to_string() } else { Size(n).to_string() };
         let (size, chunk) = (bytes(object.size_bytes), bytes(object.chunk_bytes.into()));
-        table.row(vec![object.name.clone(), kind.to_owned(), size, chunk, state]);
+        let mut row = vec![object.name.clone(), kind.to_owned(), size, chunk, state, utc(object.created)];
+        row.extend(unique.map(|_| unique_bytes.map_or_else(|| "-".to_owned(), bytes)));
+        table.row(row);
     }
     text(format, &table, &objects)
 }
@@ -48,7 +92,7 @@ pub async fn list(store: &CosStore, format: Format) -> Result<String, Error> {
 ///
 /// # Errors
 /// The answer cannot be encoded.
-pub fn diff(differences: &[Difference], format: Format) -> Result<String, Error> {
+pub(super) fn diff(differences: &[Difference], format: Format) -> Result<String, Error> {
     let mut table = Table::new(["offset", "bytes"]);
     differences.iter().for_each(|d| table.row(vec![d.offset.to_string(), d.len.to_string()]));
     text(format, &table, &differences)
@@ -66,7 +110,7 @@ struct Shown {
 ///
 /// # Errors
 /// The answer cannot be encoded.
-pub fn stats(store: &CosStore, format: Format) -> Result<String, Error> {
+pub(super) fn stats(store: &CosStore, format: Format) -> Result<String, Error> {
     let stats = store.stats();
     let reduction = stats.logical_bytes as f64 / stats.stored_bytes.max(1) as f64;
     let mut table = Table::new(["", "value"]);
@@ -123,7 +167,7 @@ fn enter(table: &mut Table, name: &str, value: &serde_json::Value) {
 ///
 /// # Errors
 /// The answer cannot be encoded.
-pub fn patterns(regions: &[RegionPattern], format: Format) -> Result<String, Error> {
+pub(super) fn patterns(regions: &[RegionPattern], format: Format) -> Result<String, Error> {
     let mut table = Table::new(["from", "bytes", "pattern", "accesses"]);
     for region in regions {
         let drawn = region.accesses.iter().zip(["=", "/", "x"]).map(|(count, mark)| mark.repeat((*count).into()));
@@ -133,36 +177,35 @@ pub fn patterns(regions: &[RegionPattern], format: Format) -> Result<String, Err
     text(format, &table, &regions)
 }
 
-/// Shows the progress of a long operation, part by part.
-fn teller() -> impl Fn(&'static str, u64, u64) {
-    let current: RefCell<Option<(&'static str, Progress)>> = RefCell::new(None);
-    move |what, done, total| {
-        let mut current = current.borrow_mut();
-        if current.as_ref().is_none_or(|(at, _)| *at != what) {
-            if let Some((_, progress)) = current.take() {
-                progress.end();
-            }
-            *current = Some((what, Progress::counting(total, what)));
-        }
-        if let Some((_, progress)) = &*current {
-            progress.show(done);
-            if done + 1 >= total {
-                progress.end();
-            }
-        }
-    }
-}
-
-/// Runs a collection; shows its progress on a terminal.
-pub async fn collect(store: &CosStore, alive: u8, format: Format, tell: bool) -> Result<String, nitro_cos::Error> {
+/// Runs a collection.
+///
+/// # Errors
+/// Another collection is under way, the store fails, or the collection was ended.
+pub(super) async fn collect(
+    (store, path): (&CosStore, &Path),
+    alive: u8,
+    format: Format,
+    watch: &dyn Watch,
+) -> Result<Report, Error> {
     let options = CollectOptions { alive_share_min: f64::from(alive) / 100.0 };
-    let teller = teller();
-    let progress = |what, done, total| {
-        if tell {
-            teller(what, done, total)
+    let progress = |what, done, total| watch.show(what, Unit::Items, done, total);
+    let mut collecting = pin!(store.collect(&options, &progress));
+    let mut cause = None;
+    let collected = loop {
+        match select(collecting.as_mut(), pin!(pause())).await {
+            Either::Left((collected, _)) => break collected,
+            Either::Right(_) => {
+                cause = cause.or_else(|| watch.end());
+                // At its next turn.
+                cause.iter().for_each(|_| store.stop_collection());
+            }
         }
     };
-    let collected = store.collect(&options, &progress).await?;
+    let collected = collected.map_err(|error| match cause {
+        Some(cause) => Error::new(path.display(), format_args!("{cause} interrupted the collection"))
+            .or("what it has freed stays free"),
+        None => failed(path, &error),
+    })?;
     let mut table = Table::new(["", "value"]);
     for (name, value) in [
         ("containers looked at", collected.containers.to_string()),
@@ -175,35 +218,45 @@ pub async fn collect(store: &CosStore, alive: u8, format: Format, tell: bool) ->
     ] {
         table.row(vec![name.to_owned(), value]);
     }
-    Ok(text(format, &table, &collected).unwrap_or_default())
+    Ok(Report::Text { text: text(format, &table, &collected)?, damage: None })
 }
 
-/// Checks a store, with `reading` also its contents, and prints the damages.
+/// Checks a store, with `reading` also its contents. The text names the damages.
 ///
 /// # Errors
-/// The store cannot be read, or is damaged.
-pub async fn check(store: &CosStore, path: &Path, reading: bool, format: Format) -> Result<(), Error> {
-    let tell = teller();
-    let findings = match reading {
-        true => store.scrub(&tell).await,
-        false => store.check(&tell).await,
+/// The store cannot be read, or the check was ended.
+pub(super) async fn check(
+    (store, path): (&CosStore, &Path),
+    reading: bool,
+    format: Format,
+    watch: &dyn Watch,
+) -> Result<Report, Error> {
+    let progress = |what, done, total| watch.show(what, Unit::Items, done, total);
+    let checking = async {
+        match reading {
+            true => store.scrub(&progress).await,
+            false => store.check(&progress).await,
+        }
     };
-    let findings = findings.map_err(|e| failed(path, &e))?;
-    match format {
-        Format::Table => print(&told(&findings)).map(drop)?,
-        format => print(&text(format, &damages(&findings), &findings)?).map(drop)?,
-    }
-    if findings.is_clean() {
-        return Ok(());
-    }
+    // It changes nothing, and can be dropped anywhere.
+    let findings = match select(pin!(checking), pin!(ended(watch))).await {
+        Either::Left((findings, _)) => findings.map_err(|e| failed(path, &e))?,
+        Either::Right((cause, _)) => {
+            return Err(Error::new(path.display(), format_args!("{cause} interrupted the check")));
+        }
+    };
+    let text = match format {
+        Format::Table => told(&findings),
+        format => text(format, &damages(&findings), &findings)?,
+    };
     let damaged: u64 = findings.damage.iter().map(|d| d.len).sum();
-    let why = format!(
+    let damage = format!(
         "{} of objects damaged in {} places, {} containers without metadata",
         Size(damaged),
         findings.damage.len(),
         findings.damaged_containers.len()
     );
-    Err(Error::new(path.display(), why).or("restore the objects named above from another copy"))
+    Ok(Report::Text { text, damage: (!findings.is_clean()).then_some(damage) })
 }
 
 fn damages(findings: &Findings) -> Table {

@@ -27,7 +27,8 @@ pub struct NewSsd {
     pub force: bool,
 }
 
-/// Creates a store in a folder or on a block device. Without `size_bytes` it takes the free space. `force`: existing
+/// Creates a store in a folder or on a block device. Without `size_bytes`, it may grow up to half of the folder's free space, or
+/// takes the whole device. `force`: existing
 /// data may be overwritten.
 ///
 /// # Errors
@@ -56,7 +57,7 @@ pub async fn make(
     Ok(plan)
 }
 
-/// The free space at the path of the store.
+/// How large a store becomes at most, unless that is said.
 fn room(path: &Path, is_device: bool) -> Result<u64, Error> {
     if is_device {
         let device = FileOptions::new(path).read_only(true).open();
@@ -66,7 +67,8 @@ fn room(path: &Path, is_device: bool) -> Result<u64, Error> {
     let there = path.ancestors().find(|p| p.exists()).unwrap_or(Path::new("."));
     let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
     let free = rustix::fs::statvfs(there).map_err(|e| Error::new(there.display(), e))?;
-    Ok((free.f_bavail * free.f_frsize).min(SIZE_DEFAULT_MAX))
+    // It must not fill the file system, where other files are.
+    Ok((free.f_bavail * free.f_frsize / 2).min(SIZE_DEFAULT_MAX))
 }
 
 fn open_empty_device(path: &Path, force: bool) -> Result<AnyDevice, Error> {

@@ -1,12 +1,16 @@
 //! Stores: opening them, and operations on open stores.
 
 mod act;
-pub mod look;
+mod forget;
+mod look;
 mod make;
+mod retention;
 pub mod ssd;
 mod store;
 pub mod transfer;
 
 pub use act::CosAction;
+pub use forget::{Forget, timed_name};
 pub use make::{NewSsd, make};
+pub use retention::Keep;
 pub use store::{CosStore, FILE_NAME, device_path, failed, now, open, open_device, open_on, try_open_device};

@@ -236,7 +236,8 @@ fn ssd_of(origin: &CosOrigin, config: &VolumeConfig) -> Option<SsdSource> {
     })
 }
 
-fn real(store: &Path) -> PathBuf {
+/// The device of a store, by a path that is the same for all names of the store.
+pub(crate) fn real(store: &Path) -> PathBuf {
     let path = device_path(store);
     path.canonicalize().unwrap_or(path)
 }
@@ -244,6 +245,12 @@ fn real(store: &Path) -> PathBuf {
 /// The store at a path, if it is open.
 pub(crate) async fn find(store: &Path) -> Option<Arc<CosStore>> {
     OPEN.lock().await.get(&real(store)).and_then(Opened::store)
+}
+
+/// The error of a store that is not open.
+pub(crate) fn not_open(store: &Path) -> Error {
+    Error::new(format_args!("store {}", store.display()), "this server does not have it open")
+        .or("name the server that has with --control")
 }
 
 /// The open stores, by path. Empty while a store is being opened.

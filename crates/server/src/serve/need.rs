@@ -2,6 +2,7 @@
 
 use super::Served;
 use super::detect;
+use super::jobs::Jobs;
 use super::limits;
 use super::plan::available_ram_bytes;
 use crate::control::protocol::{Ram, RamPart};
@@ -79,7 +80,11 @@ pub fn need(served: &Served) -> Ram {
         let counters = settings.counters_ram_bytes(export.volume.size_bytes());
         parts.extend((counters > 0).then(|| part(format!("volume {}: counters of accesses", export.name), counters)));
     }
-    for (path, store) in origins::open_stores() {
+    let stores = origins::open_stores();
+    if !stores.is_empty() {
+        parts.push(part("operations on stores", Jobs::ram_bytes_max(THREAD_BYTES)));
+    }
+    for (path, store) in stores {
         parts.push(part(format!("store {}", path.display()), store.ram_need_bytes()));
     }
     let sum = parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add);

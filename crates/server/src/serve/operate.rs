@@ -269,12 +269,7 @@ impl Served {
 
     /// Carries out an operation on a store whose objects are served.
     pub async fn act_on_store(self: &Arc<Self>, path: &Path, action: &CosAction) -> Result<Outcome, Error> {
-        let what = format!("store {}", path.display());
-        let Some(store) = origins::find(path).await else {
-            return Err(
-                Error::new(what, "this server does not have it open").or("name the server that has with --control")
-            );
-        };
+        let store = origins::find(path).await.ok_or_else(|| origins::not_open(path))?;
         match action {
             // What the caches have and the object has not is to be in it.
             CosAction::Snapshot { name: source } | CosAction::Clone { source, .. } => {
@@ -286,19 +281,29 @@ impl Served {
                 }
             }
             CosAction::Delete { names } => {
-                if let Some((export, _)) = self.of_store(path).find(|(_, origin)| names.contains(&origin.object)) {
-                    return Err(Error::new(what, format_args!("volume {} is served from it", export.name))
-                        .or(format_args!("remove the volume first: nitro volume remove {}", export.name)));
-                }
+                self.check_unserved(path, |object| names.iter().any(|name| name == object))?
+            }
+            CosAction::Rename { old, .. } => {
+                let is_snapshot = |object: &str| object.strip_prefix(old).is_some_and(|rest| rest.starts_with('@'));
+                self.check_unserved(path, |object| object == old || is_snapshot(object))?;
             }
             _ => {}
         }
-        let message = Box::pin(action.act(&store, path, false)).await?;
+        let served: Vec<String> = self.of_store(path).map(|(_, origin)| origin.object).collect();
+        let message = Box::pin(action.act(&store, path, &served)).await?;
         Ok(Outcome { message, ..Outcome::default() })
     }
 
+    /// Checks that no object of a store is served that is meant.
+    fn check_unserved(&self, path: &Path, is_meant: impl Fn(&str) -> bool) -> Result<(), Error> {
+        let Some((export, _)) = self.of_store(path).find(|(_, origin)| is_meant(&origin.object)) else { return Ok(()) };
+        let what = format_args!("store {}", path.display()).to_string();
+        Err(Error::new(what, format_args!("volume {} is served from it", export.name))
+            .or(format_args!("remove the volume first: nitro volume remove {}", export.name)))
+    }
+
     /// Volumes that are objects of a store.
-    fn of_store(&self, path: &Path) -> impl Iterator<Item = (Arc<VolumeExport>, CosOrigin)> {
+    pub(super) fn of_store(&self, path: &Path) -> impl Iterator<Item = (Arc<VolumeExport>, CosOrigin)> {
         let is_same = origins::same_store(path);
         self.all().into_iter().filter_map(move |export| {
             let origin = CosOrigin::of(&export.origin).ok().flatten()?;

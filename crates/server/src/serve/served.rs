@@ -2,6 +2,7 @@
 
 use super::connections::Connections;
 use super::in_force::InForce;
+use super::jobs::Jobs;
 use super::need::Limits;
 use super::open::Caches;
 use super::place::Offer;
@@ -66,6 +67,8 @@ pub struct Served {
     pub recorder: Option<Recorder>,
     /// The export of spans of clients' requests.
     pub(crate) spans: Option<Spans>,
+    /// Operations on stores.
+    pub(crate) jobs: Jobs,
     /// The configuration.
     pub in_force: InForce,
     /// Requests for actions over HTTP that had a wrong token.
@@ -101,6 +104,7 @@ impl Served {
             workers,
             recorder: observers.recorder,
             spans: observers.spans,
+            jobs: Jobs::default(),
             in_force: InForce::new(None, Values::new())?,
             http_wrong_tokens: AtomicU64::new(0),
             destage_on_exit: AtomicBool::new(true),

@@ -41,6 +41,7 @@ pub(super) async fn leave(served: &Served, reactors: Reactors, signals: &Signals
 }
 
 async fn leave_in_order(served: &Served, reactors: Reactors, destage: bool, hurry: &Latch) -> Result<(), Error> {
+    served.jobs.close("the end of the server");
     let patience = async {
         select(pin!(sleep(DRAIN_MAX)), pin!(hurry.wait())).await;
     };
@@ -49,6 +50,13 @@ async fn leave_in_order(served: &Served, reactors: Reactors, destage: bool, hurr
             "some clients did not disconnect within {} s; their connections were closed",
             DRAIN_MAX.as_secs()
         );
+    }
+    let patience = async {
+        select(pin!(sleep(DRAIN_MAX)), pin!(hurry.wait())).await;
+    };
+    let have_ended = async { matches!(select(pin!(served.jobs.done()), pin!(patience)).await, Either::Left(_)) };
+    if !have_ended.await {
+        tracing::warn!(target: EACH, "operations on stores did not end in time; imports of streams are given up");
     }
     let volumes = served.all();
     let brought = match destage && !hurry.is_set() {

@@ -1,6 +1,7 @@
 //! The commands that clients send to a server, and their results.
 
 use crate::cos::CosAction;
+use crate::cos::transfer::Job;
 use nitro_cache::admission::WritePolicy;
 use nitro_config::VolumeConfig;
 use nitro_config::classes::Change;
@@ -151,6 +152,13 @@ pub enum Command {
     VolumeResize {
         /// Its name.
         volume: String,
+    },
+    /// An operation on a deduplicating store that takes long. It ends with its client, and with it the connection.
+    Operate {
+        /// The store's path.
+        store: PathBuf,
+        /// The operation.
+        job: Job,
     },
     /// An operation on a deduplicating store that the server has open; the message of the result is the text to print.
     Cos {

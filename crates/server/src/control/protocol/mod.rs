@@ -9,7 +9,7 @@
 //! {"version":1,"error":"…"}
 //! ```
 //! A command that takes long is answered at its end, and continues if its client disconnects; `status` on another
-//! connection shows its progress. Commands and fields may be added within a version; clients ignore those they do not
+//! connection shows its progress. Operations on stores are [another kind of conversation](super::operate). Commands and fields may be added within a version; clients ignore those they do not
 //! know. Counters start with the server.
 
 mod cache;
@@ -24,6 +24,8 @@ pub use settings::{SettingInForce, SettingSource, Settings};
 pub use status::{Latency, Ram, RamPart, Recording, Server, Spans, Status, Store, StoreSsd};
 pub use volume::{ClassOfRequests, Detection, Explanation, Scan, Stored, Volume};
 
+use super::operate::News;
+use crate::cos::transfer::Report;
 use serde::{Deserialize, Serialize};
 
 /// The version of the protocol.
@@ -40,7 +42,7 @@ pub struct Request {
     pub command: Command,
 }
 
-/// An answer: exactly one of the five fields is set.
+/// An answer: exactly one of the fields behind the version is set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Response {
     /// [`VERSION`].
@@ -57,9 +59,32 @@ pub struct Response {
     /// The answer to all other commands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<Outcome>,
+    /// What happens during a [`Command::Operate`]; further answers follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub news: Option<News>,
+    /// The answer to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<Report>,
     /// Why the command failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+impl Response {
+    /// An answer without any field.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self {
+            version: VERSION,
+            status: None,
+            explained: None,
+            settings: None,
+            done: None,
+            news: None,
+            report: None,
+            error: None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -74,16 +99,9 @@ mod tests {
         let request = Request { version: VERSION, command: flush };
         let text = r#"{"version":1,"command":{"flush":{"volume":"vm","wait":true}}}"#;
         assert_eq!(serde_json::to_string(&request).unwrap(), text);
-        let response = Response {
-            version: VERSION,
-            status: None,
-            explained: None,
-            settings: None,
-            done: None,
-            error: Some("no".into()),
-        };
+        let response = Response { error: Some("no".into()), ..Response::empty() };
         assert_eq!(serde_json::to_string(&response).unwrap(), r#"{"version":1,"error":"no"}"#);
-        let later = r#"{"version":1,"error":"no","news":7}"#;
+        let later = r#"{"version":1,"error":"no","later":7}"#;
         assert_eq!(serde_json::from_str::<Response>(later).unwrap(), response);
     }
 }

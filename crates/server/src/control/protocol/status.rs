@@ -33,6 +33,8 @@ pub struct Store {
     pub counters: nitro_cos::Counters,
     /// Its SSD, if it has one.
     pub ssd: Option<StoreSsd>,
+    /// The operations under way that commands have begun.
+    pub operations: Vec<String>,
 }
 
 /// The SSD of a store.

@@ -1,10 +1,20 @@
-//! Transfers between a store and files, on several threads: each fills a container of its own.
+//! Operations on stores that take long: transfers between a store and files, on several threads of which each fills a
+//! container of its own, checks, and collections. A command carries them out itself, or a server for it.
 
 mod export;
 mod import;
+mod job;
+mod pace;
 mod producer;
 mod source;
 mod threads;
+mod watch;
 
-pub use export::{Export, export};
-pub use import::{Content, Import, Imported, import};
+pub use export::{Sink, Target};
+pub use import::Imported;
+pub use job::{Job, Report};
+pub use pace::Pace;
+pub use producer::Producer;
+pub(super) use threads::pause;
+pub(super) use watch::ended;
+pub use watch::{Unit, Watch};

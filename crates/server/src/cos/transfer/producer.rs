@@ -1,8 +1,7 @@
 //! A command whose standard output is imported.
 
-use super::threads::pause;
 use nitro_console::error::Error;
-use nitro_console::signals::{Signals, Urgency, name_of};
+use nitro_console::signals::name_of;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 use std::ffi::OsString;
 use std::fs::File;
@@ -21,7 +20,8 @@ const END_WAIT: Duration = Duration::from_secs(2);
 const END_TURN: Duration = Duration::from_millis(5);
 
 /// A running command. When this is dropped, the command is ended and waited for.
-pub(super) struct Producer {
+#[derive(Debug)]
+pub struct Producer {
     child: Child,
     shown: String,
     /// The command has a process group of its own, to which all processes belong that it starts.
@@ -36,7 +36,7 @@ impl Producer {
     ///
     /// # Errors
     /// The program cannot be started.
-    pub(super) fn start(command: &[OsString]) -> Result<(Self, File), Error> {
+    pub fn start(command: &[OsString]) -> Result<(Self, File), Error> {
         let shown = shown(command);
         let fail = |e: io::Error| {
             Error::new(format_args!("command {shown}"), e)
@@ -60,29 +60,32 @@ impl Producer {
     }
 
     /// What errors call it.
-    pub(super) fn name(&self) -> String {
+    #[must_use]
+    pub fn name(&self) -> String {
         format!("command {}", self.shown)
     }
 
-    /// Waits until it ends, and checks that it succeeded.
+    /// As [`name`](Self::name), before `command` is started.
+    #[must_use]
+    pub fn name_of(command: &[OsString]) -> String {
+        format!("command {}", shown(command))
+    }
+
+    /// Whether it succeeded; `None`: it has not ended yet.
     ///
     /// # Errors
-    /// It failed, or a signal ends this process.
-    pub(super) async fn succeed(&mut self, signals: &Signals) -> Result<(), Error> {
-        loop {
-            if let Some(name) = signals.get(Urgency::InOrder) {
-                let why = format_args!("{name} interrupted the import, and no part of it is kept").to_string();
-                return Err(Error::new(self.name(), why));
-            }
-            match self.exit_code().map_err(|e| Error::new(self.name(), e))? {
-                None => pause().await,
-                Some(Some(0)) => return self.wait().map(drop),
-                Some(_) => {
-                    // What it started, and left behind, has no use for a result any more.
-                    self.signal(Signal::TERM);
-                    let status = self.wait()?;
-                    return Err(Error::new(self.name(), outcome(status)).or("no part of the import is kept"));
-                }
+    /// It failed.
+    pub fn succeeded(&mut self) -> Option<Result<(), Error>> {
+        match self.exit_code().map_err(|e| Error::new(self.name(), e)) {
+            Err(error) => Some(Err(error)),
+            Ok(None) => None,
+            Ok(Some(Some(0))) => Some(self.wait().map(drop)),
+            Ok(Some(_)) => {
+                // What it started, and left behind, has no use for a result any more.
+                self.signal(Signal::TERM);
+                Some(self.wait().and_then(|status| {
+                    Err(Error::new(self.name(), outcome(status)).or("no part of the import is kept"))
+                }))
             }
         }
     }

@@ -10,11 +10,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Threads at most: each fills a container of its own.
-const THREADS_MAX: usize = 6;
-/// Concurrent operations of each thread: while a container is being written, all threads wait for the device, but can
-/// hash and compress.
-const AT_ONCE: usize = 4;
 /// How often a thread checks the progress of others.
 const TURN: Duration = Duration::from_millis(2);
 
@@ -29,6 +24,25 @@ pub(super) enum Failed {
     Store(nitro_cos::Error),
     /// The file that is imported or exported.
     File(std::io::Error),
+    /// Something that has words already.
+    Other(Error),
+}
+
+impl From<nitro_cos::Error> for Failed {
+    fn from(error: nitro_cos::Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Failed {
+    /// The error, of the store at `store`, or of the file called `file`.
+    pub(super) fn of(self, store: &Path, file: impl Display) -> Error {
+        match self {
+            Self::Store(error) => failed(store, &error),
+            Self::File(error) => Error::new(file, error),
+            Self::Other(error) => error,
+        }
+    }
 }
 
 /// Ends all threads if one panics or fails.
@@ -97,8 +111,7 @@ impl<S: Shared> Workers<S> {
         let done: Vec<_> = self.threads.drain(..).map(ReactorThread::join).collect();
         done.into_iter().try_for_each(|done| match done {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(Failed::Store(error))) => Err(failed(store, &error)),
-            Ok(Err(Failed::File(error))) => Err(Error::new(&file, error)),
+            Ok(Err(failed)) => Err(failed.of(store, &file)),
             Err(_) => Err(Error::new(self.name, "a thread panicked")),
         })
     }
@@ -121,9 +134,10 @@ impl<S: Shared> Drop for Workers<S> {
 /// others are ended and waited for: a request in progress is never cancelled.
 pub(super) async fn at_once<F: Future<Output = Result<(), Failed>>>(
     shared: &impl Shared,
+    copies: usize,
     work: impl Fn() -> F,
 ) -> Result<(), Failed> {
-    let each = (0..AT_ONCE).map(|_| async {
+    let each = (0..copies).map(|_| async {
         let done = work().await;
         if done.is_err() {
             shared.end();
@@ -134,14 +148,8 @@ pub(super) async fn at_once<F: Future<Output = Result<(), Failed>>>(
 }
 
 /// Waits until other threads may have made progress.
-pub(super) async fn pause() {
+pub(in crate::cos) async fn pause() {
     CompioClock::new().sleep(TURN).await;
-}
-
-/// How many threads to use.
-pub(super) fn count(wanted: Option<u8>) -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    wanted.map_or(cores.min(THREADS_MAX), usize::from)
 }
 
 #[cfg(test)]

@@ -1,0 +1,16 @@
+//! Increments of volumes: with right checksums or as they are, they are refused or have parts within the volume, in memory for one of
+//! these. Input: one byte, of which the lowest bit says whether checksums are made right, then the increment.
+#![no_main]
+
+use libfuzzer_sys::{Corpus, fuzz_target};
+use nitro_fuzz::gauge;
+
+/// A part, decoded, and buffers around it.
+const SLACK_BYTES: usize = 4 << 20;
+
+fuzz_target!(|input: &[u8]| -> Corpus {
+    let Some((which, bytes)) = input.split_first() else { return Corpus::Reject };
+    let (_, peak) = gauge::peak_bytes(|| nitro_cos::fuzzing::increment(bytes, which & 1 == 1));
+    assert!(peak <= SLACK_BYTES + 8 * bytes.len(), "{peak} bytes to parse {}", bytes.len());
+    Corpus::Keep
+});
