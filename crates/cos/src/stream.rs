@@ -1,6 +1,6 @@
 //! Streams: backups that are cut into content-defined chunks, so that duplicates are also found at other offsets.
 
-use crate::access::Access;
+use crate::access::{Access, OF_THE_STORE};
 use crate::chunks::fingerprint_of;
 use crate::format::node::Entry;
 use crate::format::record::Kind;
@@ -10,8 +10,9 @@ use crate::tree::StreamBuilder;
 use crate::{Error, Store};
 use bytes::Bytes;
 use fastcdc::v2020::FastCDC;
-use nitro_port::Device;
+use nitro_port::{Device, Work, WorkKind};
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -73,8 +74,9 @@ impl<D: Device> Store<D> {
     pub async fn store_part(&self, lane: usize, source: Bytes, cuts: &[Range<usize>]) -> Result<StreamPart, Error> {
         let since = self.state.lock().slots.sequence();
         let pieces: Vec<_> = cuts.iter().map(|cut| (fingerprint_of(&source[cut.clone()]), cut.clone())).collect();
-        let references =
-            self.store_chunks((ChunkKind::Data, lane % DATA_LANES), &source, &pieces, Access::Disk).await?;
+        let work = Work::new(WorkKind::Ingest, OF_THE_STORE);
+        let storing = pin!(self.store_chunks((ChunkKind::Data, lane % DATA_LANES), &source, &pieces, Access::Disk));
+        let references = work.scope(storing).await?;
         let entries = references.into_iter().zip(cuts);
         let entries = entries.map(|(reference, cut)| Entry { reference, bytes: cut.len() as u64 }).collect();
         Ok(StreamPart { entries, since })

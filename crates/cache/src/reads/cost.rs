@@ -63,7 +63,9 @@ pub struct CostEstimator {
 #[derive(Debug, Clone, Copy, Default)]
 struct Period {
     begun: Duration,
+    /// Requests, and those that only continued others.
     requests: u32,
+    continuing: u32,
     bytes: u64,
     /// A request failed or was given up: the time says nothing.
     is_spoilt: bool,
@@ -83,6 +85,12 @@ struct Sums {
     yd: f64,
 }
 
+impl Period {
+    const fn all(&self) -> u32 {
+        self.requests + self.continuing
+    }
+}
+
 impl CostEstimator {
     /// Nothing is known of the device, except whether it has to seek.
     #[must_use]
@@ -100,15 +108,26 @@ impl CostEstimator {
 
     /// Notes that a request has ended; `None`: it failed, or nobody waits for it any more.
     pub fn end(&mut self, now: Duration, bytes: Option<u64>) {
+        self.end_of(now, bytes, false);
+    }
+
+    /// As [`end`](Self::end), for a request that began where an earlier one of the same stream ended: it costs its bytes
+    /// alone.
+    pub fn end_continuing(&mut self, now: Duration, bytes: Option<u64>) {
+        self.end_of(now, bytes, true);
+    }
+
+    fn end_of(&mut self, now: Duration, bytes: Option<u64>, is_continuing: bool) {
         self.under_way = self.under_way.saturating_sub(1);
         match bytes {
             Some(bytes) => {
-                self.period.requests += 1;
+                self.period.requests += u32::from(!is_continuing);
+                self.period.continuing += u32::from(is_continuing);
                 self.period.bytes = self.period.bytes.saturating_add(bytes);
             }
             None => self.period.is_spoilt = true,
         }
-        if self.under_way == 0 || self.period.requests >= REQUESTS_MAX {
+        if self.under_way == 0 || self.period.all() >= REQUESTS_MAX {
             let period = std::mem::replace(&mut self.period, Period { begun: now, ..Period::default() });
             if !period.is_spoilt {
                 self.learn(&period, now.saturating_sub(period.begun));
@@ -117,15 +136,16 @@ impl CostEstimator {
     }
 
     fn learn(&mut self, period: &Period, lasted: Duration) {
-        if period.requests == 0 {
+        if period.all() == 0 {
             return;
         }
+        let all = f64::from(period.all());
         let (n, y) = (f64::from(period.requests), period.bytes as f64);
         let (period_ns, Costs { request_ns, byte_ns }) = self.fitted();
         let expected = period_ns + request_ns * n + byte_ns * y;
-        let d = (lasted.as_nanos() as f64).min(OUTLIER * expected).max(REQUEST_NS_MIN * n);
+        let d = (lasted.as_nanos() as f64).min(OUTLIER * expected).max(REQUEST_NS_MIN * all);
         // The time of a period of many requests varies more.
-        let weight = 1.0 / n;
+        let weight = 1.0 / all;
         let s = &mut self.sums;
         let sums = [
             (&mut s.one, 1.0),
@@ -216,6 +236,25 @@ mod tests {
             let is_right = near(found.request_ns, disk.request_ns) && near(found.byte_ns, disk.byte_ns);
             assert!(is_right || at_once > 1, "{found:?}");
         }
+    }
+
+    #[test]
+    fn what_continues_costs_its_bytes_and_what_interrupts_it_the_seeks() {
+        let disk = Costs { request_ns: 9e6, byte_ns: 7.0 };
+        let mut estimator = CostEstimator::new(true);
+        let mut now = Duration::ZERO;
+        for n in 0..2000_u64 {
+            estimator.begin(now);
+            let is_read = n % 5 == 0;
+            let bytes = if is_read { 8 * KIB } else { (n % 3 + 1) * 256 * KIB };
+            now += Duration::from_nanos(if is_read { disk.of(bytes) } else { disk.byte_ns * bytes as f64 } as u64);
+            match is_read {
+                true => estimator.end(now, Some(bytes)),
+                false => estimator.end_continuing(now, Some(bytes)),
+            }
+        }
+        let found = estimator.costs();
+        assert!(near(found.request_ns, disk.request_ns) && near(found.byte_ns, disk.byte_ns), "{found:?}");
     }
 
     #[test]

@@ -70,7 +70,8 @@ fn store(path: &Path, open: &CosStore) -> Store {
         read_errors: ssd.read_errors,
         damaged: ssd.damaged,
     });
-    Store { path: path.display().to_string(), poisoned: open.poisoned(), counters: open.counters(), ssd }
+    let shares = open.device().counters();
+    Store { path: path.display().to_string(), poisoned: open.poisoned(), counters: open.counters(), shares, ssd }
 }
 
 /// A cache, and the requests to it by class.

@@ -9,4 +9,6 @@ pub mod transfer;
 
 pub use act::CosAction;
 pub use make::{NewSsd, make};
-pub use store::{CosStore, FILE_NAME, device_path, failed, now, open, open_device, open_on, try_open_device};
+pub use store::{
+    CosStore, FILE_NAME, StoreDevice, device_path, failed, now, open, open_device, open_on, shared, try_open_device,
+};

@@ -1,13 +1,13 @@
 //! Exports to files, block devices and standard output.
 
 use super::threads::{Failed, Shared, Workers, count};
+use crate::cos::StoreDevice;
 use bytes::Bytes;
 use event_listener::Event;
 use futures_util::stream::{self, StreamExt};
 use nitro_console::error::Error;
 use nitro_console::progress::Progress;
 use nitro_cos::Volume;
-use nitro_device::AnyDevice;
 use nitro_files as files;
 use nitro_port::Device;
 use nitro_port::buf::is_zero;
@@ -58,7 +58,7 @@ fn is_stdout(target: &Path) -> bool {
 /// # Errors
 /// The target exists and may not be overwritten, it is neither a regular file nor a block device, it cannot be written,
 /// or the store fails.
-pub async fn export(args: Export<'_>, volume: &Volume<AnyDevice>) -> Result<u64, Error> {
+pub async fn export(args: Export<'_>, volume: &Volume<StoreDevice>) -> Result<u64, Error> {
     let target = args.target;
     if is_stdout(target) {
         return to_stdout(args, volume).await;
@@ -172,7 +172,7 @@ impl Target {
     }
 
     /// Reads the segment that begins at `from`; `None`: it is a hole, and the target has a hole there, too.
-    async fn segment(&self, volume: &Volume<AnyDevice>, from: u64) -> Result<(u64, Option<Bytes>), Failed> {
+    async fn segment(&self, volume: &Volume<StoreDevice>, from: u64) -> Result<(u64, Option<Bytes>), Failed> {
         let len = SEGMENT_BYTES.min(self.size - from);
         let is_fresh = from >= self.there && !self.overwrite;
         if is_fresh {
@@ -188,7 +188,7 @@ impl Target {
 
 async fn to_file(
     args: Export<'_>,
-    volume: &Volume<AnyDevice>,
+    volume: &Volume<StoreDevice>,
     file: File,
     there: u64,
     overwrite: bool,
@@ -229,7 +229,7 @@ async fn finish<S: Shared>(args: Export<'_>, workers: Workers<S>, size: u64, byt
     done
 }
 
-async fn export_segments(volume: &Volume<AnyDevice>, shared: &Target, at_once: usize) -> Result<(), Failed> {
+async fn export_segments(volume: &Volume<StoreDevice>, shared: &Target, at_once: usize) -> Result<(), Failed> {
     let next = || {
         let from = shared.next.fetch_add(SEGMENT_BYTES, SeqCst);
         (from < shared.size && !shared.ended.load(SeqCst)).then_some(from)
@@ -315,7 +315,7 @@ impl Output {
 }
 
 /// The threads take segments in turn; each thread writes its segment when the previous ones are written.
-async fn to_stdout(args: Export<'_>, volume: &Volume<AnyDevice>) -> Result<u64, Error> {
+async fn to_stdout(args: Export<'_>, volume: &Volume<StoreDevice>) -> Result<u64, Error> {
     let size = volume.size_bytes();
     // Not by way of the buffer, which looks for ends of lines.
     let out = stdout().as_fd().try_clone_to_owned().map_err(|e| Error::new("standard output", e))?;
@@ -334,7 +334,7 @@ async fn to_stdout(args: Export<'_>, volume: &Volume<AnyDevice>) -> Result<u64, 
 }
 
 async fn write_segments(
-    volume: &Volume<AnyDevice>,
+    volume: &Volume<StoreDevice>,
     mine: impl Iterator<Item = u64>,
     shared: &Output,
     at_once: usize,

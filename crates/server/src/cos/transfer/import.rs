@@ -3,7 +3,7 @@
 use super::producer::Producer;
 use super::source::Source;
 use super::threads::{Failed, Shared, Workers, at_once, count, pause};
-use crate::cos::{CosStore, failed, now};
+use crate::cos::{CosStore, StoreDevice, failed, now};
 use bytes::Bytes;
 use event_listener::Event;
 use nitro_console::error::Error;
@@ -11,7 +11,6 @@ use nitro_console::progress::Progress;
 use nitro_console::signals::{Signals, Urgency};
 use nitro_console::size::Size;
 use nitro_cos::{Kind, StreamPart, Volume};
-use nitro_device::AnyDevice;
 use nitro_port::buf::BufMut;
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -222,7 +221,7 @@ async fn import_volume(args: Import<'_>, store: &Arc<CosStore>, path: &Path) -> 
     })
 }
 
-async fn import_segments(volume: &Volume<AnyDevice>, shared: &Segments) -> Result<(), Failed> {
+async fn import_segments(volume: &Volume<StoreDevice>, shared: &Segments) -> Result<(), Failed> {
     let chunk_bytes = u64::from(volume.chunk_bytes());
     loop {
         let from = shared.next.fetch_add(SEGMENT_BYTES, SeqCst);
