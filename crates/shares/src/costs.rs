@@ -31,7 +31,7 @@ pub(crate) struct Learned {
 impl Learned {
     pub(crate) fn new(rotational: bool) -> Self {
         let costs = Costs::assumed(rotational);
-        Self { estimator: CostEstimator::new(rotational), costs, ended: 0, flush_ns: costs.request_ns }
+        Self { estimator: CostEstimator::of_all_requests(rotational), costs, ended: 0, flush_ns: costs.request_ns }
     }
 
     /// The cost of a request in nanoseconds.

@@ -1,16 +1,16 @@
 //! How much the device has to do at a time while others wait: what is queued there cannot be reordered any more.
 
 /// The time after which a request that is next should have been served: enough for a hard disk to choose among some.
-const TARGET_NS_ROTATIONAL: f64 = 50e6;
-const TARGET_NS: f64 = 2e6;
+const TARGET_NS_ROTATIONAL: f64 = 200e6;
+const TARGET_NS: f64 = 4e6;
 /// The number of requests after which the depth is adjusted.
 const WINDOW: u32 = 16;
 /// Requests that take this multiple of the target reduce the depth to that part; others raise it by a part of the target.
-const SLOW: f64 = 1.5;
+const SLOW: f64 = 2.0;
 const REDUCED: f64 = 0.8;
 const RAISED: f64 = 1.0 / 16.0;
 /// The least part of the target.
-const LEAST: f64 = 0.125;
+const LEAST: f64 = 0.25;
 
 /// The depth of a device's queue, as the time that the requests in it cost.
 #[derive(Debug)]
@@ -56,10 +56,10 @@ mod tests {
     #[test]
     fn a_slow_device_gets_less_at_a_time_and_a_fast_one_more_again() {
         let mut depth = Depth::new(true);
-        assert!(depth.allows(49e6) && !depth.allows(50e6));
-        (0..10 * WINDOW).for_each(|_| depth.observe(200e6));
-        assert!(depth.allows(6e6) && !depth.allows(7e6), "{depth:?}");
+        assert!(depth.allows(199e6) && !depth.allows(200e6));
+        (0..10 * WINDOW).for_each(|_| depth.observe(900e6));
+        assert!(depth.allows(49e6) && !depth.allows(51e6), "{depth:?}");
         (0..20 * WINDOW).for_each(|_| depth.observe(20e6));
-        assert!(depth.allows(49e6), "{depth:?}");
+        assert!(depth.allows(199e6), "{depth:?}");
     }
 }

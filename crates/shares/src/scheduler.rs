@@ -9,8 +9,6 @@ use crate::terms::{Charge, Tags, Terms};
 use hashbrown::HashMap;
 use std::time::Duration;
 
-/// Groups of one workload may have this multiple of the depth together: they slow one another down less than workloads do.
-const DEPTH_OF_GROUPS: f64 = 2.0;
 /// Queues without requests are forgotten when there are as many as this, or twice as many as were kept the last time.
 const QUEUES_MIN: usize = 64;
 
@@ -22,8 +20,16 @@ struct Side {
     /// The virtual time among its groups.
     virtual_ns: f64,
     under_way: u32,
+    /// What the requests under way cost.
+    under_way_ns: f64,
     waiting: usize,
     used: Used,
+}
+
+impl Side {
+    const fn is_active(&self) -> bool {
+        self.under_way > 0 || self.waiting > 0
+    }
 }
 
 /// What a queue may do.
@@ -43,6 +49,8 @@ enum Phase {
     Group,
     Workload,
     Weights,
+    /// It does not wait.
+    Passing,
 }
 
 /// Decides which requests a device gets, and when. `T` stands for a request that waits.
@@ -58,9 +66,8 @@ pub struct Scheduler<T> {
     terms: HashMap<u64, Terms>,
     /// The virtual time among workloads.
     virtual_ns: f64,
-    /// Requests of queues under way, and what they cost.
+    /// Requests of queues under way.
     under_way: u32,
-    under_way_ns: f64,
     /// Requests under way that belong to no work.
     nameless: u32,
     waiting: usize,
@@ -80,6 +87,7 @@ impl<T: Clone> Scheduler<T> {
             tags: Tags::default(),
             virtual_ns: 0.0,
             under_way: 0,
+            under_way_ns: 0.0,
             waiting: 0,
             used: Used::default(),
         };
@@ -94,7 +102,6 @@ impl<T: Clone> Scheduler<T> {
             terms: HashMap::new(),
             virtual_ns: 0.0,
             under_way: 0,
-            under_way_ns: 0.0,
             nameless: 0,
             waiting: 0,
             tickets: 0,
@@ -126,10 +133,10 @@ impl<T: Clone> Scheduler<T> {
         let index = self.queue_of(Workload::of(work.kind), work.group);
         let queue = &mut self.queues[index];
         let how = if request.is_flush { How::Flushes } else { queue.locate(request.offset, request.bytes) };
-        if work.pressing || request.is_flush {
-            return Entry::Go(self.begin(index, (how, request.bytes), now, Phase::Weights));
-        }
         self.wake(index, nanos(now));
+        if work.pressing || request.is_flush {
+            return Entry::Go(self.begin(index, (how, request.bytes), now, Phase::Passing));
+        }
         if self.waiting == 0
             && let Rank::May(phase, ..) = self.rank(index, nanos(now))
         {
@@ -194,9 +201,10 @@ impl<T: Clone> Scheduler<T> {
         match queue {
             Some(index) => {
                 self.under_way -= 1;
-                self.under_way_ns = if self.under_way == 0 { 0.0 } else { self.under_way_ns - cost_ns };
                 self.queues[index].under_way -= 1;
-                self.sides[self.queues[index].workload as usize].under_way -= 1;
+                let side = &mut self.sides[self.queues[index].workload as usize];
+                side.under_way -= 1;
+                side.under_way_ns = if side.under_way == 0 { 0.0 } else { side.under_way_ns - cost_ns };
             }
             None => self.nameless -= 1,
         }
@@ -220,7 +228,6 @@ impl<T: Clone> Scheduler<T> {
         self.costs.begin(how, now);
         let cost_ns = self.costs.of(how, bytes);
         self.under_way += 1;
-        self.under_way_ns += cost_ns;
         cost_ns
     }
 
@@ -240,16 +247,27 @@ impl<T: Clone> Scheduler<T> {
         let cost = self.begun(request, now);
         let workload = self.queues[index].workload;
         let (is_limited, at) = (self.is_limited(workload), nanos(now));
+        // Shares of clients are shares of what background work leaves to them.
+        let background = &self.sides[Workload::Background as usize];
+        let has_reserved = workload != Workload::Background && background.is_active();
+        let beside_background = if has_reserved { 1.0 - background.terms.reservation } else { 1.0 };
         let (queue, side) = (&mut self.queues[index], &mut self.sides[workload as usize]);
         side.under_way += 1;
+        side.under_way_ns += cost;
         side.used.requests += 1;
         side.used.cost_ns += cost as u64;
-        side.virtual_ns = side.virtual_ns.max(queue.tags.start);
-        self.virtual_ns = self.virtual_ns.max(side.tags.start);
+        // Virtual time is that of those who are next by weight.
+        if matches!(phase, Phase::Workload | Phase::Weights) {
+            side.virtual_ns = side.virtual_ns.max(queue.tags.start);
+        }
+        if phase == Phase::Weights {
+            self.virtual_ns = self.virtual_ns.max(side.tags.start);
+        }
         let charge = Charge { is_reserved: phase == Phase::Group, is_limited: true };
         queue.tags.charge(&queue.terms, cost, (side.virtual_ns, at), charge);
         let charge = Charge { is_reserved: phase == Phase::Workload, is_limited };
-        side.tags.charge(&side.terms, cost, (self.virtual_ns, at), charge);
+        let terms = Terms { limit: side.terms.limit * beside_background, ..side.terms };
+        side.tags.charge(&terms, cost, (self.virtual_ns, at), charge);
         queue.running(index, request, cost, now)
     }
 
@@ -267,10 +285,7 @@ impl<T: Clone> Scheduler<T> {
 
     /// Whether a workload is kept within its limit, because those that it yields to have requests.
     fn is_limited(&self, workload: Workload) -> bool {
-        let is_active = |other: &Workload| {
-            let side = &self.sides[*other as usize];
-            side.under_way > 0 || side.waiting > 0
-        };
+        let is_active = |other: &Workload| self.sides[*other as usize].is_active();
         workload.yields_to().iter().any(is_active) || (workload == Workload::Background && self.nameless > 0)
     }
 
@@ -279,9 +294,13 @@ impl<T: Clone> Scheduler<T> {
         let queue = &self.queues[index];
         let side = &self.sides[queue.workload as usize];
         let is_alone = self.under_way == queue.under_way && self.waiting == queue.waiting();
-        let is_among_its_own = self.under_way == side.under_way && self.waiting == side.waiting;
-        let under_way_ns = self.under_way_ns / if is_among_its_own { DEPTH_OF_GROUPS } else { 1.0 };
-        self.under_way == 0 || is_alone || self.depth.allows(under_way_ns)
+        if is_alone || side.under_way == 0 {
+            return true;
+        }
+        // Each has a part of the device's queue: whoever is limited does not narrow the queue of others.
+        let active = self.sides.iter().filter(|side| side.is_active());
+        let part = side.terms.weight / active.map(|side| side.terms.weight).sum::<f64>();
+        self.depth.allows(side.under_way_ns / part)
     }
 
     fn rank(&self, index: usize, now: f64) -> Rank {

@@ -45,7 +45,8 @@ impl Tags {
     /// Charges a request that begins `now`. `is_reserved`: by the reservation, which counts no other requests, so that
     /// whatever is had by weight comes in addition to it (mClock, §3.2). `is_limited`: the limit applies.
     pub(crate) fn charge(&mut self, terms: &Terms, cost: f64, (virtual_ns, now): (f64, f64), kind: Charge) {
-        self.start = (self.start.max(virtual_ns) + cost / terms.weight).min(virtual_ns + DEBT_NS / terms.weight);
+        let most = virtual_ns + DEBT_NS / terms.weight;
+        self.start = (self.start + cost / terms.weight).min(most.max(self.start));
         if kind.is_reserved {
             self.reserved = self.reserved.max(now - BURST_NS) + cost / terms.reservation;
         }

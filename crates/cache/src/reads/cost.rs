@@ -39,6 +39,8 @@ const OUTLIER: f64 = 8.0;
 const REQUEST_NS_MIN: f64 = 1000.0;
 /// The weight of what is assumed of requests and bytes, in periods of one request.
 const ASSUMED_WEIGHT: f64 = 0.5;
+/// The same where all kinds of requests are seen, and what is assumed is only to hold until then.
+const ASSUMED_AT_FIRST: f64 = 0.02;
 /// The same of the assumption that a period takes no time of its own.
 const FIRST_WEIGHT: f64 = 5.0;
 
@@ -54,6 +56,7 @@ const FIRST_WEIGHT: f64 = 5.0;
 #[derive(Debug, Clone)]
 pub struct CostEstimator {
     assumed: Costs,
+    assumed_weight: f64,
     sums: Sums,
     under_way: u32,
     period: Period,
@@ -95,7 +98,15 @@ impl CostEstimator {
     /// Nothing is known of the device, except whether it has to seek.
     #[must_use]
     pub fn new(rotational: bool) -> Self {
-        Self { assumed: Costs::assumed(rotational), sums: Sums::default(), under_way: 0, period: Period::default() }
+        let assumed = Costs::assumed(rotational);
+        let (sums, period) = (Sums::default(), Period::default());
+        Self { assumed, assumed_weight: ASSUMED_WEIGHT, sums, under_way: 0, period }
+    }
+
+    /// As [`new`](Self::new), for requests of all kinds: what they tell outweighs what is assumed, even if it is little.
+    #[must_use]
+    pub fn of_all_requests(rotational: bool) -> Self {
+        Self { assumed_weight: ASSUMED_AT_FIRST, ..Self::new(rotational) }
     }
 
     /// Notes that a request begins.
@@ -180,8 +191,9 @@ impl CostEstimator {
         // Bytes in gaps, so that all are of the same order.
         let (y, ny, yy, yd, b) = (y / gap, ny / gap, yy / gap / gap, yd / gap, b * gap);
         let one = one + FIRST_WEIGHT;
-        let (nn, yy) = (nn + ASSUMED_WEIGHT, yy + ASSUMED_WEIGHT);
-        let (nd, yd) = (nd + ASSUMED_WEIGHT * a, yd + ASSUMED_WEIGHT * b);
+        let weight = self.assumed_weight;
+        let (nn, yy) = (nn + weight, yy + weight);
+        let (nd, yd) = (nd + weight * a, yd + weight * b);
         // Without the time of a period.
         let (nn, ny, yy) = (nn - n * n / one, ny - n * y / one, yy - y * y / one);
         let (nd, yd) = (nd - n * d / one, yd - y * d / one);

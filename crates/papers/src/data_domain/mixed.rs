@@ -31,8 +31,8 @@ const PAPER_PERCENT: u8 = 10;
 /// The shares that are compared.
 const SHARES: [u8; 4] = [5, PAPER_PERCENT, Policy::RANDOM_PERCENT, 40];
 /// Random requests that have a share get at least this part of what that share of the disks' time does alone: less would
-/// be no share.
-const FAIR: f64 = 0.75;
+/// be no share. Alone, each disk chooses among several requests, and takes half of the time for each.
+const FAIR: f64 = 0.25;
 
 /// What is done at the same time.
 #[derive(Debug, Clone, Copy)]

