@@ -114,7 +114,7 @@ impl Bench<'_> {
     fn content(&self, (number, pass, chunk): (u64, u64, usize)) -> u64 {
         let new = BACKUP_CONTENTS + ((number << 20 | pass) << 24) + chunk as u64;
         let old = self.image.generations.last().and_then(|last| last.get(chunk)).copied().unwrap_or_default();
-        if mix(new) % NEW_PART == 0 { new } else { old }
+        if mix(new).is_multiple_of(NEW_PART) { new } else { old }
     }
 
     /// Backs up one volume again and again, each time with some changes.
