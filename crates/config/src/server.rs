@@ -8,6 +8,7 @@ use super::settings::{FIRST, settings};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_device::net::{Access, ListenAddress, TcpLimits};
+use nitro_shares::Policy;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::net::ToSocketAddrs;
@@ -101,6 +102,13 @@ settings! {
         /// a notification by the guest: lower latency, but the processor is never idle; 0: no polling [default: 0]
         #[arg(long, value_name = "MICROSECONDS")]
         vhost_busy_poll_us: Option<u32> = Number, Restart, "0".."10000";
+        /// Percentage of a store's disk that clients have at random while backups or restores use it; 0: no shares, requests
+        /// are served as they come [default: 20]
+        #[arg(long, value_name = "PCT")]
+        random_share: Option<u8> = Percent, Live, "0".."90";
+        /// Percentage of a store's disk that collections have while clients use it [default: 10]
+        #[arg(long, value_name = "PCT")]
+        background_share: Option<u8> = Percent, Live, "1".."50";
         /// Whether clients may or must use TLS [default: off]
         #[arg(long, value_enum)]
         tls: Option<TlsMode> = Text, Restart;
@@ -132,6 +140,15 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
 const OTLP_SAMPLE: NonZeroU32 = NonZeroU32::new(1000).expect("it is not 0");
 
 impl ServerConfig {
+    /// The shares of the time of stores' disks; `None`: it is not shared.
+    #[must_use]
+    pub fn shares(&self) -> Option<Policy> {
+        let usual = Policy::default();
+        let random_percent = self.random_share.unwrap_or(usual.random_percent);
+        let background_percent = self.background_share.unwrap_or(usual.background_percent);
+        (random_percent > 0).then_some(Policy { random_percent, background_percent })
+    }
+
     /// Maximum number of clients at a time.
     #[must_use]
     pub fn connections_max(&self) -> usize {

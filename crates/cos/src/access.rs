@@ -4,7 +4,7 @@ use crate::Store;
 use crate::object::Object;
 use lru::LruCache;
 use nitro_cache::pattern::{Pattern, RegionDetector, RegionPattern};
-use nitro_port::Device;
+use nitro_port::{Device, Work, WorkKind};
 use parking_lot::Mutex;
 use std::num::NonZeroUsize;
 
@@ -12,6 +12,9 @@ use std::num::NonZeroUsize;
 const OBJECTS_MAX: usize = 1024;
 /// Requests of an unknown pattern count as random up to this size, in bytes.
 const SMALL_BYTES: u64 = 64 << 10;
+
+/// The group of work that belongs to no object.
+pub(crate) const OF_THE_STORE: u64 = u64::MAX;
 
 /// The kind of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +35,18 @@ impl Access {
     /// Whether recipe blocks that it reads are cached on the SSD.
     pub(crate) const fn keeps_recipes(self) -> bool {
         matches!(self, Self::Monotonic | Self::Random)
+    }
+
+    /// The work that a read of an object is a part of.
+    pub(crate) const fn reading(self, object: u64) -> Work {
+        let kind = if self.keeps_recipes() { WorkKind::RandomRead } else { WorkKind::SequentialRead };
+        Work::new(kind, object)
+    }
+
+    /// The work that a write of an object is a part of.
+    pub(crate) const fn writing(self, object: u64) -> Work {
+        let kind = if self.keeps_recipes() { WorkKind::RandomWrite } else { WorkKind::Ingest };
+        Work::new(kind, object)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Checks of a store: whether all referenced content exists (fsck), and whether the stored bytes are as they were
 //! written (scrub).
 
-use crate::access::Access;
+use crate::access::{Access, OF_THE_STORE};
 use crate::chunks::{Region, fingerprint_of};
 use crate::directory::DIRECTORY;
 use crate::format::node::Node;
@@ -12,10 +12,11 @@ use crate::object::Change;
 use crate::place::Reference;
 use crate::{Error, Hex, Progress, Store};
 use hashbrown::{HashMap, HashSet};
-use nitro_port::Device;
 use nitro_port::yielding::yield_now;
+use nitro_port::{Device, Work, WorkKind};
 use nitro_units::Fingerprint;
 use serde::Serialize;
+use std::pin::pin;
 
 /// Damage of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -137,7 +138,8 @@ impl<D: Device> Store<D> {
         let slots: Vec<_> = self.state.lock().slots.iter().filter(|(_, s)| s.state == SlotState::Sealed).collect();
         for ((slot, _), done) in slots.iter().zip(0..) {
             progress("reading containers", done, slots.len() as u64);
-            self.scrub_container(*slot, &mut findings, &mut bad).await?;
+            let scrubbing = pin!(self.scrub_container(*slot, &mut findings, &mut bad));
+            Work::new(WorkKind::Scrub, OF_THE_STORE).scope(scrubbing).await?;
             yield_now().await;
         }
         let mut hit = HashSet::new();

@@ -2,7 +2,7 @@
 //! into other containers. Reads and writes continue meanwhile: chunks that are found as duplicates are also marked, and
 //! new chunks are in newer containers.
 
-use crate::access::Access;
+use crate::access::{Access, OF_THE_STORE};
 use crate::directory::View;
 use crate::format::SECTOR_BYTES;
 use crate::format::container::ContainerChunk;
@@ -18,12 +18,13 @@ use crate::{Error, Progress, Store};
 use bytes::Bytes;
 use hashbrown::HashSet;
 use nitro_log::FormatError;
-use nitro_port::Device;
 use nitro_port::buf::BufMut;
 use nitro_port::range_lock::ALL;
 use nitro_port::yielding::yield_now;
+use nitro_port::{Device, Work, WorkKind};
 use nitro_units::Fingerprint;
 use serde::Serialize;
+use std::pin::pin;
 
 /// The number of containers that are emptied between two commits.
 const EMPTIED_AT_ONCE: usize = 8;
@@ -108,6 +109,13 @@ impl<D: Device> Store<D> {
     /// freed, because its references are unknown. [`Error::Full`]: there is no room for a copy. Or an error of the
     /// device.
     pub async fn collect(&self, options: &CollectOptions, progress: &Progress<'_>) -> Result<Collected, Error> {
+        let collecting = pin!(self.collect_now(options, progress));
+        // Writes that wait for room wait for each step of it.
+        let collecting = pin!(Work::pressing_if(|| self.room.is_pressing(), collecting));
+        Work::new(WorkKind::Collection, OF_THE_STORE).scope(collecting).await
+    }
+
+    async fn collect_now(&self, options: &CollectOptions, progress: &Progress<'_>) -> Result<Collected, Error> {
         let Some(_alone) = self.collecting.try_lock() else {
             return Err(Error::Busy("a collection is under way already"));
         };

@@ -6,7 +6,8 @@ use crate::lane::LANES;
 use crate::object::{Change, Object, Untold};
 use crate::{Error, Store};
 use nitro_index::FlashIndex;
-use nitro_port::Device;
+use nitro_port::{Device, Work};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -36,6 +37,10 @@ impl<D: Device> Store<D> {
     /// An error of the device, or no room for recipes. Changes that were not durable may then be lost in a crash.
     pub async fn commit(&self) -> Result<(), Error> {
         self.check_poison()?;
+        Work::pressing(pin!(self.commit_now())).await
+    }
+
+    async fn commit_now(&self) -> Result<(), Error> {
         for id in self.ledger.dirty() {
             let object = self.objects.lock().by_id(id);
             if let Some(object) = object.filter(|object| object.state.lock().unlogged() > LOGGED_MAX) {
@@ -169,7 +174,7 @@ impl<D: Device> Store<D> {
 
     /// Makes the index durable. If that fails, it is unknown which of its entries are.
     pub(crate) async fn flush_index(&self) -> Result<(), Error> {
-        self.index.sync().await.map_err(|e| self.poison(&e.into()))
+        Work::pressing(pin!(self.index.sync())).await.map_err(|e| self.poison(&e.into()))
     }
 
     /// Makes the index durable, and lets the next checkpoint record this: a start then does not enter older containers

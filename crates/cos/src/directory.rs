@@ -29,12 +29,13 @@ use futures_util::lock::{Mutex as AsyncMutex, MutexGuard};
 use hashbrown::HashSet;
 use lru::LruCache;
 use nitro_log::FormatError;
-use nitro_port::Device;
 use nitro_port::range_lock::ALL;
 use nitro_port::yielding::yield_now;
+use nitro_port::{Device, Work};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
+use std::pin::pin;
 use std::sync::Arc;
 
 /// The name of the internal volume; names of objects have no `#`.
@@ -283,7 +284,8 @@ impl<D: Device> Store<D> {
 
     /// As [`purge_hidden`](Self::purge_hidden), if there is room for new pages.
     pub(crate) async fn purge_hidden_if_room(&self) -> Result<(), Error> {
-        unless_full(self.purge_hidden().await, "removed objects are hidden only")
+        let purging = pin!(self.purge_hidden());
+        unless_full(Work::pressing(purging).await, "removed objects are hidden only")
     }
 
     /// Makes room for more objects in RAM and in the journal: if little is left, moves objects that are not in use to
@@ -293,7 +295,8 @@ impl<D: Device> Store<D> {
             return Ok(());
         }
         // If there is no room for pages, the caller finds out whether there is room for the object.
-        unless_full(self.move_to_directory().await, "objects stay in RAM")
+        let moving = pin!(self.move_to_directory());
+        unless_full(Work::pressing(moving).await, "objects stay in RAM")
     }
 
     /// The maximum number of pages that are changed together.
@@ -343,19 +346,23 @@ impl<D: Device> Store<D> {
                 }
             }
             for some in new.chunks(self.pages_at_once().saturating_sub(PAGES_A_RECORD).max(1)) {
-                let mut edit = self.edit(self.directory.changing.lock().await).await?;
-                for (old, root) in some {
-                    let now = edit.find(&old.name).await?;
-                    // Unless it was changed meanwhile.
-                    if let Some(now) = now.filter(|now| now.root == old.root) {
-                        edit.insert(ObjectRecord { root: Some(*root), ..now }).await?;
-                    }
-                }
-                edit.apply(|_| ()).await?;
+                Work::pressing(pin!(self.update_records(some))).await?;
             }
             Ok(())
         })
         .await
+    }
+
+    /// Changes the roots of records, unless they were changed meanwhile.
+    async fn update_records(&self, records: &[(&ObjectRecord, Root)]) -> Result<(), Error> {
+        let mut edit = self.edit(self.directory.changing.lock().await).await?;
+        for (old, root) in records {
+            let now = edit.find(&old.name).await?;
+            if let Some(now) = now.filter(|now| now.root == old.root) {
+                edit.insert(ObjectRecord { root: Some(*root), ..now }).await?;
+            }
+        }
+        edit.apply(|_| ()).await.map(drop)
     }
 }
 

@@ -12,8 +12,9 @@ use crate::slots::Slots;
 use crate::{Error, Store};
 use futures_util::future::try_join_all;
 use nitro_index::FlashIndex;
-use nitro_port::Device;
+use nitro_port::{Device, Work};
 use nitro_units::Fingerprint;
+use std::pin::pin;
 
 /// The number of concurrent operations on the index.
 const ENTERED_AT_ONCE: usize = 64;
@@ -217,7 +218,9 @@ impl<D: Device> Store<D> {
         if let Some(other) = self.other_index.get() {
             other.enter(fingerprint, place.pack());
         }
-        Ok(self.index.insert(&fingerprint.0, &place.pack().to_le_bytes()).await?)
+        // Inserts wait for one another while the index converts its logs.
+        let place = place.pack().to_le_bytes();
+        Ok(Work::pressing(pin!(self.index.insert(&fingerprint.0, &place))).await?)
     }
 
     /// Enters the chunks of a container in the index.
@@ -238,7 +241,7 @@ impl<D: Device> Store<D> {
     pub(crate) async fn unindex(&self, slot: u32, fingerprints: &[Fingerprint]) -> Result<(), Error> {
         for fingerprint in fingerprints {
             if self.indexed_place(fingerprint).await?.is_some_and(|place| place.slot == slot) {
-                self.index.remove(&fingerprint.0).await?;
+                Work::pressing(pin!(self.index.remove(&fingerprint.0))).await?;
             }
         }
         Ok(())

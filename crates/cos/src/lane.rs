@@ -10,8 +10,9 @@ use crate::place::Place;
 use crate::slots::Slots;
 use crate::{Error, Store};
 use nitro_port::buf::BufMut;
-use nitro_port::{Device, ErrorKind};
+use nitro_port::{Device, ErrorKind, Work};
 use parking_lot::Mutex;
+use std::pin::pin;
 use std::sync::Arc;
 
 /// The number of lanes for clients' data.
@@ -322,6 +323,11 @@ impl<D: Device> Store<D> {
     /// Writes the rest of a container and its metadata section, and enters its chunks in the index. After a failure,
     /// the container is unchanged in RAM, and sealing it can be repeated.
     pub(crate) async fn seal(&self, open: &Open) -> Result<(), Error> {
+        // Others may wait for the lane.
+        Work::pressing(pin!(self.seal_now(open))).await
+    }
+
+    async fn seal_now(&self, open: &Open) -> Result<(), Error> {
         let at = self.container_at(open.slot);
         let chunks = open.finish(self.superblock.seed, at);
         // The index first: a sealed container counts as indexed.

@@ -8,8 +8,8 @@ use crate::object::Object;
 use crate::place::{Place, Reference};
 use crate::{Error, Store};
 use hashbrown::HashMap;
-use nitro_port::Device;
 use nitro_port::yielding::yield_now;
+use nitro_port::{Device, Work};
 use nitro_units::Fingerprint;
 use std::future::Future;
 use std::pin::Pin;
@@ -104,7 +104,8 @@ impl<D: Device> Store<D> {
             // In the last attempt, writers of the recipe wait.
             let _flushing = if tries == TRIES { Some(object.flushing.lock().await) } else { None };
             let Some(root) = object.state.lock().record.root else { return Ok(()) };
-            let place = self.refresh_block(root.reference, (root.levels, root.levels), moves).await?;
+            let mut refreshing = self.refresh_block(root.reference, (root.levels, root.levels), moves);
+            let place = Work::pressing_if(|| tries == TRIES, refreshing.as_mut()).await?;
             let Some(place) = place else { return Ok(()) };
             let mut state = object.state.lock();
             if state.record.root == Some(root) {

@@ -110,6 +110,11 @@ impl Room {
         }
     }
 
+    /// Whether a write waits for a collection.
+    pub(crate) fn is_pressing(&self) -> bool {
+        self.counts.lock().is_pressing()
+    }
+
     pub(crate) fn before_write(&self) -> Before<'_> {
         Before { room: self, freed: self.counts.lock().freed }
     }
@@ -171,7 +176,7 @@ impl AutoCollector {
 
     /// Waits until the store should be [checked](Self::check).
     pub async fn wait(&self, clock: &impl Clock) {
-        let asked = attempt_at(&self.room.changed, || self.room.counts.lock().is_pressing().then_some(()));
+        let asked = attempt_at(&self.room.changed, || self.room.is_pressing().then_some(()));
         select(pin!(clock.sleep(CHECKED_EVERY)), pin!(asked)).await;
     }
 
@@ -179,7 +184,7 @@ impl AutoCollector {
     /// or if a write waits for room. After a collection that frees little, there is none for ten times as long as it took, and writes
     /// that find no room fail. `None`: nothing was done.
     pub async fn check<D: Device>(&mut self, store: &Store<D>, clock: &impl Clock) -> Option<Result<Collected, Error>> {
-        let is_pressing = self.room.counts.lock().is_pressing();
+        let is_pressing = self.room.is_pressing();
         let (free, all) = store.free_containers();
         let is_low = free < all / PARTS;
         if !is_low {

@@ -1,6 +1,6 @@
 //! Streams: backups that are cut into content-defined chunks, so that duplicates are also found at other offsets.
 
-use crate::access::Access;
+use crate::access::{Access, OF_THE_STORE};
 use crate::chunks::{Cuts, fingerprint_of};
 use crate::format::node::Entry;
 use crate::format::record::Kind;
@@ -10,9 +10,10 @@ use crate::unfinished::Kept;
 use crate::{Error, Store};
 use bytes::Bytes;
 use fastcdc::v2020::FastCDC;
-use nitro_port::Device;
 use nitro_port::range_lock::ALL;
+use nitro_port::{Device, Work, WorkKind};
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 
 /// Chunks of a stream that are stored, but not in its recipe yet.
@@ -80,7 +81,8 @@ impl<D: Device> Store<D> {
     async fn store_pieces(&self, lane: usize, source: &Bytes, pieces: &Cuts) -> Result<StreamPart, Error> {
         let _mutating = self.mutating.shared(ALL).await;
         let since = self.state.lock().slots.sequence();
-        let references = self.store_chunks((ChunkKind::Data, lane), source, pieces, Access::Disk).await?;
+        let storing = pin!(self.store_chunks((ChunkKind::Data, lane), source, pieces, Access::Disk));
+        let references = Work::new(WorkKind::Ingest, OF_THE_STORE).scope(storing).await?;
         let entries = references.into_iter().zip(pieces);
         let entries = entries.map(|(reference, (_, cut))| Entry { reference, bytes: cut.len() as u64 });
         let entries: Arc<[Entry]> = entries.collect();

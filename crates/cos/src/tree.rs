@@ -11,11 +11,12 @@ use crate::object::{Change, Object};
 use crate::place::Reference;
 use crate::{Error, Store};
 use bytes::Bytes;
-use nitro_port::Device;
 use nitro_port::range_lock::ALL;
+use nitro_port::{Device, Work};
 use nitro_units::Fingerprint;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 
 /// The number of blocks that are written together.
@@ -180,6 +181,11 @@ impl<D: Device> Store<D> {
 
     /// As [`flush_tree`](Self::flush_tree); `access` decides whether old blocks are looked up on the SSD.
     pub(crate) async fn flush_tree_by(&self, object: &Object, access: Access) -> Result<(), Error> {
+        // Others wait for the recipe, or for the room that its changes take in the journal.
+        Work::pressing(pin!(self.flush_tree_now(object, access))).await
+    }
+
+    async fn flush_tree_now(&self, object: &Object, access: Access) -> Result<(), Error> {
         let _flushing = object.flushing.lock().await;
         let _mutating = self.mutating.shared(ALL).await;
         let (root, changes, size) = {

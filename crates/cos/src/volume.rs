@@ -17,6 +17,7 @@ use nitro_port::range_lock::ALL;
 use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe, Urgency};
 use nitro_units::Fingerprint;
 use std::ops::Range;
+use std::pin::pin;
 use std::slice::from_ref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -174,6 +175,12 @@ impl<D: Device> Volume<D> {
         let (offset, len) = (first.start, last.end.saturating_sub(first.start));
         self.check_range(offset, len)?;
         let access = self.store.access(&self.object, offset, len);
+        access.reading(self.object.id).scope(pin!(self.read_by(ranges, access))).await
+    }
+
+    async fn read_by(&self, ranges: &[Range<u64>], access: Access) -> Result<Vec<Bytes>, Error> {
+        let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { return Ok(Vec::new()) };
+        let (offset, len) = (first.start, last.end - first.start);
         if access == Access::Sequential {
             self.read_ahead(offset, len).await;
         }
@@ -330,7 +337,8 @@ impl<D: Device> Volume<D> {
         self.store.begin_change(&self.object).await?;
         let chunks = self.chunks(offset, data.len() as u64);
         let _shared = self.object.writing.shared(chunks.clone()).await;
-        self.write_chunks(chunks, data, &[], Access::Sequential).await
+        let access = Access::Sequential;
+        access.writing(self.object.id).scope(pin!(self.write_chunks(chunks, data, &[], access))).await
     }
 
     /// As [`write_range`](Self::write_range). `known` has the fingerprints (BLAKE3, cut to 160 bits) of the chunks that
@@ -343,6 +351,17 @@ impl<D: Device> Volume<D> {
         }
         self.store.begin_change(&self.object).await?;
         let access = self.store.access(&self.object, offset, len);
+        access.writing(self.object.id).scope(pin!(self.write_by(offset, data, known, access))).await
+    }
+
+    async fn write_by(
+        &self,
+        offset: u64,
+        data: Bytes,
+        known: &[Option<Fingerprint>],
+        access: Access,
+    ) -> Result<(), Error> {
+        let len = data.len() as u64;
         let chunk_bytes = u64::from(self.object.chunk_bytes);
         let chunks = self.chunks(offset, len);
         let (start, end) = (chunks.start * chunk_bytes, chunks.end * chunk_bytes);

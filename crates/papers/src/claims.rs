@@ -204,7 +204,6 @@ pub(crate) fn why_not_judged(id: &str) -> Option<&'static str> {
     match &id[..1] {
         "A" => Some("simulated by `nitro-lab reproduce azor`"),
         "B" => Some("measured on this machine by `nitro-lab reproduce clam`"),
-        "D" if id == "D4" => Some("needs shares between workloads, which the store does not have"),
         "D" => Some("judged by `nitro-lab reproduce data-domain`, in virtual time"),
         "F" => Some("simulated by `nitro-lab reproduce dss`"),
         "S" => Some("measured on this machine by `nitro-lab reproduce silt`"),

@@ -1,5 +1,6 @@
 //! The interfaces between Nitro's crates: devices and clocks (implemented by `nitro-device`, and by simulated ones in
-//! tests), buffers, slices of devices, codecs and fingerprints, waiting and locks of ranges on any executor.
+//! tests), the work that requests belong to, buffers, slices of devices, codecs and fingerprints, waiting and locks of
+//! ranges on any executor.
 //!
 //! It names no async runtime and does no I/O.
 #![forbid(unsafe_code)]
@@ -11,6 +12,7 @@ mod identity;
 pub mod latch;
 pub mod range_lock;
 pub mod slice;
+mod work;
 pub mod yielding;
 
 pub use bytes::Bytes;
@@ -19,3 +21,4 @@ pub use device::{
 };
 pub use identity::{Means, Sameness, StorageId};
 pub use nitro_units::Fingerprint;
+pub use work::{Work, WorkKind};

@@ -39,6 +39,8 @@ const OUTLIER: f64 = 8.0;
 const REQUEST_NS_MIN: f64 = 1000.0;
 /// The weight of what is assumed of requests and bytes, in periods of one request.
 const ASSUMED_WEIGHT: f64 = 0.5;
+/// The same where all kinds of requests are seen, and what is assumed is only to hold until then.
+const ASSUMED_AT_FIRST: f64 = 0.02;
 /// The same of the assumption that a period takes no time of its own.
 const FIRST_WEIGHT: f64 = 5.0;
 
@@ -54,6 +56,7 @@ const FIRST_WEIGHT: f64 = 5.0;
 #[derive(Debug, Clone)]
 pub struct CostEstimator {
     assumed: Costs,
+    assumed_weight: f64,
     sums: Sums,
     under_way: u32,
     period: Period,
@@ -63,7 +66,9 @@ pub struct CostEstimator {
 #[derive(Debug, Clone, Copy, Default)]
 struct Period {
     begun: Duration,
+    /// Requests, and those that only continued others.
     requests: u32,
+    continuing: u32,
     bytes: u64,
     /// A request failed or was given up: the time says nothing.
     is_spoilt: bool,
@@ -83,11 +88,25 @@ struct Sums {
     yd: f64,
 }
 
+impl Period {
+    const fn all(&self) -> u32 {
+        self.requests + self.continuing
+    }
+}
+
 impl CostEstimator {
     /// Nothing is known of the device, except whether it has to seek.
     #[must_use]
     pub fn new(rotational: bool) -> Self {
-        Self { assumed: Costs::assumed(rotational), sums: Sums::default(), under_way: 0, period: Period::default() }
+        let assumed = Costs::assumed(rotational);
+        let (sums, period) = (Sums::default(), Period::default());
+        Self { assumed, assumed_weight: ASSUMED_WEIGHT, sums, under_way: 0, period }
+    }
+
+    /// As [`new`](Self::new), for requests of all kinds: what they tell outweighs what is assumed, even if it is little.
+    #[must_use]
+    pub fn of_all_requests(rotational: bool) -> Self {
+        Self { assumed_weight: ASSUMED_AT_FIRST, ..Self::new(rotational) }
     }
 
     /// Notes that a request begins.
@@ -100,15 +119,26 @@ impl CostEstimator {
 
     /// Notes that a request has ended; `None`: it failed, or nobody waits for it any more.
     pub fn end(&mut self, now: Duration, bytes: Option<u64>) {
+        self.end_of(now, bytes, false);
+    }
+
+    /// As [`end`](Self::end), for a request that began where an earlier one of the same stream ended: it costs its bytes
+    /// alone.
+    pub fn end_continuing(&mut self, now: Duration, bytes: Option<u64>) {
+        self.end_of(now, bytes, true);
+    }
+
+    fn end_of(&mut self, now: Duration, bytes: Option<u64>, is_continuing: bool) {
         self.under_way = self.under_way.saturating_sub(1);
         match bytes {
             Some(bytes) => {
-                self.period.requests += 1;
+                self.period.requests += u32::from(!is_continuing);
+                self.period.continuing += u32::from(is_continuing);
                 self.period.bytes = self.period.bytes.saturating_add(bytes);
             }
             None => self.period.is_spoilt = true,
         }
-        if self.under_way == 0 || self.period.requests >= REQUESTS_MAX {
+        if self.under_way == 0 || self.period.all() >= REQUESTS_MAX {
             let period = std::mem::replace(&mut self.period, Period { begun: now, ..Period::default() });
             if !period.is_spoilt {
                 self.learn(&period, now.saturating_sub(period.begun));
@@ -117,15 +147,16 @@ impl CostEstimator {
     }
 
     fn learn(&mut self, period: &Period, lasted: Duration) {
-        if period.requests == 0 {
+        if period.all() == 0 {
             return;
         }
+        let all = f64::from(period.all());
         let (n, y) = (f64::from(period.requests), period.bytes as f64);
         let (period_ns, Costs { request_ns, byte_ns }) = self.fitted();
         let expected = period_ns + request_ns * n + byte_ns * y;
-        let d = (lasted.as_nanos() as f64).min(OUTLIER * expected).max(REQUEST_NS_MIN * n);
+        let d = (lasted.as_nanos() as f64).min(OUTLIER * expected).max(REQUEST_NS_MIN * all);
         // The time of a period of many requests varies more.
-        let weight = 1.0 / n;
+        let weight = 1.0 / all;
         let s = &mut self.sums;
         let sums = [
             (&mut s.one, 1.0),
@@ -160,8 +191,9 @@ impl CostEstimator {
         // Bytes in gaps, so that all are of the same order.
         let (y, ny, yy, yd, b) = (y / gap, ny / gap, yy / gap / gap, yd / gap, b * gap);
         let one = one + FIRST_WEIGHT;
-        let (nn, yy) = (nn + ASSUMED_WEIGHT, yy + ASSUMED_WEIGHT);
-        let (nd, yd) = (nd + ASSUMED_WEIGHT * a, yd + ASSUMED_WEIGHT * b);
+        let weight = self.assumed_weight;
+        let (nn, yy) = (nn + weight, yy + weight);
+        let (nd, yd) = (nd + weight * a, yd + weight * b);
         // Without the time of a period.
         let (nn, ny, yy) = (nn - n * n / one, ny - n * y / one, yy - y * y / one);
         let (nd, yd) = (nd - n * d / one, yd - y * d / one);
@@ -216,6 +248,25 @@ mod tests {
             let is_right = near(found.request_ns, disk.request_ns) && near(found.byte_ns, disk.byte_ns);
             assert!(is_right || at_once > 1, "{found:?}");
         }
+    }
+
+    #[test]
+    fn what_continues_costs_its_bytes_and_what_interrupts_it_the_seeks() {
+        let disk = Costs { request_ns: 9e6, byte_ns: 7.0 };
+        let mut estimator = CostEstimator::new(true);
+        let mut now = Duration::ZERO;
+        for n in 0..2000_u64 {
+            estimator.begin(now);
+            let is_read = n % 5 == 0;
+            let bytes = if is_read { 8 * KIB } else { (n % 3 + 1) * 256 * KIB };
+            now += Duration::from_nanos(if is_read { disk.of(bytes) } else { disk.byte_ns * bytes as f64 } as u64);
+            match is_read {
+                true => estimator.end(now, Some(bytes)),
+                false => estimator.end_continuing(now, Some(bytes)),
+            }
+        }
+        let found = estimator.costs();
+        assert!(near(found.request_ns, disk.request_ns) && near(found.byte_ns, disk.byte_ns), "{found:?}");
     }
 
     #[test]

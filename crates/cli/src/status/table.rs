@@ -352,6 +352,20 @@ fn store(store: &Store) -> String {
         ("commits", format!("{}; {} collections", counters.commits, counters.collections)),
     ];
     lines.extend(store.operations.iter().map(|operation| ("under way", operation.clone())));
+    let shares = &store.shares;
+    let waits = [
+        ("random", shares.random_waits, shares.random_waited_us),
+        ("streams", shares.stream_waits, shares.stream_waited_us),
+        ("background", shares.background_waits, shares.background_waited_us),
+    ];
+    let waited: Vec<_> = waits
+        .into_iter()
+        .filter(|(_, waits, _)| *waits > 0)
+        .map(|(work, waits, us)| format!("{work} {waits} times, {:.1} ms each", us as f64 / 1e3 / waits as f64))
+        .collect();
+    if !waited.is_empty() {
+        lines.push(("waited for", format!("their share of the disk: {}", waited.join("; "))));
+    }
     lines.extend(store.poisoned.as_ref().map(|reason| ("refuses changes", reason.clone())));
     lines.extend(store.ssd.as_ref().map(|ssd| {
         let failed = ssd.failed.as_ref().map_or_else(String::new, |reason| format!("; not used any more: {reason}"));

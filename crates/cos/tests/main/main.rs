@@ -14,5 +14,6 @@ mod monotonic;
 mod quota;
 mod requests;
 mod room;
+mod shares;
 mod ssd;
 mod streams;

@@ -14,11 +14,14 @@ use nitro_port::Device;
 use nitro_port::buf::is_zero;
 use nitro_port::codec::Compression;
 use nitro_port::slice::SliceDevice;
+use nitro_shares::{Policy, SharedDevice};
 use nitro_testkit::VirtualTime;
 use std::sync::Arc;
 
-pub(super) type TestStore = Store<StorePart>;
-pub(super) type Object = Volume<StorePart>;
+/// The store's part of the disks, whose time may be shared.
+pub(super) type Shared = SharedDevice<StorePart, VirtualTime>;
+pub(super) type TestStore = Store<Shared>;
+pub(super) type Object = Volume<Shared>;
 
 /// Disks with data of the smallest unit in which the paper's systems are extended: a pack of 15 dense disks, of which one
 /// is a spare and two are for parity.
@@ -196,6 +199,8 @@ pub(super) struct Design {
     /// The SSD of the store.
     pub(super) ssd: Option<SsdOptions>,
     pub(super) ssd_bytes: u64,
+    /// The shares of the disks' time; `None`: requests are served as they come.
+    pub(super) shares: Option<Policy>,
 }
 
 /// Settings with hardly any RAM, so that RAM answers as little as it would at full size: two regions, a root and one
@@ -221,12 +226,13 @@ impl Design {
             delayed_recipes: false,
             ..hardly_any_ram()
         };
-        Self { settings, two_levels: true, short: false, ssd: None, ssd_bytes: 0 }
+        Self { settings, two_levels: true, short: false, ssd: None, ssd_bytes: 0, shares: None }
     }
 
     /// Our own store, without an SSD.
     pub(super) fn own() -> Self {
-        Self { settings: hardly_any_ram(), two_levels: false, short: false, ssd: None, ssd_bytes: 0 }
+        let settings = hardly_any_ram();
+        Self { settings, two_levels: false, short: false, ssd: None, ssd_bytes: 0, shares: None }
     }
 
     /// The same with an SSD.
@@ -247,7 +253,7 @@ pub(super) struct System {
 impl System {
     pub(super) async fn open(image: &Image, design: &Design) -> Result<Self, Error> {
         let clock = image.clock.clone();
-        let part = Arc::new(image.copy().await?);
+        let part = image.copy().await?;
         let (disk, placement) = (Arc::clone(&part.disk), part.placement);
         let unit = u64::from(SsdOptions::default().unit_bytes);
         let table = if design.short { table_bytes(image.stats.chunks).next_multiple_of(unit) } else { 0 };
@@ -263,7 +269,8 @@ impl System {
             }
             _ => None,
         };
-        let store = Store::open_with_ssd(part, design.settings, source).await.map_err(|e| failed(&e))?;
+        let shared = Arc::new(SharedDevice::new(part, clock.clone(), design.shares));
+        let store = Store::open_with_ssd(shared, design.settings, source).await.map_err(|e| failed(&e))?;
         let index = if design.two_levels {
             let ssd = flash.clone().filter(|_| design.short);
             let index = Arc::new(TwoLevels::new(Arc::clone(&disk), placement, ssd));

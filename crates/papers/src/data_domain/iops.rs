@@ -10,14 +10,16 @@ use hashbrown::HashSet;
 use nitro_console::error::Error;
 use nitro_cos::{Fpi, Settings, SsdOptions};
 use nitro_port::Clock;
+use nitro_testkit::VirtualTime;
 use std::cell::{Cell, RefCell};
+use std::time::Duration;
 
 /// The paper's ratios: metadata on the SSD to no SSD, data too to that, and the changes of the software to that.
 const PAPER: [f64; 3] = [5.7, 1.7, 2.7];
 /// Clients, with a request each.
-const CLIENTS: u64 = 64;
+pub(super) const CLIENTS: u64 = 64;
 /// Percent of the requests that are writes.
-const WRITE_PERCENT: u64 = 30;
+pub(super) const WRITE_PERCENT: u64 = 30;
 /// One in this number of writes has a content that an image has elsewhere.
 const COPY_PART: u64 = 6;
 /// RAM that a store counts for a recipe block.
@@ -96,7 +98,7 @@ impl Run {
 }
 
 /// Requests that are in progress, by clients.
-struct Load<'a> {
+pub(super) struct Load<'a> {
     image: &'a Image,
     volume: Object,
     shift: u64,
@@ -106,7 +108,13 @@ struct Load<'a> {
     touched: RefCell<HashSet<usize>>,
 }
 
-impl Load<'_> {
+impl<'a> Load<'a> {
+    /// Requests to a system's images. Chunks are `shift` bytes away from the borders of clients' blocks.
+    pub(super) async fn new(image: &'a Image, system: &System, shift: u64) -> Result<Self, Error> {
+        let volume = system.volume().await?;
+        Ok(Self { image, volume, shift, begun: Cell::new(0), touched: RefCell::default() })
+    }
+
     async fn read(&self, chunk: usize) -> Result<(), Error> {
         let offset = chunk as u64 * CHUNK_BYTES + self.shift;
         let read = self.volume.read_range(offset, CHUNK_BYTES as usize).await.map_err(|e| failed(&e))?;
@@ -128,30 +136,38 @@ impl Load<'_> {
         self.volume.write_range(offset, bytes_of(&[content])).await.map_err(|e| failed(&e))
     }
 
-    /// A client: it makes requests until `operations` were begun.
-    async fn client(&self, number: u64, operations: u64) -> Result<(), Error> {
+    /// A client: it makes requests as long as another one may begin after this number of them. `done` gets the time that
+    /// each took, and whether it was a read.
+    pub(super) async fn client(
+        &self,
+        (number, clock): (u64, &VirtualTime),
+        may_begin: impl Fn(u64) -> bool,
+        done: impl Fn(Duration, bool),
+    ) -> Result<(), Error> {
         let mut draws = Draws::new(number);
         // The last chunk has no neighbour.
         let chunks = self.image.contents.len() as u64 - 1;
         loop {
-            let begun = self.begun.get();
-            if begun >= operations {
+            let (begun, since) = (self.begun.get(), clock.now());
+            if !may_begin(begun) {
                 return Ok(());
             }
             self.begun.set(begun + 1);
             let chunk = draws.below(chunks) as usize;
-            if draws.below(100) >= WRITE_PERCENT {
+            let is_read = draws.below(100) >= WRITE_PERCENT;
+            if is_read {
                 self.read(chunk).await?;
             } else if draws.below(COPY_PART) == 0 {
                 self.write(chunk, self.image.contents[draws.below(chunks) as usize]).await?;
             } else {
                 self.write(chunk, NEW_CONTENTS + begun).await?;
             }
+            done(clock.now() - since, is_read);
         }
     }
 
     /// Reads each recipe block and, if `data`, each content, at random.
-    async fn warm(&self, data: bool) -> Result<(), Error> {
+    pub(super) async fn warm(&self, data: bool) -> Result<(), Error> {
         let contents = self.image.contents.len();
         let whole = if data { contents / self.image.images } else { 0 };
         let mut order: Vec<usize> = (0..whole).chain((whole..contents - 1).step_by(CHUNKS_A_BLOCK)).collect();
@@ -174,13 +190,14 @@ impl Load<'_> {
 async fn run(image: &Image, work: &Work, name: &str, design: Design, changes: Changes) -> Result<Run, Error> {
     let system = System::open(image, &changes.applied(design)).await?;
     let shift = if changes.fixed { 0 } else { SHIFT_BYTES };
-    let load = Load { image, volume: system.volume().await?, shift, begun: Cell::new(0), touched: RefCell::default() };
+    let load = Load::new(image, &system, shift).await?;
     if let Some(ssd) = design.ssd {
         load.warm(ssd.data).await?;
     }
     system.take();
     let (begun, pages) = (system.clock.now(), system.ssd_pages_read());
-    try_join_all((0..CLIENTS).map(|number| load.client(number, work.operations))).await?;
+    let client = |number| load.client((number, &system.clock), |begun| begun < work.operations, |_, _| ());
+    try_join_all((0..CLIENTS).map(client)).await?;
     let seconds = (system.clock.now() - begun).as_secs_f64();
     let each = |count: u64| count as f64 / work.operations as f64;
     let requests = Requests::of(&system.take()).0.map(each);
@@ -194,7 +211,7 @@ async fn run(image: &Image, work: &Work, name: &str, design: Design, changes: Ch
 
 /// With as much RAM as the requests in progress need: a recipe block for each client, and the fingerprints of a few
 /// containers.
-fn with_clients(design: Design) -> Design {
+pub(super) fn with_clients(design: Design) -> Design {
     let settings = Settings {
         recipe_cache_bytes: (CLIENTS + 1) * BLOCK_RAM_BYTES,
         locality_containers: CONTAINERS_IN_RAM,
@@ -204,7 +221,7 @@ fn with_clients(design: Design) -> Design {
 }
 
 /// What is on the SSD: recipes, and data if `data`.
-fn on_ssd(data: bool) -> SsdOptions {
+pub(super) fn on_ssd(data: bool) -> SsdOptions {
     SsdOptions { data, fpi: Fpi::Off, ..SsdOptions::default() }
 }
 

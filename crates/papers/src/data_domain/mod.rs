@@ -7,6 +7,7 @@ mod disk;
 mod fingerprints;
 mod index;
 mod iops;
+mod mixed;
 mod noted;
 mod reads;
 mod restores;
@@ -26,6 +27,9 @@ fn failed(error: &(dyn std::error::Error + 'static)) -> Error {
     Error::with_sources("reproduce data-domain", error).or("please report it")
 }
 
+/// Images that are accessed at random beside streams.
+const MIXED_IMAGES: usize = 8;
+
 /// The amount of work.
 #[derive(Debug, Clone, Copy)]
 struct Work {
@@ -40,6 +44,9 @@ struct Work {
     reads: usize,
     /// Requests of each measurement of IOPS.
     operations: u64,
+    /// Seconds of virtual time of each measurement of mixed workloads, and the generations that are restored.
+    mixed_seconds: u64,
+    mixed_generations: usize,
     /// Short fingerprints that are drawn.
     fingerprints: u64,
 }
@@ -54,6 +61,8 @@ impl Work {
                 generations: 12,
                 reads: 200,
                 operations: 1_000,
+                mixed_seconds: 10,
+                mixed_generations: 8,
                 fingerprints: 10_000_000,
             }
         } else {
@@ -64,6 +73,8 @@ impl Work {
                 generations: GENERATIONS,
                 reads: 1_000,
                 operations: 6_000,
+                mixed_seconds: 30,
+                mixed_generations: 16,
                 fingerprints: 100_000_000,
             }
         }
@@ -118,8 +129,7 @@ pub(crate) fn report(args: &DataDomainPaper) -> Result<Report, Error> {
              recipe blocks. In it are {} generations of a volume of {} ({} for restores), each with {:.1} % of the chunks changed; \
              all are kept. What is accessed at random is {} images of that volume, each shifted against the others, so that \
              their data are stored once, but not their recipes: those are as much larger than RAM as in a large store. The disks are {SPINDLES} modelled ones of 7200 rpm, over all of which the parts of the store are spread, with one modelled SSD \
-             of 18,700 reads a second; time is virtual, without the processor's. D4 needs shares between workloads, and is \
-             not judged. {JUDGED}",
+             of 18,700 reads a second; time is virtual, without the processor's. {JUDGED}",
             work.generations,
             Size(work.volume_bytes),
             Size(work.restored_bytes),
@@ -140,7 +150,7 @@ async fn measure(work: Work, clock: VirtualTime) -> Result<Vec<Section>, Error> 
     say("requests of random reads");
     let (reads, random) = Box::pin(reads::section(&image, &work)).await?;
     say("restores");
-    let sequential = Image::new(work.scale(work.restored_bytes, SEQUENTIAL), 0, clock).await?;
+    let sequential = Image::new(work.scale(work.restored_bytes, SEQUENTIAL), 0, clock.clone()).await?;
     let restored = Box::pin(restores::Restored::measure(&sequential)).await?;
     say("short fingerprints");
     let drawn = collisions::Drawn::draw(work.fingerprints);
@@ -149,5 +159,10 @@ async fn measure(work: Work, clock: VirtualTime) -> Result<Vec<Section>, Error> 
     say("IOPS");
     let iops = Box::pin(iops::section(&image, &work)).await?;
     let shares = Box::pin(shares::section(&image)).await?;
-    Ok(vec![reads, index, iops, shares])
+    drop(image);
+    say("mixed workloads");
+    let scale = work.scale(work.restored_bytes, SEQUENTIAL);
+    let scale = Scale { generations: work.mixed_generations, retained: work.mixed_generations, ..scale };
+    let mixed = Box::pin(mixed::section(&Image::new(scale, MIXED_IMAGES, clock).await?, &work)).await?;
+    Ok(vec![reads, index, iops, mixed, shares])
 }

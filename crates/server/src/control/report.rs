@@ -71,7 +71,15 @@ fn store(served: &Served, path: &Path, open: &CosStore) -> Store {
         damaged: ssd.damaged,
     });
     let operations = served.jobs.of_store(path);
-    Store { path: path.display().to_string(), poisoned: open.poisoned(), counters: open.counters(), ssd, operations }
+    let shares = open.device().counters();
+    Store {
+        path: path.display().to_string(),
+        poisoned: open.poisoned(),
+        counters: open.counters(),
+        shares,
+        ssd,
+        operations,
+    }
 }
 
 /// A cache, and the requests to it by class.

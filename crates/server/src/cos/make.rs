@@ -1,7 +1,7 @@
 //! Creation of stores.
 
 use super::ssd::{self, SsdConfig};
-use super::{FILE_NAME, failed};
+use super::{FILE_NAME, failed, shared};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_cos::{Plan, Settings, Store, StoreOptions};
@@ -11,7 +11,6 @@ use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Default of the maximum size of a store.
 const SIZE_DEFAULT_MAX: u64 = 16 << 40;
@@ -49,7 +48,7 @@ pub async fn make(
         true => open_empty_device(path, force)?,
         false => make_file(path, plan.device_bytes(), force)?,
     };
-    let store = Store::create(Arc::new(device), &plan, Settings::default()).await.map_err(|e| failed(path, &e))?;
+    let store = Store::create(shared(device, None), &plan, Settings::default()).await.map_err(|e| failed(path, &e))?;
     if let Some(NewSsd { config, size, force }) = ssd {
         ssd::attach(&store, path, config, (*size, *force)).await?;
     }

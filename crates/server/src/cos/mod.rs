@@ -13,4 +13,6 @@ pub use act::CosAction;
 pub use forget::{Forget, timed_name};
 pub use make::{NewSsd, make};
 pub use retention::Keep;
-pub use store::{CosStore, FILE_NAME, device_path, failed, now, open, open_device, open_on, try_open_device};
+pub use store::{
+    CosStore, FILE_NAME, StoreDevice, device_path, failed, now, open, open_device, open_on, shared, try_open_device,
+};

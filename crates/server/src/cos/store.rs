@@ -3,6 +3,7 @@
 use nitro_console::error::Error;
 use nitro_cos::{Settings, Store};
 use nitro_device::{AnyDevice, CompioClock, FileOptions};
+use nitro_shares::{Policy, SharedDevice};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,8 +12,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The file of a store in a folder.
 pub const FILE_NAME: &str = "store.nitro";
 
+/// The device of a store, whose time its work may share.
+pub type StoreDevice = SharedDevice<AnyDevice, CompioClock>;
+
 /// The type of the program's stores.
-pub type CosStore = Store<AnyDevice>;
+pub type CosStore = Store<StoreDevice>;
 
 /// An error of a store at `path`.
 pub fn failed(path: &Path, error: &nitro_cos::Error) -> Error {
@@ -51,6 +55,11 @@ pub fn open_device(store: &Path) -> Result<AnyDevice, Error> {
     try_open_device(store)?.ok_or_else(in_use)
 }
 
+/// A store's device, whose time is shared by a policy; `None`: requests pass as they come.
+pub fn shared(device: AnyDevice, policy: Option<Policy>) -> Arc<StoreDevice> {
+    Arc::new(SharedDevice::new(device, CompioClock::new(), policy))
+}
+
 /// Opens the store at `path`.
 pub async fn open(path: &Path, settings: Settings) -> Result<Arc<CosStore>, Error> {
     open_on(open_device(path)?, path, settings).await
@@ -58,7 +67,8 @@ pub async fn open(path: &Path, settings: Settings) -> Result<Arc<CosStore>, Erro
 
 /// Opens the store at `path`, whose device is open.
 pub async fn open_on(device: AnyDevice, path: &Path, settings: Settings) -> Result<Arc<CosStore>, Error> {
-    let store = Store::open_with_ssd(Arc::new(device), settings, super::ssd::source(path))
+    // One command has the whole disk.
+    let store = Store::open_with_ssd(shared(device, None), settings, super::ssd::source(path))
         .await
         .map_err(|e| failed(path, &e))?;
     store.learn_read_costs(CompioClock::new());

@@ -166,7 +166,7 @@ fn samples<'a>(metric: &Metric, status: &'a Status) -> Vec<(Labels<'a>, f64)> {
             .flat_map(|(v, class)| counted(&[&v.name, &class.name], Scope::VolumeClass, values, class.counters.each()))
             .collect(),
         Samples::Counted(Scope::Store, values) => {
-            stores().flat_map(|s| counted(&[&s.path], Scope::Store, values, s.counters.each())).collect()
+            stores().flat_map(|s| counted(&[&s.path], Scope::Store, values, s.counted())).collect()
         }
         Samples::Store(value) => stores().map(|s| (vec![("store", &*s.path)], value(s))).collect(),
         Samples::StoreParts(label, values) => stores()

@@ -119,7 +119,7 @@ impl Scope {
             Self::Cache => [CacheCounters::ALL, Stats::ALL],
             Self::Volume => [VolumeCounters::ALL, &[]],
             Self::VolumeClass => [ClassCounters::ALL, &[]],
-            Self::Store => [nitro_cos::Counters::ALL, &[]],
+            Self::Store => [nitro_cos::Counters::ALL, nitro_shares::Counters::ALL],
         };
         one.iter().chain(other)
     }
@@ -170,6 +170,10 @@ const FAMILIES: &[(&str, &str)] = &[
     ("nitro_volume_class_around_extents", "Written extents that went around the cache in write-back, by class and its rule: never, write_allocate, while_clean, second_access, max_percent"),
     ("nitro_volume_origin_requests", "Requests to the origin, by operation: read, write"),
     ("nitro_volume_origin", "Bytes of requests to the origin, by operation: read, write"),
+    ("nitro_store_disk_requests", "Requests to the store's disk while its time is shared, by work: random (clients at random), streams (backups and restores), background (no client waits for it)"),
+    ("nitro_store_disk_waits", "Requests to the store's disk that waited until other work had had its share, by work: random, streams, background"),
+    ("nitro_store_disk_waited_microseconds", "Time for which requests to the store's disk waited for other work, by work: random, streams, background"),
+    ("nitro_store_disk_cost_microseconds", "Time of the store's disk that requests cost, as far as its costs are known, by work: random, streams, background"),
 ];
 
 /// All metrics.

@@ -1,5 +1,6 @@
 //! The devices behind origins.
 
+use crate::cos::StoreDevice;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::Either;
@@ -13,7 +14,7 @@ pub enum Backing {
     /// A file or a block device.
     Device(Box<AnyDevice>),
     /// An object of a store.
-    Object(nitro_cos::Volume<AnyDevice>),
+    Object(nitro_cos::Volume<StoreDevice>),
 }
 
 macro_rules! backing {

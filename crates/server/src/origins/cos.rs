@@ -3,7 +3,7 @@
 use super::collector::Collector;
 use super::{Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme, VolumeMarks};
 use crate::cos::ssd::{self, SsdConfig};
-use crate::cos::{CosStore, device_path, failed, open_device, try_open_device};
+use crate::cos::{CosStore, StoreDevice, device_path, failed, open_device, shared, try_open_device};
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use nitro_config::{Emulation, VolumeConfig};
 use nitro_console::error::Error;
@@ -11,6 +11,8 @@ use nitro_console::size::Size;
 use nitro_cos::{Settings, SsdSource, Store, Volume};
 use nitro_device::{AnyDevice, CompioClock, HddDevice};
 use nitro_port::{Means, StorageId};
+use nitro_shares::Policy;
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -120,7 +122,7 @@ impl NamedOrigin for CosOrigin {
 }
 
 /// An object records the time of its last change; its last flush made the record durable.
-impl Identity for Volume<AnyDevice> {
+impl Identity for Volume<StoreDevice> {
     fn look(&self, size_bytes: u64) -> io::Result<Look> {
         Ok(Look { size_bytes, mtime_ns: Some(self.modified_ns()) })
     }
@@ -173,8 +175,18 @@ impl Opened {
 /// Stores that are open.
 static OPEN: LazyLock<futures_util::lock::Mutex<HashMap<PathBuf, Opened>>> = LazyLock::new(Default::default);
 
+/// The shares of the disks' time of stores that a server opens; `None`: they are not shared.
+static SHARES: Mutex<Option<Policy>> = Mutex::new(None);
+
+/// Sets the shares of the disks' time, for open stores and for those that will be opened.
+pub(crate) async fn share(policy: Option<Policy>) {
+    let stores = OPEN.lock().await;
+    *SHARES.lock() = policy;
+    stores.values().filter_map(Opened::store).for_each(|store| store.device().set_policy(policy));
+}
+
 /// Opens an object, and its store if that is not open yet.
-async fn open(origin: &CosOrigin, config: &VolumeConfig) -> Result<Volume<AnyDevice>, Error> {
+async fn open(origin: &CosOrigin, config: &VolumeConfig) -> Result<Volume<StoreDevice>, Error> {
     let emulate_disk = config.emulate_disk;
     let path = real(&origin.store);
     let settings = config.store_settings();
@@ -198,7 +210,8 @@ async fn open(origin: &CosOrigin, config: &VolumeConfig) -> Result<Volume<AnyDev
                 (device, _) => device,
             };
             let ssd = ssd_of(origin, config);
-            let store = Store::open_with_ssd(Arc::new(device), settings, ssd).await;
+            let device = shared(device, *SHARES.lock());
+            let store = Store::open_with_ssd(device, settings, ssd).await;
             let store = Arc::new(store.map_err(|e| failed(&origin.store, &e))?);
             store.learn_read_costs(CompioClock::new());
             let collector = Collector::start(&origin.store, &store)?;

@@ -16,7 +16,7 @@ mod volume_mark;
 pub(crate) use aside::{aside, start as start_threads};
 pub use backing::Backing;
 pub use cos::{Cos, CosOrigin};
-pub(crate) use cos::{close_all, find, not_open, open_stores, real, same_store};
+pub(crate) use cos::{close_all, find, not_open, open_stores, real, same_store, share};
 pub use fence::Fence;
 pub(crate) use fence::MARK_SUFFIX;
 pub(crate) use fence::{Found, Guard, state_folder, state_folders};

@@ -127,6 +127,7 @@ fn serve_for(config: Config, in_force: InForce, errand: Option<&Errand>) -> Resu
     }
     origins::start_threads()?;
     reactor.block_on(async {
+        origins::share(config.server.shares()).await;
         // Nothing is served yet: what is given up here is what a crash would leave.
         let prepared = match select(pin!(signals.wait(Urgency::InOrder)), pin!(open::prepare(&config))).await {
             Either::Left((name, _)) => {

@@ -6,7 +6,7 @@ use super::in_force::{Differences, InForce};
 use super::judge::{self, Allowed};
 use super::volumes;
 use crate::control::protocol::{Changed, Done, Outcome};
-use crate::origins::origin_of;
+use crate::origins::{self, origin_of};
 use nitro_config::classes::ClassTable;
 use nitro_config::{CacheConfig, CacheStore, Config, Effect, KeyPath, Scope, accounts};
 use nitro_console::error::Error;
@@ -215,17 +215,21 @@ impl Served {
 
     async fn apply(self: &Arc<Self>, path: &KeyPath, config: &Config) -> Result<(), Refused> {
         match path.scope {
-            Scope::Server => self.apply_server(path.setting.key, config),
+            Scope::Server => self.apply_server(path.setting.key, config).await,
             Scope::Cache => self.apply_cache(&path.name, path.setting.key, config).await,
             Scope::Volume => self.apply_volume(&path.name, path.setting.key, config).await,
         }
     }
 
-    fn apply_server(&self, key: &str, config: &Config) -> Result<(), Refused> {
+    async fn apply_server(&self, key: &str, config: &Config) -> Result<(), Refused> {
         let server = &config.server;
         match key {
             "destage_on_exit" => {
                 self.destage_on_exit.store(server.destage_on_exit.unwrap_or(true), Ordering::SeqCst);
+                Ok(())
+            }
+            "random_share" | "background_share" => {
+                origins::share(server.shares()).await;
                 Ok(())
             }
             // RAM for more was not set aside.

@@ -1,6 +1,7 @@
 //! The status of a server.
 
 use super::{Cache, Volume};
+use nitro_units::Counted;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -31,10 +32,19 @@ pub struct Store {
     pub poisoned: Option<String>,
     /// Counters since it was opened; docs/METRICS.md has their meanings.
     pub counters: nitro_cos::Counters,
+    /// What work had of its disk's time.
+    pub shares: nitro_shares::Counters,
     /// Its SSD, if it has one.
     pub ssd: Option<StoreSsd>,
     /// The operations under way that commands have begun.
     pub operations: Vec<String>,
+}
+
+impl Store {
+    /// All its counters.
+    pub fn counted(&self) -> impl Iterator<Item = (&'static Counted, u64)> + use<> {
+        self.counters.each().chain(self.shares.each())
+    }
 }
 
 /// The SSD of a store.

@@ -1,13 +1,13 @@
 //! Exports to files and block devices, whose parts are written in any order.
 
 use super::{Export, SEGMENT_BYTES, finish, segments_ahead};
+use crate::cos::StoreDevice;
 use crate::cos::transfer::Watch;
 use crate::cos::transfer::threads::{Failed, Shared, Workers};
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use nitro_console::error::Error;
 use nitro_cos::Volume;
-use nitro_device::AnyDevice;
 use nitro_port::Device;
 use nitro_port::buf::is_zero;
 use std::fs::File;
@@ -45,7 +45,7 @@ impl Places {
     }
 
     /// Reads the segment that begins at `from`; `None`: it is a hole, and the target has a hole there, too.
-    async fn segment(&self, volume: &Volume<AnyDevice>, from: u64) -> Result<(u64, Option<Bytes>), Failed> {
+    async fn segment(&self, volume: &Volume<StoreDevice>, from: u64) -> Result<(u64, Option<Bytes>), Failed> {
         let len = SEGMENT_BYTES.min(self.size - from);
         let is_fresh = from >= self.there && !self.overwrite;
         if is_fresh {
@@ -61,7 +61,7 @@ impl Places {
 
 pub(super) async fn export(
     args: &Export<'_>,
-    volume: &Volume<AnyDevice>,
+    volume: &Volume<StoreDevice>,
     file: File,
     watch: &dyn Watch,
 ) -> Result<u64, Error> {
@@ -98,7 +98,7 @@ pub(super) async fn export(
     Ok(size)
 }
 
-async fn export_segments(volume: &Volume<AnyDevice>, shared: &Places, at_once: usize) -> Result<(), Failed> {
+async fn export_segments(volume: &Volume<StoreDevice>, shared: &Places, at_once: usize) -> Result<(), Failed> {
     let next = || {
         let from = shared.next.fetch_add(SEGMENT_BYTES, SeqCst);
         (from < shared.size && !shared.ended.load(SeqCst)).then_some(from)

@@ -11,10 +11,10 @@ pub use target::Target;
 use super::pace::Pace;
 use super::threads::{Shared, Workers};
 use super::{Unit, Watch};
+use crate::cos::StoreDevice;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_cos::Volume;
-use nitro_device::AnyDevice;
 use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -59,7 +59,7 @@ fn segments_ahead(threads: usize) -> usize {
 /// The target cannot be written, the store fails, or the export was ended.
 pub(super) async fn export(
     args: Export<'_>,
-    volume: &Volume<AnyDevice>,
+    volume: &Volume<StoreDevice>,
     sink: Sink,
     watch: &dyn Watch,
 ) -> Result<u64, Error> {

@@ -2,6 +2,7 @@
 
 use super::writer::Writer;
 use super::{Export, SEGMENT_BYTES, finish, segments_ahead};
+use crate::cos::StoreDevice;
 use crate::cos::transfer::Watch;
 use crate::cos::transfer::threads::{Failed, Shared, Workers};
 use bytes::Bytes;
@@ -9,7 +10,6 @@ use event_listener::Event;
 use futures_util::stream::{self, StreamExt};
 use nitro_console::error::Error;
 use nitro_cos::Volume;
-use nitro_device::AnyDevice;
 use nitro_port::yielding::attempt_at;
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -85,7 +85,7 @@ impl Output {
 /// The threads take segments in turn; each thread writes its segment when the previous ones are written.
 pub(super) async fn export(
     args: &Export<'_>,
-    volume: &Volume<AnyDevice>,
+    volume: &Volume<StoreDevice>,
     out: File,
     watch: &dyn Watch,
 ) -> Result<u64, Error> {
@@ -106,7 +106,7 @@ pub(super) async fn export(
 }
 
 async fn write_segments(
-    volume: &Volume<AnyDevice>,
+    volume: &Volume<StoreDevice>,
     mine: impl Iterator<Item = u64>,
     shared: &Output,
     at_once: usize,

@@ -1,13 +1,13 @@
 //! Imports of increments.
 
 use super::{Import, Watch};
+use crate::cos::StoreDevice;
 use crate::cos::transfer::Unit;
 use crate::cos::transfer::threads::pause;
 use crate::cos::{CosStore, failed, now};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_cos::{IncrementHead, IncrementReader, Volume};
-use nitro_device::AnyDevice;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 use std::fs::File;
@@ -110,7 +110,7 @@ pub(super) async fn import(
 async fn apply(
     source: &mut Source<'_>,
     reader: &mut IncrementReader,
-    volume: &Volume<AnyDevice>,
+    volume: &Volume<StoreDevice>,
     size: u64,
 ) -> Result<(), Error> {
     loop {

@@ -1,6 +1,7 @@
 //! Imports of files and block devices as volumes.
 
 use super::{Import, Watch};
+use crate::cos::StoreDevice;
 use crate::cos::transfer::Unit;
 use crate::cos::transfer::source::Source;
 use crate::cos::transfer::threads::{Failed, Shared, Workers, at_once};
@@ -8,7 +9,6 @@ use crate::cos::{CosStore, failed, now};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_cos::Volume;
-use nitro_device::AnyDevice;
 use nitro_port::buf::BufMut;
 use rustix::fs::{Advice, SeekFrom};
 use rustix::io::Errno;
@@ -146,7 +146,7 @@ pub(super) async fn import(
     })
 }
 
-async fn import_segments(volume: &Volume<AnyDevice>, shared: &Segments) -> Result<(), Failed> {
+async fn import_segments(volume: &Volume<StoreDevice>, shared: &Segments) -> Result<(), Failed> {
     let chunk_bytes = u64::from(volume.chunk_bytes());
     loop {
         let from = shared.next.fetch_add(SEGMENT_BYTES, SeqCst);
