@@ -102,8 +102,8 @@ settings! {
         /// a notification by the guest: lower latency, but the processor is never idle; 0: no polling [default: 0]
         #[arg(long, value_name = "MICROSECONDS")]
         vhost_busy_poll_us: Option<u32> = Number, Restart, "0".."10000";
-        /// Percentage of a store's disk that clients have at random while backups or restores use it; 0: no shares, requests
-        /// are served as they come [default: 20]
+        /// Percentage of a store's disk that the volumes served from it have while backups or restores use it; 0: no
+        /// shares, requests are served as they come [default: 20]
         #[arg(long, value_name = "PCT")]
         random_share: Option<u8> = Percent, Live, "0".."90";
         /// Percentage of a store's disk that collections have while clients use it [default: 10]

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures_util::future::{join, try_join};
 use nitro_port::buf::{BufMut, is_zero};
 use nitro_port::range_lock::ALL;
-use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe, Urgency};
+use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe, Urgency, Work};
 use nitro_units::Fingerprint;
 use std::ops::Range;
 use std::pin::pin;
@@ -34,6 +34,8 @@ pub struct Volume<D> {
     store: Arc<Store<D>>,
     object: Arc<Object>,
     lane: usize,
+    /// Its requests are those of clients.
+    is_served: bool,
 }
 
 impl<D: Device> Store<D> {
@@ -53,14 +55,32 @@ impl<D: Device> Store<D> {
 
 impl<D> Clone for Volume<D> {
     fn clone(&self) -> Self {
-        Self { store: Arc::clone(&self.store), object: Arc::clone(&self.object), lane: self.lane }
+        let (store, object) = (Arc::clone(&self.store), Arc::clone(&self.object));
+        Self { store, object, lane: self.lane, is_served: self.is_served }
     }
 }
 
 impl<D: Device> Volume<D> {
     pub(crate) fn new(store: &Arc<Store<D>>, object: Arc<Object>) -> Self {
         let lane = object.id as usize % DATA_LANES;
-        Self { store: Arc::clone(store), object, lane }
+        Self { store: Arc::clone(store), object, lane, is_served: false }
+    }
+
+    /// The volume for clients that it is served to: on the disk, all their requests share what clients at random have, in
+    /// whatever order they come.
+    #[must_use]
+    pub fn served(self) -> Self {
+        Self { is_served: true, ..self }
+    }
+
+    /// The work that a read is a part of.
+    fn reading(&self, access: Access) -> Work {
+        if self.is_served { Access::Random } else { access }.reading(self.object.id)
+    }
+
+    /// The work that a write is a part of.
+    fn writing(&self, access: Access) -> Work {
+        if self.is_served { Access::Random } else { access }.writing(self.object.id)
     }
 
     pub(crate) fn object(&self) -> &Object {
@@ -175,7 +195,7 @@ impl<D: Device> Volume<D> {
         let (offset, len) = (first.start, last.end.saturating_sub(first.start));
         self.check_range(offset, len)?;
         let access = self.store.access(&self.object, offset, len);
-        access.reading(self.object.id).scope(pin!(self.read_by(ranges, access))).await
+        self.reading(access).scope(pin!(self.read_by(ranges, access))).await
     }
 
     async fn read_by(&self, ranges: &[Range<u64>], access: Access) -> Result<Vec<Bytes>, Error> {
@@ -338,7 +358,7 @@ impl<D: Device> Volume<D> {
         let chunks = self.chunks(offset, data.len() as u64);
         let _shared = self.object.writing.shared(chunks.clone()).await;
         let access = Access::Sequential;
-        access.writing(self.object.id).scope(pin!(self.write_chunks(chunks, data, &[], access))).await
+        self.writing(access).scope(pin!(self.write_chunks(chunks, data, &[], access))).await
     }
 
     /// As [`write_range`](Self::write_range). `known` has the fingerprints (BLAKE3, cut to 160 bits) of the chunks that
@@ -351,7 +371,7 @@ impl<D: Device> Volume<D> {
         }
         self.store.begin_change(&self.object).await?;
         let access = self.store.access(&self.object, offset, len);
-        access.writing(self.object.id).scope(pin!(self.write_by(offset, data, known, access))).await
+        self.writing(access).scope(pin!(self.write_by(offset, data, known, access))).await
     }
 
     async fn write_by(

@@ -198,3 +198,31 @@ fn a_commit_waits_for_no_share() {
         assert!(waits() > 5, "{}", waits());
     });
 }
+
+#[test]
+fn a_served_volume_is_no_stream_though_it_is_read_in_order() {
+    let simulation = Simulation::new(9);
+    let clock = &simulation.clock.clone();
+    simulation.run(async {
+        let device = Arc::new(CrashingDevice::new(SIZE_BYTES, 4096, 9));
+        let store = Store::create(shared(&device, clock, 20), &plan(SIZE_BYTES, 9), settings()).await.unwrap();
+        let store = Arc::new(store);
+        store.create_volume("vm", CHUNKS * CHUNK as u64, None, 1).await.unwrap();
+        let numbers: Vec<u64> = (1..=CHUNKS).collect();
+        store.open_volume("vm").await.unwrap().served().write_range(0, bytes_of(&numbers)).await.unwrap();
+        store.commit().await.unwrap();
+        drop(store);
+        for served in [true, false] {
+            let store = Arc::new(Store::open(shared(&device, clock, 20), settings()).await.unwrap());
+            let counts = || (store.device().counters().random_requests, store.device().counters().stream_requests);
+            let volume = store.open_volume("vm").await.unwrap();
+            let volume = if served { volume.served() } else { volume };
+            let before = counts();
+            for first in (0..CHUNKS).step_by(AT_ONCE as usize) {
+                volume.read_range(first * CHUNK as u64, AT_ONCE as usize * CHUNK).await.unwrap();
+            }
+            let more = (counts().0 > before.0, counts().1 > before.1);
+            assert_eq!(more, (served, !served), "{before:?}, {:?}", counts());
+        }
+    });
+}

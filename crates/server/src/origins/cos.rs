@@ -225,7 +225,7 @@ async fn open(origin: &CosOrigin, config: &VolumeConfig) -> Result<Volume<StoreD
             let names: Vec<String> = objects.into_iter().map(|o| o.name).take(20).collect();
             Err(failed(&origin.store, &error).or(format_args!("there is: {}", names.join(", "))))
         }
-        opened => opened.map_err(|e| failed(&origin.store, &e)),
+        opened => opened.map(Volume::served).map_err(|e| failed(&origin.store, &e)),
     }
 }
 

@@ -36,14 +36,14 @@ impl Client {
         loop {
             if let Some(cause) = watch.end().filter(|_| !ended) {
                 ended = true;
-                self.send(&Message::End { cause })?;
+                self.tell(&Message::End { cause });
             }
             if asked && let Some(complete) = watch.complete() {
                 asked = false;
                 match complete {
-                    Ok(()) => self.send(&Message::Complete)?,
+                    Ok(()) => self.tell(&Message::Complete),
                     Err(error) => {
-                        self.send(&Message::End { cause: error.to_string() })?;
+                        self.tell(&Message::End { cause: error.to_string() });
                         failed = Some(error);
                     }
                 }
@@ -64,6 +64,12 @@ impl Client {
                 }
             }
         }
+    }
+
+    /// Tells the server something during the operation. If it has ended the connection, its answer is there to be read, or that
+    /// there is none.
+    fn tell(&mut self, message: &Message) {
+        drop(self.send(message));
     }
 
     /// Passes a descriptor to the server.
