@@ -108,6 +108,10 @@ enum Opened {
 impl Opened {
     /// Opens a store, or connects to the server that has it open.
     async fn find(args: &StoreArgs, settings: Settings) -> Result<Self, Error> {
+        // The server is asked first: it takes a second to be sure that a store is in use for longer than a moment.
+        if let Some(there) = Self::at_server(args) {
+            return Ok(there);
+        }
         if let Some(device) = stores::try_open_device(&args.store)? {
             return stores::open_on(device, &args.store, settings).await.map(Self::Here);
         }
@@ -120,6 +124,15 @@ impl Opened {
                 .or("end that program, or name the control socket of the server with --control")
         };
         Client::connect(args.control.as_deref()).map(|client| Self::There(client, path)).map_err(busy)
+    }
+
+    /// The server that has the store open, if one answers and has it.
+    fn at_server(args: &StoreArgs) -> Option<Self> {
+        let device = stores::device_path(&args.store).canonicalize().ok()?;
+        let path = std::path::absolute(&args.store).ok()?;
+        let mut client = Client::connect(args.control.as_deref()).ok()?;
+        let is_open = client.status().ok()?.stores.iter().any(|store| Path::new(&store.path) == device);
+        is_open.then_some(Self::There(client, path))
     }
 }
 
