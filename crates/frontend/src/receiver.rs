@@ -19,15 +19,13 @@ pub struct Receiver<R> {
     buf: BufMut,
     start: usize,
     end: usize,
-    /// The last receive filled the buffer: the next one may have more.
-    was_full: bool,
 }
 
 impl<R: ReadHalf> Receiver<R> {
     /// Reads from `reader`.
     #[must_use]
     pub fn new(reader: R) -> Self {
-        Self { reader, buf: BufMut::with_len(FIRST_RECEIVE_BYTES), start: 0, end: 0, was_full: false }
+        Self { reader, buf: BufMut::with_len(FIRST_RECEIVE_BYTES), start: 0, end: 0 }
     }
 
     /// The bytes that were received and not consumed.
@@ -57,18 +55,19 @@ impl<R: ReadHalf> Receiver<R> {
     }
 
     async fn receive(&mut self) -> io::Result<usize> {
+        // The last receive filled the buffer: the next one may have more.
+        let was_full = self.end == self.buf.len();
         // What is left is a partial message, so that moving it costs little.
         self.buf.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
         let mut buf = std::mem::replace(&mut self.buf, BufMut::with_len(0));
-        if self.was_full {
+        if was_full {
             buf.grow_to(RECEIVE_BYTES);
         }
         let (result, buf) = self.reader.read(buf, self.end).await;
         self.buf = buf;
         let got = result?;
         self.end += got;
-        self.was_full = self.end == self.buf.len();
         Ok(got)
     }
 

@@ -1,5 +1,6 @@
 //! The base entries of one WEU slot, 12 bytes each.
 
+use super::bits::Bits;
 use super::layout::{Position, Stored};
 use nitro_units::ExtentKey;
 
@@ -7,8 +8,8 @@ use nitro_units::ExtentKey;
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     list: Vec<BaseEntry>,
-    /// One bit for each entry, up to the last one that is set: whether the extent is stored as it is.
-    raw: Vec<u64>,
+    /// Whether the extent of an entry is stored as it is.
+    raw: Bits,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -28,11 +29,9 @@ impl BaseEntry {
 
 impl Entries {
     pub(super) fn push(&mut self, key: ExtentKey, position: Position, stored: Stored) {
-        let number = self.list.len();
         let place = match stored {
             Stored::Raw { crc, .. } => {
-                self.raw.resize(number / 64 + 1, 0);
-                self.raw[number / 64] |= 1 << (number % 64);
+                self.raw.set(self.list.len() as u16);
                 crc
             }
             Stored::Zero | Stored::Packed(_) => position.to_bits(),
@@ -51,26 +50,22 @@ impl Entries {
     /// The position of an entry's extent, and its checksum if it is stored as it is.
     pub(super) fn place(&self, entry: u16, weu_bytes: u32, extent_bytes: u32) -> Option<(Position, Option<u32>)> {
         let place = self.list.get(usize::from(entry))?.place;
-        let (word, bit) = (usize::from(entry / 64), entry % 64);
-        match self.raw.get(word) {
-            Some(bits) if bits >> bit & 1 == 1 => {
-                let full: u32 = self.raw[..word].iter().map(|w| w.count_ones()).sum();
-                let upto = full + (bits << (63 - bit)).count_ones();
-                Some((Position::new(weu_bytes - upto * extent_bytes, extent_bytes), Some(place)))
-            }
-            _ => Some((Position::from_bits(place), None)),
+        if !self.raw.has(entry) {
+            return Some((Position::from_bits(place), None));
         }
+        let position = Position::new(weu_bytes - self.raw.count_upto(entry) * extent_bytes, extent_bytes);
+        Some((position, Some(place)))
     }
 
     /// Gives back the room for further entries. The lists are copied: one that is shortened where it is leaves a hole
     /// behind it, which is too small for the list of the next unit.
     pub(super) fn shrink_to_fit(&mut self) {
         self.list = self.list.as_slice().to_vec();
-        self.raw = self.raw.as_slice().to_vec();
+        self.raw.shrink_to_fit();
     }
 
     pub(super) fn ram_bytes(&self) -> usize {
-        self.list.capacity() * size_of::<BaseEntry>() + self.raw.capacity() * size_of::<u64>()
+        self.list.capacity() * size_of::<BaseEntry>() + self.raw.ram_bytes()
     }
 }
 

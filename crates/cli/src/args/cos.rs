@@ -37,7 +37,7 @@ Examples:
   nitro cos export /srv/store vm1@tuesday --from vm1@monday - | ssh host nitro cos import /srv/copy vm1-tuesday - --increment
 
 An increment can be imported where a volume has the content of the snapshot that it is from, whatever its name; the result is compared with the
-original by its fingerprint. A file is written sparsely as FILE.part and renamed when it is complete; an interrupted export continues with that file.";
+original by its fingerprint. A file is written sparsely as FILE.part and renamed when it is complete; what an interrupted export has left there is overwritten.";
 
 const SNAPSHOT_EXAMPLES: &str = "\
 Examples:

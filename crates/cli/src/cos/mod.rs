@@ -108,15 +108,15 @@ enum Opened {
 impl Opened {
     /// Opens a store, or connects to the server that has it open.
     async fn find(args: &StoreArgs, settings: Settings) -> Result<Self, Error> {
+        // The server may have another working directory.
+        let path = std::path::absolute(&args.store).map_err(|e| Error::new(args.store.display(), e))?;
         // The server is asked first: it takes a second to be sure that a store is in use for longer than a moment.
-        if let Some(there) = Self::at_server(args) {
-            return Ok(there);
+        if let Some(client) = Self::server_of(args) {
+            return Ok(Self::There(client, path));
         }
         if let Some(device) = stores::try_open_device(&args.store)? {
             return stores::open_on(device, &args.store, settings).await.map(Self::Here);
         }
-        // The server may have another working directory.
-        let path = std::path::absolute(&args.store).map_err(|e| Error::new(args.store.display(), e))?;
         let busy = |e: Error| {
             let (why, _) = e.into_parts();
             let why = format_args!("another program has it open, and no server can do it: {why}").to_string();
@@ -127,12 +127,11 @@ impl Opened {
     }
 
     /// The server that has the store open, if one answers and has it.
-    fn at_server(args: &StoreArgs) -> Option<Self> {
+    fn server_of(args: &StoreArgs) -> Option<Client> {
         let device = stores::device_path(&args.store).canonicalize().ok()?;
-        let path = std::path::absolute(&args.store).ok()?;
         let mut client = Client::connect(args.control.as_deref()).ok()?;
         let is_open = client.status().ok()?.stores.iter().any(|store| Path::new(&store.path) == device);
-        is_open.then_some(Self::There(client, path))
+        is_open.then_some(client)
     }
 }
 
