@@ -4,14 +4,15 @@
 //! The collisions are real ones: the prefixes of SHAttered (Stevens et al., "The first collision for full SHA-1", 2017, table 1), which
 //! give any two extents that go on alike one SHA-1.
 
-use crate::any::{Erased, Places, Slow, jittery};
+use crate::any::{Behind, Erased, Places, Slow, faulty, jittery};
 use bytes::Bytes;
 use futures_util::future::join;
 use nitro_device::RamDevice;
+use nitro_device::faulty::{Effect, Fault};
 use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, DedupDomain, EngineSettings, NoIndex, Volume, VolumeEntry, VolumeOptions, WriteMode};
 use nitro_port::codec::FingerprintHash;
-use nitro_port::{Clock, Device as _};
+use nitro_port::{Clock, Device as _, Operation};
 use nitro_testkit::{Rng, Simulation, VirtualTime};
 use nitro_units::ObjectId;
 use std::collections::HashMap;
@@ -74,9 +75,16 @@ fn settings() -> EngineSettings {
     }
 }
 
+fn flash_bytes(settings: &EngineSettings) -> u64 {
+    Cache::<Erased, VirtualTime>::overhead_bytes(settings) + settings.manager.cache_bytes
+}
+
 fn format(sim: &Rc<Simulation>, settings: EngineSettings, on_flash: bool) -> TestCache {
-    let bytes = Cache::<Erased, VirtualTime>::overhead_bytes(&settings) + settings.manager.cache_bytes;
-    let flash = jittery(RamDevice::new(bytes, 512), &sim.clock, 1, 100);
+    let flash = jittery(RamDevice::new(flash_bytes(&settings), 512), &sim.clock, 1, 100);
+    format_on(sim, flash, settings, on_flash)
+}
+
+fn format_on(sim: &Rc<Simulation>, flash: Erased, settings: EngineSettings, on_flash: bool) -> TestCache {
     let cache = sim.run(Cache::format(flash, sim.clock.clone(), settings, [0; 16], 5)).unwrap();
     work(sim, &cache, on_flash);
     cache
@@ -178,6 +186,37 @@ fn contents_that_collide_stay_apart_where_duplicates_are_verified() {
             }
         }
     }
+}
+
+/// One worker waits for the SSD to complete a content; meanwhile the other one has prepared a content that collides with it.
+#[test]
+fn a_content_is_compared_with_those_that_are_appended_after_it_was_prepared() {
+    let (sim, settings) = (Simulation::new(2), settings());
+    let flash = faulty(RamDevice::new(flash_bytes(&settings), 512), sim.clock.clone(), 2);
+    let cache = format_on(&sim, flash, settings, false);
+    let volume = open(&sim, &cache, 0, WriteMode::WriteThrough, DedupDomain::SHARED);
+    let [one, other] = [0, 1].map(|which| extent(4, which));
+    let (wanted, clock) = ([one.clone(), other.clone()], sim.clock.clone());
+    let read = sim.run(async move {
+        // Extent 0 lacks a part. With the others, it is in a unit on the SSD.
+        volume.write(0, [&[7; 512], &one[512..]].concat().into(), false).await.unwrap();
+        for index in 1..80 {
+            volume.write(index * EXTENT as u64, extent(100 + 2 * index, 0), false).await.unwrap();
+        }
+        cache.settled().await;
+        let delay = Effect::Delay(Duration::from_secs(1));
+        cache.flash().faults().inject(Fault::new(delay).on(Operation::Read).times(1));
+        volume.write(0, one.slice(..512), false).await.unwrap();
+        let before = clock.now();
+        volume.write(90 * EXTENT as u64, other, false).await.unwrap();
+        cache.settled().await;
+        assert!(clock.now() - before > Duration::from_millis(900), "no worker has waited");
+        let read = [0, 90].map(|index| volume.read(index * EXTENT as u64, EXTENT as u64));
+        let [first, second] = futures_util::future::join_all(read).await.try_into().unwrap();
+        assert_eq!(cache.status().engine.duplicate_mismatches, 1);
+        [first, second].map(|read| read.unwrap().concat())
+    });
+    assert!(read == wanted);
 }
 
 #[test]

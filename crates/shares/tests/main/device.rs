@@ -123,10 +123,19 @@ fn requests_that_are_given_up_leave_their_turns_to_others() {
                 let (at, kind) = (random.below(BYTES / 8192) * 8192, WorkKind::ALL[random.below(8) as usize]);
                 let (clock, disk) = (&clock, &disk);
                 let patience = Duration::from_micros(random.below(30_000));
+                // One of two is given up when the other one ends, which may have let it begin at that moment.
+                let (other_at, other) = (random.below(BYTES / 8192) * 8192, random.one_in(2));
                 async move {
                     let reading = pin!(disk.read(at, 8192));
                     let reading = pin!(Work::new(kind, at % 3).scope(reading));
-                    select(reading, pin!(clock.sleep(patience))).await;
+                    let beside = async {
+                        if other {
+                            disk.read(other_at, 8192).await.unwrap();
+                        } else {
+                            clock.sleep(patience).await;
+                        }
+                    };
+                    select(reading, pin!(Work::new(kind, at % 3).scope(pin!(beside)))).await;
                 }
             });
             join_all(requests).await;
