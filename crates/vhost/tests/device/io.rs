@@ -1,7 +1,7 @@
 //! Requests.
 
 use crate::support::{DISK_BYTES, Ram, driven};
-use nitro_vhost_client::{Client, Kind, Setup};
+use nitro_vhost_client::{Backing, Client, Kind, Setup};
 use std::sync::atomic::Ordering;
 
 const F_FLUSH: u64 = 1 << 9;
@@ -46,6 +46,16 @@ fn what_is_written_is_read_with_every_kind_of_ring() {
         let setup = Setup { features, indirect, queues, ..Setup::default() };
         let (_place, _disk, _served, mut client) = driven(Ram::new(false), setup);
         exercise(&mut client, &mut vec![0; DISK_BYTES as usize]);
+    }
+}
+
+#[test]
+fn memory_may_be_of_every_file_in_ram() {
+    for memory in [Backing::Sealed, Backing::Plain, Backing::Folder("/dev/shm")] {
+        let (_place, _disk, _served, mut client) = driven(Ram::new(false), Setup { memory, ..Setup::default() });
+        exercise(&mut client, &mut vec![0; DISK_BYTES as usize]);
+        client.replug_memory().unwrap();
+        assert_eq!(client.queues[0].run(Kind::Flush, 0, &[], 0).unwrap().0, 0);
     }
 }
 

@@ -1,9 +1,10 @@
 //! A disk in memory, and a device that serves it.
 
 use bytes::Bytes;
+use nitro_device::guarded::Guard;
 use nitro_device::{ReactorThread, event, spawn_local, spawn_thread};
 use nitro_frontend::{Disk, DiskError, DiskInfo, Pieces, RequestMemory, Requester, Run, StatusOf, ZeroFlags};
-use nitro_vhost::{Control, Host, Incarnation, LocalTask, Options, VhostError, converse};
+use nitro_vhost::{Control, Host, Incarnation, LocalTask, MmapRegion, Options, VhostError, converse};
 use nitro_vhost_client::{Client, Setup};
 use std::future::Future;
 use std::io;
@@ -148,6 +149,10 @@ impl Host for OneThread {
 
     fn ring(&self, counter: &Arc<OwnedFd>) -> impl Future<Output = io::Result<()>> {
         event::ring(counter)
+    }
+
+    fn guard(&self, map: &Arc<MmapRegion>, lost: &Arc<AtomicBool>) -> io::Result<nitro_vhost::Guard> {
+        Ok(Arc::new(Guard::new(map, lost)?))
     }
 }
 
