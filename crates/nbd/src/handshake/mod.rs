@@ -4,6 +4,7 @@ mod meta;
 mod options;
 
 pub(crate) use meta::Contexts;
+pub(crate) use options::request_bytes_min;
 
 use crate::error::{NbdError, Phase};
 use crate::limits::Limits;
@@ -54,6 +55,8 @@ pub(crate) struct Negotiated<E> {
     pub(crate) flags: u16,
     pub(crate) structured: bool,
     pub(crate) contexts: Contexts,
+    /// The client has asked for the sizes of requests, and keeps to them.
+    pub(crate) knows_blocks: bool,
 }
 
 /// How a handshake ended.

@@ -119,7 +119,9 @@ impl<'a, X: Disks> Negotiation<'a, X> {
         let Negotiated { info, flags, .. } = &negotiated;
         put_info(out, code, InfoItem::Export { size_bytes: info.size_bytes, flags: *flags });
         put_wanted(out, code, wanted, &negotiated);
-        Ok(negotiated)
+        // A client that does not ask for them need not know the sizes of requests.
+        let knows_blocks = wanted.block_size;
+        Ok(Negotiated { knows_blocks, ..negotiated })
     }
 
     fn meta_context(&mut self, code: OptionCode, payload: &[u8], out: &mut BytesMut) -> Result<(), Refusal> {
@@ -186,11 +188,18 @@ impl<'a, X: Disks> Negotiation<'a, X> {
     fn open(&self, name: &str) -> Option<Negotiated<X::Disk>> {
         let (name, Opened { disk, requester }) = self.find(name)?;
         let mut info = disk.info();
-        info.block_preferred_bytes = info.block_preferred_bytes.clamp(512, 32 << 20).next_power_of_two();
+        info.block_preferred_bytes =
+            info.block_preferred_bytes.clamp(info.block_bytes.max(512), 32 << 20).next_power_of_two();
         info.block_max_bytes = info.block_max_bytes.min(self.request_bytes_max).min(REQUEST_BYTES_CEILING);
+        if info.block_bytes > 512 {
+            // The export's size and the longest request are multiples of the shortest one.
+            info.block_max_bytes = (info.block_max_bytes / info.block_bytes * info.block_bytes).max(info.block_bytes);
+            info.size_bytes -= info.size_bytes % u64::from(info.block_bytes);
+        }
         let contexts = if self.contexts_of == name { self.contexts } else { Contexts::NONE };
         let flags = transmission_flags(&info, self.structured);
-        Some(Negotiated { disk, requester, name, info, flags, structured: self.structured, contexts })
+        let structured = self.structured;
+        Some(Negotiated { disk, requester, name, info, flags, structured, contexts, knows_blocks: false })
     }
 }
 
@@ -223,8 +232,13 @@ fn put_wanted<E>(out: &mut BytesMut, code: OptionCode, wanted: InfoWanted, negot
     }
     if wanted.block_size {
         let (preferred, max) = (info.block_preferred_bytes, info.block_max_bytes);
-        put_info(out, code, InfoItem::BlockSize { min: 1, preferred, max });
+        put_info(out, code, InfoItem::BlockSize { min: request_bytes_min(info), preferred, max });
     }
+}
+
+/// Bytes of the shortest request, of which offsets and lengths are multiples.
+pub(crate) fn request_bytes_min(info: &DiskInfo) -> u32 {
+    if info.block_bytes > 512 { info.block_bytes } else { 1 }
 }
 
 /// Truncates a string, between two characters, to at most [`STRING_BYTES_MAX`] bytes.

@@ -56,6 +56,8 @@ pub(super) struct Facts<'a> {
     pub(super) info: &'a DiskInfo,
     pub(super) structured: bool,
     pub(super) has_contexts: bool,
+    /// Offsets and lengths are multiples of this.
+    pub(super) block_bytes: u32,
 }
 
 const fn refuse<T>(errno: NbdErrno, message: &'static str) -> Result<T, Refusal> {
@@ -123,6 +125,10 @@ impl Facts<'_> {
         if len > self.info.block_max_bytes && matches!(command, Command::Read | Command::Write) {
             return refuse(NbdErrno::Invalid, "longer than the maximum block size");
         }
+        let block = u64::from(self.block_bytes);
+        if !(offset.is_multiple_of(block) && u64::from(len).is_multiple_of(block)) {
+            return refuse(NbdErrno::Invalid, "not a multiple of the minimum block size");
+        }
         match offset.checked_add(u64::from(len)) {
             Some(end) if end <= self.info.size_bytes => Ok(()),
             _ if matches!(command, Command::Write | Command::WriteZeroes) => {
@@ -139,7 +145,18 @@ mod tests {
     use crate::protocol::Cookie;
 
     fn check(info: &DiskInfo, command: Command, flags: u16, offset: u64, len: u32) -> Result<Action, NbdErrno> {
-        let facts = Facts { info, structured: false, has_contexts: false };
+        check_blocks(info, 1, command, flags, offset, len)
+    }
+
+    fn check_blocks(
+        info: &DiskInfo,
+        block_bytes: u32,
+        command: Command,
+        flags: u16,
+        offset: u64,
+        len: u32,
+    ) -> Result<Action, NbdErrno> {
+        let facts = Facts { info, structured: false, has_contexts: false, block_bytes };
         facts.check(&Request { flags, command, cookie: Cookie(1), offset, len }).map_err(|refusal| refusal.errno)
     }
 
@@ -152,6 +169,20 @@ mod tests {
         assert_eq!(check(&info, Command::WriteZeroes, 0, u64::MAX, u32::MAX), Err(NbdErrno::NoSpace));
         assert_eq!(check(&info, Command::Trim, 0, u64::MAX, 1), Err(NbdErrno::Invalid));
         assert_eq!(check(&info, Command::Read, 0, 1000, 0), Ok(Action::Nothing { read: true }));
+    }
+
+    #[test]
+    fn requests_are_of_whole_blocks_if_the_client_knows_them() {
+        let info = DiskInfo { block_bytes: 4096, ..DiskInfo::new(1 << 20) };
+        for command in [Command::Read, Command::Write, Command::Trim, Command::WriteZeroes, Command::Cache] {
+            for (offset, len) in [(0, 512), (512, 4096), (4096, 6144)] {
+                let checked = check_blocks(&info, 4096, command, 0, offset, len);
+                assert_eq!(checked, Err(NbdErrno::Invalid), "{command:?} {offset} {len}");
+                assert!(check(&info, command, 0, offset, len).is_ok());
+            }
+            assert!(check_blocks(&info, 4096, command, 0, 8192, 8192).is_ok());
+        }
+        assert_eq!(check_blocks(&info, 4096, Command::Flush, 0, 0, 0), Ok(Action::Flush));
     }
 
     #[test]

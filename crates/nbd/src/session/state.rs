@@ -4,7 +4,7 @@ use super::End;
 use super::check::{Facts, Refusal};
 use crate::errno::NbdErrno;
 use crate::error::{NbdError, Phase};
-use crate::handshake::Negotiated;
+use crate::handshake::{Negotiated, request_bytes_min};
 use crate::limits::Limits;
 use crate::protocol::{Cookie, Request, put_error, put_none, put_offset_data, put_simple};
 use crate::server::ServerOptions;
@@ -33,8 +33,9 @@ impl<'a, E> Session<'a, E> {
     }
 
     pub(super) fn facts(&self) -> Facts<'a> {
-        let Negotiated { info, structured, contexts, .. } = self.negotiated;
-        Facts { info, structured: *structured, has_contexts: !contexts.is_empty() }
+        let Negotiated { info, structured, contexts, knows_blocks, .. } = self.negotiated;
+        let block_bytes = if *knows_blocks { request_bytes_min(info) } else { 1 };
+        Facts { info, structured: *structured, has_contexts: !contexts.is_empty(), block_bytes }
     }
 
     /// Waits until the connection's pace permits another request, in this poll or a later one.

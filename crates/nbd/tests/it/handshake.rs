@@ -5,7 +5,7 @@ use crate::support::export::{MemoryExport, MemoryExports};
 use crate::support::stream::{PlainStream, Stream as _};
 use crate::support::{converse, pattern, run, with_client};
 use nitro_frontend::DiskInfo;
-use nitro_nbd::{End, NbdError, ServerOptions};
+use nitro_nbd::{End, NbdErrno, NbdError, ServerOptions};
 use std::future::pending;
 use std::sync::Arc;
 
@@ -73,6 +73,33 @@ fn an_empty_name_finds_the_only_export() {
         client.disconnect().await;
     });
     assert_eq!(served.unwrap().export.as_deref(), Some("disk"));
+}
+
+#[test]
+fn blocks_of_4096_bytes_are_the_minimum_of_clients_that_ask() {
+    let mut export = MemoryExport::new(pattern(1 << 20, 1));
+    export.info = DiskInfo { block_bytes: 4096, block_preferred_bytes: 512, ..export.info };
+    let export = Arc::new(export);
+    converse(&export, |mut client| async move {
+        let told = client.option(7, &info_payload("disk", &[3])).await;
+        let sizes = told.iter().find(|(_, payload)| payload.starts_with(&[0, 3])).map(|(_, payload)| &payload[2..]);
+        let sizes = sizes.unwrap();
+        assert_eq!((be32(sizes, 0), be32(sizes, 4), be32(sizes, 8) % 4096), (4096, 4096, 0));
+        for command in [0, 1, 3, 4, 6] {
+            let data = vec![9; if command == 1 { 512 } else { 0 }];
+            let wanted = if command == 3 { 0 } else { NbdErrno::Invalid.code() };
+            let range = if command == 3 { (0, 0) } else { (4096, 512) };
+            assert_eq!(client.ask(0, command, range.0, range.1, &data).await.error, wanted, "{command}");
+        }
+        assert_eq!(client.ask(0, 1, 4096, 4096, &[9; 4096]).await.error, 0);
+        client.disconnect().await;
+    });
+    // A client that does not ask may not know of them.
+    converse(&export, |mut client| async move {
+        client.go("disk").await;
+        assert_eq!(client.ask(0, 0, 4095, 2, &[]).await.data.len(), 2);
+        client.disconnect().await;
+    });
 }
 
 #[test]

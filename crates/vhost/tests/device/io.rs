@@ -115,6 +115,21 @@ fn without_flush_every_write_is_durable_before_it_is_acknowledged() {
 }
 
 #[test]
+fn a_disk_of_larger_blocks_refuses_parts_of_them() {
+    let (_place, _disk, _served, mut client) = driven(Ram { block_bytes: 4096, ..Ram::new(false) }, Setup::default());
+    let space = client.config().unwrap();
+    assert_eq!((client.size_bytes().unwrap(), &space[20..24]), (DISK_BYTES, &4096_u32.to_le_bytes()[..]));
+    let queue = &mut client.queues[0];
+    assert_eq!(queue.run(Kind::Write, 8, &[5; 8192], 0).unwrap().0, 0);
+    for (sector, bytes) in [(8, 512), (1, 4096), (12, 4096)] {
+        assert_eq!(queue.run(Kind::Write, sector, &vec![6; bytes], 0).unwrap().0, 1, "{sector} {bytes}");
+        assert_eq!(queue.run(Kind::Read, sector, &[], bytes as u32).unwrap().0, 1, "{sector} {bytes}");
+    }
+    assert_eq!(queue.run(Kind::Discard, 0, &range(8, 1, 0), 0).unwrap().0, 1);
+    assert_eq!(queue.run(Kind::Read, 8, &[], 8192).unwrap(), (0, vec![5; 8192]));
+}
+
+#[test]
 fn a_read_only_disk_takes_no_writes() {
     let disk = Ram { read_only: true, ..Ram::new(false) };
     let (_place, _disk, _served, mut client) = driven(disk, Setup::default());

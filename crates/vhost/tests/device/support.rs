@@ -24,6 +24,7 @@ pub struct Ram {
     pub contents: Mutex<(Vec<u8>, Vec<u8>)>,
     pub size_bytes: AtomicU64,
     pub read_only: bool,
+    pub block_bytes: u32,
     pub keeps_writes: bool,
     /// Requests wait for ever.
     pub is_stuck: AtomicBool,
@@ -38,6 +39,7 @@ impl Ram {
             contents: Mutex::new((bytes.clone(), bytes)),
             size_bytes: AtomicU64::new(DISK_BYTES),
             read_only: false,
+            block_bytes: 512,
             keeps_writes,
             is_stuck: AtomicBool::new(false),
             flushes: AtomicU64::new(0),
@@ -74,7 +76,8 @@ impl Ram {
 
 impl Disk for Ram {
     fn info(&self) -> DiskInfo {
-        DiskInfo { read_only: self.read_only, ..DiskInfo::new(self.size_bytes.load(Ordering::SeqCst)) }
+        let Self { read_only, block_bytes, .. } = *self;
+        DiskInfo { read_only, block_bytes, ..DiskInfo::new(self.size_bytes.load(Ordering::SeqCst)) }
     }
 
     fn keeps_writes(&self) -> bool {
