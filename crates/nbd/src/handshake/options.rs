@@ -4,7 +4,7 @@ use super::meta::Contexts;
 use super::{Negotiated, Security};
 use crate::error::NbdError;
 use crate::protocol::{
-    EXPORT_NAME_ZEROES, InfoItem, InfoRequest, InfoWanted, MetaRequest, OptionCode, OptionError, OptionReply,
+    EXPORT_NAME_ZEROES, Headers, InfoItem, InfoRequest, InfoWanted, MetaRequest, OptionCode, OptionError, OptionReply,
     STRING_BYTES_MAX, TRANSMIT_CAN_MULTI_CONN, TRANSMIT_HAS_FLAGS, TRANSMIT_READ_ONLY, TRANSMIT_ROTATIONAL,
     TRANSMIT_SEND_CACHE, TRANSMIT_SEND_DF, TRANSMIT_SEND_FAST_ZERO, TRANSMIT_SEND_FLUSH, TRANSMIT_SEND_FUA,
     TRANSMIT_SEND_TRIM, TRANSMIT_SEND_WRITE_ZEROES, parse_name, put_info, put_meta_context, put_reply, put_server,
@@ -36,7 +36,7 @@ pub(super) struct Negotiation<'a, X> {
     security: &'a Security,
     request_bytes_max: u32,
     zeroes: bool,
-    structured: bool,
+    headers: Headers,
     contexts: Contexts,
     /// The export that `contexts` were chosen for.
     contexts_of: String,
@@ -45,7 +45,7 @@ pub(super) struct Negotiation<'a, X> {
 impl<'a, X: Disks> Negotiation<'a, X> {
     pub(super) fn new(exports: &'a X, security: &'a Security, request_bytes_max: u32, zeroes: bool) -> Self {
         let (contexts, contexts_of) = (Contexts::NONE, String::new());
-        Self { exports, security, request_bytes_max, zeroes, structured: false, contexts, contexts_of }
+        Self { exports, security, request_bytes_max, zeroes, headers: Headers::Simple, contexts, contexts_of }
     }
 
     /// Answers one option.
@@ -85,7 +85,14 @@ impl<'a, X: Disks> Negotiation<'a, X> {
             OptionCode::Go => return self.info(code, payload, out).map(Step::Transmit),
             OptionCode::StructuredReply => {
                 expect_empty(payload)?;
-                self.structured = true;
+                if self.headers == Headers::Extended {
+                    return Err((OptionReply::ExtendedHeaders, "extended headers are negotiated already"));
+                }
+                self.headers = Headers::Structured;
+            }
+            OptionCode::ExtendedHeaders => {
+                expect_empty(payload)?;
+                self.headers = Headers::Extended;
             }
             OptionCode::ListMetaContext | OptionCode::SetMetaContext => self.meta_context(code, payload, out)?,
             OptionCode::ExportName | OptionCode::Unknown(_) => {
@@ -131,7 +138,7 @@ impl<'a, X: Disks> Negotiation<'a, X> {
             self.contexts = Contexts::NONE;
         }
         let MetaRequest { name, queries } = MetaRequest::parse(payload).map_err(malformed)?;
-        if set && !self.structured {
+        if set && self.headers == Headers::Simple {
             return Err((OptionReply::Invalid, "structured replies were not negotiated"));
         }
         let (name, _) = self.find(name).ok_or(UNKNOWN_EXPORT)?;
@@ -197,9 +204,9 @@ impl<'a, X: Disks> Negotiation<'a, X> {
             info.size_bytes -= info.size_bytes % u64::from(info.block_bytes);
         }
         let contexts = if self.contexts_of == name { self.contexts } else { Contexts::NONE };
-        let flags = transmission_flags(&info, self.structured);
-        let structured = self.structured;
-        Some(Negotiated { disk, requester, name, info, flags, structured, contexts, knows_blocks: false })
+        let headers = self.headers;
+        let flags = transmission_flags(&info, headers != Headers::Simple);
+        Some(Negotiated { disk, requester, name, info, flags, headers, contexts, knows_blocks: false })
     }
 }
 

@@ -122,11 +122,12 @@ fn flags_tell_what_the_export_can() {
 fn options_out_of_order_are_refused_and_skipped() {
     let (served, ()) = with_client(&disk(), |mut client| async move {
         assert_eq!(client.option_result(4, b"withdrawn").await, UNSUP);
-        assert_eq!(client.option_result(11, &[]).await, UNSUP);
+        assert_eq!(client.option_result(12, &[]).await, UNSUP);
         assert_eq!(client.option_result(0xdead_beef, &[7; 5000]).await, UNSUP);
         assert_eq!(client.option_result(5, &[]).await, POLICY);
         assert_eq!(client.option_result(3, &[1]).await, INVALID);
         assert_eq!(client.option_result(8, &[1]).await, INVALID);
+        assert_eq!(client.option_result(11, &[1]).await, INVALID);
         assert_eq!(client.option_result(7, &[0, 0, 0, 9]).await, INVALID);
         assert_eq!(client.option_result(7, &info_payload("nothing", &[])).await, UNKNOWN);
         assert_eq!(client.option_result(7, &info_payload(&"x".repeat(4097), &[])).await, TOO_BIG);
