@@ -78,7 +78,7 @@ impl Mapper {
 /// Bytes of a huge page of the file's file system; `None`: its pages are of the usual size.
 fn page_bytes(file: &File) -> Result<Option<u64>, Fault> {
     let found = fstatfs(file).map_err(|_| Fault::NotInRam)?;
-    match i64::from(found.f_type) & 0xFFFF_FFFF {
+    match found.f_type & 0xFFFF_FFFF {
         TMPFS => Ok(None),
         HUGETLBFS => u64::try_from(found.f_bsize).map(Some).map_err(|_| Fault::NotInRam),
         _ => Err(Fault::NotInRam),
