@@ -74,7 +74,14 @@ impl Backing {
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { queues: 1, depth: 64, data_bytes: 64 << 10, features: u64::MAX, indirect: false, memory: Backing::Sealed }
+        Self {
+            queues: 1,
+            depth: 64,
+            data_bytes: 64 << 10,
+            features: u64::MAX,
+            indirect: false,
+            memory: Backing::Sealed,
+        }
     }
 }
 

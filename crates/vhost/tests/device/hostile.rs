@@ -45,8 +45,13 @@ fn data_that_are_gone_are_not_written() {
 #[test]
 fn a_client_whose_memory_shrinks_under_load_is_cut_off() {
     for round in 0..20 {
-        let setup =
-            Setup { memory: Backing::Plain, queues: 4, features: !F_EVENT_IDX, indirect: round % 2 == 0, ..Setup::default() };
+        let setup = Setup {
+            memory: Backing::Plain,
+            queues: 4,
+            features: !F_EVENT_IDX,
+            indirect: round % 2 == 0,
+            ..Setup::default()
+        };
         let (_place, _disk, served, mut client) = driven(Ram::new(round % 3 == 0), setup);
         // The driver of this test survives, too.
         let (mapped, lost) = (client.memory().iter().next().unwrap().get_mmap(), Arc::default());
