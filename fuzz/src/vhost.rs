@@ -2,8 +2,9 @@
 
 use crate::nbd::OneExport;
 use arbitrary::Arbitrary;
+use nitro_device::guarded::Guard;
 use nitro_frontend::{RequestMemory, Requester};
-use nitro_vhost::{Control, Host, Incarnation, LocalTask, Options, converse};
+use nitro_vhost::{Control, Host, Incarnation, LocalTask, MmapRegion, Options, converse};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -14,6 +15,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Most messages of a conversation: they and their answers fit into the buffers of the sockets.
@@ -46,6 +48,10 @@ enum Sent {
     Shrinkable {
         pages: u8,
     },
+    /// Memory of huge pages, of which there may be none: an access to it then fails.
+    Huge {
+        pages: u8,
+    },
     Event,
     Null,
 }
@@ -64,6 +70,11 @@ impl Sent {
                 Ok(file)
             }
             Self::Shrinkable { pages } => memory(pages),
+            Self::Huge { pages } => {
+                let file = memfd_create("fuzz", MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB)?;
+                ftruncate(&file, u64::from(pages) << 21)?;
+                Ok(file)
+            }
             Self::Event => Ok(eventfd(0, EventfdFlags::CLOEXEC)?),
             Self::Null => Ok(std::fs::File::open("/dev/null")?.into()),
         }
@@ -85,6 +96,10 @@ impl Host for Idle {
 
     async fn ring(&self, _: &Arc<OwnedFd>) -> io::Result<()> {
         Ok(())
+    }
+
+    fn guard(&self, map: &Arc<MmapRegion>, lost: &Arc<AtomicBool>) -> io::Result<nitro_vhost::Guard> {
+        Ok(Arc::new(Guard::new(map, lost)?))
     }
 }
 

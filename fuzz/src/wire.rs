@@ -12,6 +12,7 @@ pub mod opt {
     pub const STRUCTURED_REPLY: u32 = 8;
     pub const LIST_META_CONTEXT: u32 = 9;
     pub const SET_META_CONTEXT: u32 = 10;
+    pub const EXTENDED_HEADERS: u32 = 11;
 }
 
 /// Commands by number.
@@ -72,6 +73,16 @@ pub fn request(flags: u16, command: u16, cookie: u64, offset: u64, len: u32) -> 
     bytes.extend(cookie.to_be_bytes());
     bytes.extend(offset.to_be_bytes());
     bytes.extend(len.to_be_bytes());
+    bytes
+}
+
+/// An extended request's header.
+#[must_use]
+pub fn extended_request(flags: u16, command: u16, cookie: u64, offset: u64, len: u64) -> Vec<u8> {
+    let mut bytes = 0x21e4_1c71_u32.to_be_bytes().to_vec();
+    bytes.extend(flags.to_be_bytes());
+    bytes.extend(command.to_be_bytes());
+    [cookie, offset, len].iter().for_each(|number| bytes.extend(number.to_be_bytes()));
     bytes
 }
 

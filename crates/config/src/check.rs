@@ -235,6 +235,10 @@ impl VolumeConfig {
                 .or("leave it out to share with all volumes that name none"));
         }
         self.check_bounds().map_err(|e| e.within(format_args!("volume.{name}")))?;
+        if let Some(size) = self.block_size.filter(|size| !matches!(size.0, 512 | 4096)) {
+            let what = format!("volume.{name}.block_size = {}", size.0);
+            return Err(Error::new(what, "there are no blocks of that size").or("use 512 or 4096"));
+        }
         if self.read_only && self.mode == Some(Mode::WriteBack) {
             let what = format!("volume.{name}.mode");
             return Err(Error::new(what, "a read-only volume cannot be in write-back").or("leave out one of the two"));

@@ -49,6 +49,10 @@ settings! {
         /// Make the origin as slow as a hard disk of 7200 or 15000 rpm, or as several in RAID-0
         #[arg(long, value_name = "RPM[:SPINDLES]", requires = "origin")]
         emulate_disk: Option<Emulation> = Text, Restart;
+        /// Bytes of a logical block, in which clients count: 512 or 4096, not less than those of the origin, of which the
+        /// volume's size is a multiple [default: those of a block device that is the origin, otherwise 512]
+        #[arg(long, value_name = "SIZE", requires = "origin")]
+        block_size: Option<Size> = Size, Restart, "512".."4K";
         /// Write-back: percentage of the cache's room for dirty data that is reserved for this volume [default: half of the
         /// room, divided equally among the volumes]
         #[arg(long, value_name = "PCT", requires = "origin")]

@@ -22,6 +22,7 @@ use btrfs::{Btrfs, Room};
 use ext::Ext;
 use ntfs::Ntfs;
 use partitions::Partitions;
+pub use partitions::{Table, table_in};
 use ranges::{Known, Ranges, Stamp};
 use scan::Scan;
 use std::collections::BTreeMap;
@@ -183,6 +184,14 @@ impl Detector {
             scan: None,
             ram_bytes_max: ram_bytes_max - room,
         }
+    }
+
+    /// As [`new`](Self::new), for a volume with logical blocks of this size in bytes (otherwise 512), in which its partition
+    /// table counts.
+    #[must_use]
+    pub fn with_blocks(mut self, block_bytes: u32) -> Self {
+        self.partitions.set_block_bytes(block_bytes.into());
+        self
     }
 
     /// Reads a part of the volume that a client read or wrote. `offset` is in bytes and must be a multiple of

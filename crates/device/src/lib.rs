@@ -1,8 +1,8 @@
 //! Nitro's devices: implementations of the device interfaces on files and block devices (io_uring), in RAM, and with
 //! deliberate faults or delays; also the runtime and the sockets.
 //!
-//! This is the only crate with `unsafe` code, in the modules `allocator`, `buffer`, `crash_memory`, `ioctl`, `runtime`,
-//! `net::credentials`, `net::passed`, `ublk::control` and `ublk::queue`. It is also the only crate that uses the async runtime
+//! This is the only crate with `unsafe` code, in the modules `allocator`, `buffer`, `crash_memory`, `guarded`, `ioctl`,
+//! `runtime`, `net::credentials`, `net::passed`, `ublk::control` and `ublk::queue`. It is also the only crate that uses the async runtime
 //! (compio).
 #![deny(unsafe_code)]
 
@@ -16,6 +16,7 @@ pub mod any;
 pub mod event;
 pub mod faulty;
 pub mod file;
+pub mod guarded;
 pub mod hdd;
 mod identity;
 mod linger;

@@ -26,9 +26,12 @@ pub struct DiskInfo {
     pub can_fast_zero: bool,
     /// [`Disk::cache`] is offered.
     pub can_cache: bool,
+    /// Bytes of a logical block: 512 or 4096. Protocols that count in blocks count in these; others announce them if they
+    /// are larger than 512.
+    pub block_bytes: u32,
     /// The preferred request size in bytes. Rounded up to a power of two of at least 512.
     pub block_preferred_bytes: u32,
-    /// Longest read or write in bytes; the connection's limit applies too. (The minimum is always one byte.)
+    /// Longest read or write in bytes; the connection's limit applies too.
     pub block_max_bytes: u32,
 }
 
@@ -45,6 +48,7 @@ impl DiskInfo {
             can_trim: true,
             can_fast_zero: true,
             can_cache: true,
+            block_bytes: 512,
             block_preferred_bytes: 4096,
             block_max_bytes: 32 << 20,
         }

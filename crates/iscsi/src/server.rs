@@ -6,7 +6,7 @@ use crate::groups::Groups;
 use crate::limits::Limits;
 use crate::link::Link;
 use crate::login::{Answer, Login, Refusal, Status, Step};
-use crate::scsi::{BLOCK_BYTES, Facts};
+use crate::scsi::Facts;
 use crate::session::{self, Scene, Unit};
 use crate::target::{Port, Target, Targets};
 use futures_util::future::{Either, FusedFuture, FutureExt as _, select};
@@ -218,15 +218,17 @@ fn find<X: Disks>(
         (Status::NO_RESOURCES, "the stored reservations of the target cannot be loaded")
     })?;
     let info = opened.disk.info();
-    let physical = info.block_preferred_bytes.clamp(BLOCK_BYTES, 1 << 20);
+    let block_bytes = info.block_bytes;
+    let physical = info.block_preferred_bytes.clamp(block_bytes, 1 << 20);
     let facts = Facts {
         identity,
-        blocks: info.size_bytes / u64::from(BLOCK_BYTES),
+        block_bytes,
+        blocks: info.size_bytes / u64::from(block_bytes),
         read_only: info.read_only,
         rotational: info.rotational,
         can_unmap: info.can_trim && !info.read_only,
         physical_bytes: if physical.is_power_of_two() { physical } else { 4096 },
-        transfer_blocks_max: options.limits.transfer_bytes_max.min(info.block_max_bytes) / BLOCK_BYTES,
+        transfer_blocks_max: options.limits.transfer_bytes_max.min(info.block_max_bytes) / block_bytes,
         keeps_reservations: options.targets.keeps(),
     };
     Ok(Found { opened, target, facts })

@@ -85,7 +85,7 @@ pub enum NbdError {
         /// The connection's activity.
         phase: Phase,
         /// The payload's length in bytes.
-        bytes: u32,
+        bytes: u64,
     },
     /// Other clients waited too long for memory that this client's requests hold.
     #[error("{}: the client was too slow while others waited for memory held by its requests", phase.as_str())]

@@ -115,7 +115,7 @@ async fn converse<X: Disks, R: ReadHalf, W: WriteHalf>(
             return leave(link, end, tls).await.map(Conversation::Over);
         }
     };
-    tracing::debug!(export = negotiated.name, tls, structured = negotiated.structured, "transmission begins");
+    tracing::debug!(export = negotiated.name, tls, headers = ?negotiated.headers, "transmission begins");
     let (end, work) = session::transmit(link, &negotiated, options, stop).await;
     let Work { requests, bytes_read, bytes_written } = work;
     let export = Some(negotiated.name);

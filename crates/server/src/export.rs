@@ -57,6 +57,8 @@ pub struct Own {
     pub identity: Arc<dyn Identity>,
     /// See [`VolumeExport::unit`].
     pub unit: Unit,
+    /// See [`VolumeExport::block_bytes`].
+    pub block_bytes: u32,
 }
 
 /// A volume under its name.
@@ -86,6 +88,8 @@ pub struct VolumeExport {
     pub identity: Arc<dyn Identity>,
     /// What the identifiers of its units are made of.
     pub unit: Unit,
+    /// Bytes of its logical blocks: 512 or 4096.
+    pub block_bytes: u32,
     /// Its clients are asked to disconnect.
     pub gone: Latch,
     /// Clients that did not disconnect are disconnected.
@@ -132,7 +136,7 @@ impl VolumeExport {
         let iscsi_allowed = RwLock::new(config.iscsi_allowed()?);
         let names =
             Arc::new(config.identity(name, Some(own.unit).filter(|unit| !unit.is_named).map(|unit| unit.uuid.0))?);
-        let detector = entry.detector(volume.size_bytes(), config.detect_scan);
+        let detector = entry.detector(volume.size_bytes(), own.block_bytes, config.detect_scan);
         volume.classify_by(detector.clone().map(|detector| detector as Arc<dyn Classifier>));
         Ok(Self {
             name: name.to_owned(),
@@ -149,6 +153,7 @@ impl VolumeExport {
             guard: own.guard,
             identity: own.identity,
             unit: own.unit,
+            block_bytes: own.block_bytes,
             gone: Latch::default(),
             cut: Latch::default(),
             resized: Event::new(),
@@ -427,6 +432,7 @@ impl Disk for VolumeExport {
             description: self.description.clone(),
             read_only: volume.read_only(),
             rotational: geometry.rotational,
+            block_bytes: self.block_bytes,
             block_preferred_bytes: extent_bytes.max(4096),
             ..DiskInfo::new(volume.size_bytes())
         }

@@ -7,7 +7,7 @@ mod queue;
 
 pub use queue::{Done, Kind, Queue};
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create, open};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::fs::File;
 use std::io;
@@ -43,13 +43,45 @@ pub struct Setup {
     pub features: u64,
     /// Requests use indirect tables of descriptors.
     pub indirect: bool,
-    /// The memory is not sealed against shrinking.
-    pub unsealed: bool,
+    /// The file of the driver's memory.
+    pub memory: Backing,
+}
+
+/// The file of a driver's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backing {
+    /// A memfd that cannot shrink, as QEMU's.
+    Sealed,
+    /// A memfd that can shrink, as libblkio's and Cloud Hypervisor's.
+    Plain,
+    /// An unlinked file in this folder.
+    Folder(&'static str),
+}
+
+impl Backing {
+    fn open(self, bytes: u64) -> io::Result<File> {
+        let fd = match self {
+            Self::Sealed | Self::Plain => memfd_create("guest", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?,
+            Self::Folder(folder) => open(folder, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RWXU)?,
+        };
+        ftruncate(&fd, bytes)?;
+        if self == Self::Sealed {
+            fcntl_add_seals(&fd, SealFlags::SHRINK)?;
+        }
+        Ok(fd.into())
+    }
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { queues: 1, depth: 64, data_bytes: 64 << 10, features: u64::MAX, indirect: false, unsealed: false }
+        Self {
+            queues: 1,
+            depth: 64,
+            data_bytes: 64 << 10,
+            features: u64::MAX,
+            indirect: false,
+            memory: Backing::Sealed,
+        }
     }
 }
 
@@ -79,13 +111,7 @@ impl Client {
     pub fn connect(path: &Path, setup: Setup) -> io::Result<Self> {
         let layout = queue::Layout::new(setup.depth, setup.data_bytes);
         let memory_bytes = (layout.bytes * u64::from(setup.queues)).next_multiple_of(2 << 20);
-        let flags = if setup.unsealed { MemfdFlags::CLOEXEC } else { MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING };
-        let fd = memfd_create("guest", flags)?;
-        ftruncate(&fd, memory_bytes)?;
-        if !setup.unsealed {
-            fcntl_add_seals(&fd, SealFlags::SHRINK)?;
-        }
-        let file = File::from(fd);
+        let file = setup.memory.open(memory_bytes)?;
         let mapped =
             MmapRegion::from_file(FileOffset::new(file.try_clone()?, 0), memory_bytes as usize).map_err(failed)?;
         let region = GuestRegionMmap::new(mapped, GuestAddress(0)).ok_or_else(|| failed("region"))?;
@@ -240,6 +266,15 @@ impl Client {
         self.frontend.remove_mem_region(&region).map_err(failed)?;
         self.frontend.add_mem_region(&region).map_err(failed)?;
         Ok(())
+    }
+
+    /// Shrinks the file of the memory, which must not be sealed. From then on, an access to what is beyond its end would
+    /// kill the process.
+    ///
+    /// # Errors
+    /// The operating system's error.
+    pub fn shrink(&self, bytes: u64) -> io::Result<()> {
+        Ok(ftruncate(&self.file, bytes)?)
     }
 
     /// The driver's memory.

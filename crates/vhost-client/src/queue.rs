@@ -159,12 +159,18 @@ impl Queue {
         self.at + self.layout.slots + self.layout.slot_bytes * u64::from(slot)
     }
 
+    /// The address of a slot's data in the driver's memory.
+    #[must_use]
+    pub fn data_at(&self, slot: u16) -> u64 {
+        self.slot(slot) + SLOT_DATA_AT
+    }
+
     /// Copies data into a slot.
     ///
     /// # Errors
     /// The data do not fit into the memory.
     pub fn fill(&self, slot: u16, data: &[u8]) -> io::Result<()> {
-        self.put(self.slot(slot) + SLOT_DATA_AT, data)
+        self.put(self.data_at(slot), data)
     }
 
     /// The first `len` bytes of a slot's data.
@@ -173,7 +179,7 @@ impl Queue {
     /// The memory does not have so many bytes.
     pub fn data(&self, slot: u16, len: usize) -> io::Result<Vec<u8>> {
         let mut data = vec![0; len];
-        self.memory.read_slice(&mut data, GuestAddress(self.slot(slot) + SLOT_DATA_AT)).map_err(failed)?;
+        self.memory.read_slice(&mut data, GuestAddress(self.data_at(slot))).map_err(failed)?;
         Ok(data)
     }
 

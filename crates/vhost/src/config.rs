@@ -16,8 +16,8 @@ pub(crate) const RANGE_BYTES_MAX: u32 = 1 << 30;
 pub(crate) const RANGES_MAX: u32 = 32;
 /// Bytes of the configuration space; bytes beyond it read as zero.
 const SPACE_BYTES: usize = 60;
-/// Size of a physical block: the binary logarithm of its sectors.
-const PHYSICAL_BLOCK_EXPONENT: u8 = 3;
+/// Bytes of a physical block.
+const PHYSICAL_BLOCK_BYTES: u32 = 4096;
 
 pub(crate) const F_SIZE_MAX: u64 = 1 << 1;
 pub(crate) const F_SEG_MAX: u64 = 1 << 2;
@@ -58,24 +58,28 @@ pub(crate) fn space(info: &DiskInfo, offset: usize, len: usize) -> Vec<u8> {
 
 /// `struct virtio_blk_config`, little-endian.
 fn whole_space(info: &DiskInfo) -> Vec<u8> {
-    let unit_sectors = info.block_preferred_bytes.next_power_of_two() / SECTOR_BYTES as u32;
+    let physical_blocks = (PHYSICAL_BLOCK_BYTES / info.block_bytes).max(1);
+    let unit_blocks = info.block_preferred_bytes.next_power_of_two().max(info.block_bytes) / info.block_bytes;
+    // A part of a block at the end cannot be used. The capacity is in sectors, whatever the size of a block.
+    let whole_bytes = info.size_bytes - info.size_bytes % u64::from(info.block_bytes);
     let mut space = Vec::with_capacity(SPACE_BYTES);
-    space.extend((info.size_bytes / SECTOR_BYTES).to_le_bytes());
+    space.extend((whole_bytes / SECTOR_BYTES).to_le_bytes());
     space.extend(SEGMENT_BYTES_MAX.to_le_bytes());
     space.extend(SEGMENTS_MAX.to_le_bytes());
     // Cylinders, heads and sectors: not offered.
     space.extend([0; 4]);
-    space.extend((SECTOR_BYTES as u32).to_le_bytes());
+    space.extend(info.block_bytes.to_le_bytes());
     // Topology: physical block size, its alignment, minimum and optimal length of a request in logical blocks.
-    space.extend([PHYSICAL_BLOCK_EXPONENT, 0]);
-    space.extend(u16::try_from(unit_sectors).unwrap_or(u16::MAX).max(1).to_le_bytes());
-    space.extend(unit_sectors.to_le_bytes());
+    space.extend([physical_blocks.ilog2() as u8, 0]);
+    space.extend(u16::try_from(unit_blocks).unwrap_or(u16::MAX).max(1).to_le_bytes());
+    space.extend(unit_blocks.to_le_bytes());
     // Cache mode (not offered), padding.
     space.extend([0; 2]);
     space.extend((QUEUES_MAX as u16).to_le_bytes());
     let range_sectors = RANGE_BYTES_MAX / SECTOR_BYTES as u32;
     // Discard: most sectors, most ranges, alignment in sectors. Write zeroes: most sectors, most ranges, may unmap.
-    for number in [range_sectors, RANGES_MAX, 1 << PHYSICAL_BLOCK_EXPONENT, range_sectors, RANGES_MAX] {
+    let aligned = PHYSICAL_BLOCK_BYTES / SECTOR_BYTES as u32;
+    for number in [range_sectors, RANGES_MAX, aligned, range_sectors, RANGES_MAX] {
         space.extend(number.to_le_bytes());
     }
     space.extend([1, 0, 0, 0]);
@@ -98,6 +102,15 @@ mod tests {
         assert_eq!(at(34, 2), 32_u16.to_le_bytes());
         assert_eq!(at(36, 4), (2_u32 << 20).to_le_bytes());
         assert_eq!(at(56, 8), [1, 0, 0, 0, 0, 0, 0, 0], "what lies beyond reads as zero");
+    }
+
+    #[test]
+    fn blocks_of_4096_are_announced_and_the_capacity_stays_in_sectors() {
+        let info = DiskInfo { block_bytes: 4096, block_preferred_bytes: 8192, ..DiskInfo::new((1 << 20) + 512) };
+        let at = |offset, len| space(&info, offset, len);
+        assert_eq!(at(0, 8), 2048_u64.to_le_bytes());
+        assert_eq!(at(20, 4), 4096_u32.to_le_bytes());
+        assert_eq!(at(24, 8), [0, 0, 2, 0, 2, 0, 0, 0], "physical blocks are logical ones; two of them are preferred");
     }
 
     #[test]

@@ -175,7 +175,7 @@ impl Control {
 /// thread. Then stops the queues and finishes their requests.
 ///
 /// # Errors
-/// [`VhostError`]: the socket failed, or a message was refused.
+/// [`VhostError`]: the socket failed, a message was refused, or the client's memory is gone.
 pub fn converse<D: Disk + Send + Sync + 'static, H: Host>(
     control: &Arc<Control>,
     disk: Arc<D>,
@@ -203,6 +203,9 @@ pub fn converse<D: Disk + Send + Sync + 'static, H: Host>(
         Err(poisoned) => poisoned.into_inner(),
     };
     device.stop_all();
+    if device.mapper.has_lost() {
+        return Err(VhostError::MemoryLost);
+    }
     if control.stopped.load(Ordering::SeqCst) {
         settle(&device, host);
     }
@@ -227,6 +230,9 @@ fn talk<D: Disk + Send + Sync + 'static, H: Host>(
             Err(Error::Disconnected | Error::PartialMessage | Error::SocketBroken(_)) => return Ok(()),
             Err(Error::SocketRetry(_)) => {}
             Err(source) => return Err(VhostError::Protocol { code, source }),
+        }
+        if device.lock().is_ok_and(|device| device.mapper.has_lost()) {
+            return Err(VhostError::MemoryLost);
         }
         if code == SET_BACKEND_SOCKET {
             // A guest that reconnects may know another size.

@@ -5,7 +5,7 @@ use crate::control::Control;
 use crate::error::Fault;
 use crate::host::Host;
 use crate::inflight::{Inflight, Left, Unflushed};
-use crate::memory::{Memory, REGIONS_MAX};
+use crate::memory::{Mapper, Memory, REGIONS_MAX};
 use crate::queue::{Ending, Run, Shared, run};
 use crate::ring::{Placement, Ring};
 use crate::wake::{Answer, Stop};
@@ -68,6 +68,7 @@ pub(crate) struct Device<D, H> {
     control: Arc<Control>,
     incarnation: Incarnation,
     features: u64,
+    pub(crate) mapper: Mapper,
     memory: Option<Arc<Memory>>,
     inflight: Option<Inflight>,
     pub(crate) unflushed: Arc<Unflushed>,
@@ -79,6 +80,7 @@ impl<D: Disk + Send + Sync + 'static, H: Host> Device<D, H> {
         let vrings = (0..QUEUES_MAX).map(|_| Vring::default()).collect();
         Self {
             shared,
+            mapper: Mapper::new(&host),
             host,
             control,
             incarnation,
@@ -142,6 +144,7 @@ impl<D: Disk + Send + Sync + 'static, H: Host> Device<D, H> {
             call: Arc::clone(&vring.call),
             always_durable: self.features & F_FLUSH == 0,
             unflushed: Arc::clone(&self.unflushed),
+            control: Arc::clone(&self.control),
             stop: Arc::clone(&stop),
             ending,
         };
@@ -157,10 +160,10 @@ impl<D: Disk + Send + Sync + 'static, H: Host> Device<D, H> {
     /// after.
     fn change_memory(
         &mut self,
-        change: impl FnOnce(Option<&Memory>) -> std::result::Result<Option<Memory>, Fault>,
+        change: impl FnOnce(Option<&Memory>, &Mapper) -> std::result::Result<Option<Memory>, Fault>,
     ) -> Result<()> {
         self.stop_all();
-        self.memory = change(self.memory.as_deref())?.map(Arc::new);
+        self.memory = change(self.memory.as_deref(), &self.mapper)?.map(Arc::new);
         if let Err(fault) = self.start_all() {
             // The client may set the addresses of the rings again.
             tracing::debug!("a queue cannot start before its rings are set again: {fault}");
@@ -226,7 +229,7 @@ impl<D: Disk + Send + Sync + 'static, H: Host> VhostUserBackendReqHandlerMut for
         files: Vec<File>,
         _: Option<bool>,
     ) -> Result<Option<Vec<vhost::VhostUserMemoryRegionBase>>> {
-        self.change_memory(|_| Memory::map(told, files).map(Some))?;
+        self.change_memory(|_, mapper| Memory::map(mapper, told, files).map(Some))?;
         Ok(None)
     }
 
@@ -329,14 +332,14 @@ impl<D: Disk + Send + Sync + 'static, H: Host> VhostUserBackendReqHandlerMut for
     }
 
     fn get_inflight_fd(&mut self, told: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
-        let (made, file) = Inflight::create(told.num_queues, told.queue_size, self.incarnation)?;
+        let (made, file) = Inflight::create(&self.mapper, told.num_queues, told.queue_size, self.incarnation)?;
         // With a new region, the guest starts anew.
         self.shared.has_lost.store(false, Ordering::SeqCst);
         Ok((made, file))
     }
 
     fn set_inflight_fd(&mut self, told: &VhostUserInflight, file: File) -> Result<()> {
-        let inflight = Inflight::adopt(told, file)?;
+        let inflight = Inflight::adopt(&self.mapper, told, file)?;
         self.stop_all();
         match inflight.take_over(self.incarnation)? {
             Left::Safe => self.shared.has_lost.store(false, Ordering::SeqCst),
@@ -361,12 +364,12 @@ impl<D: Disk + Send + Sync + 'static, H: Host> VhostUserBackendReqHandlerMut for
         file: File,
         _: Option<bool>,
     ) -> Result<Option<vhost::VhostUserMemoryRegionBase>> {
-        self.change_memory(|before| Memory::with(before, told, file).map(Some))?;
+        self.change_memory(|before, mapper| Memory::with(before, mapper, told, file).map(Some))?;
         Ok(None)
     }
 
     fn remove_mem_region(&mut self, told: &VhostUserSingleMemoryRegion) -> Result<()> {
-        self.change_memory(|before| before.ok_or(Fault::Region)?.without(told))
+        self.change_memory(|before, _| before.ok_or(Fault::Region)?.without(told))
     }
 
     fn set_gpu_socket(&mut self, _: GpuBackend) -> Result<()> {

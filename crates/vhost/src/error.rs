@@ -18,15 +18,18 @@ pub enum VhostError {
         #[source]
         source: vhost::vhost_user::Error,
     },
+    /// An access to memory of the client failed, as its file has shrunk or its file system is full.
+    #[error("the guest's memory is gone: its file has shrunk, or there was no room for one of its pages")]
+    MemoryLost,
 }
 
 /// An error in a client's memory, rings or numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
-    #[error(
-        "guest memory can shrink: it must be a memfd sealed with F_SEAL_SHRINK (QEMU: memory-backend-memfd,share=on)"
-    )]
-    Shrinkable,
+    #[error("guest memory is not in RAM: it must be a memfd, or a file of tmpfs (as /dev/shm) or of hugetlbfs")]
+    NotInRam,
+    #[error("the guest's memory is gone")]
+    Lost,
     #[error("a memory region is empty or unknown, overlaps another, or is not within its file")]
     Region,
     #[error("guest memory cannot be mapped")]

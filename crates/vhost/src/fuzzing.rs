@@ -2,7 +2,7 @@
 
 use crate::chain::{copy_into, total};
 use crate::inflight::Inflight;
-use crate::memory::Memory;
+use crate::memory::{Mapper, Memory};
 use crate::request::{Action, Request};
 use crate::ring::{Placement, Ring};
 use nitro_frontend::DiskInfo;
@@ -49,14 +49,16 @@ pub fn run(told: Told, content: &[u8]) -> usize {
         return 0;
     };
     let region = VhostUserMemoryRegion::new(0, MEMORY_BYTES, USER_ADDRESS, 0);
-    let Ok(memory) = Memory::map(&[region], vec![file]).map(Arc::new) else { return 0 };
+    // The memory is sealed.
+    let mapper = Mapper::unguarded();
+    let Ok(memory) = Memory::map(&mapper, &[region], vec![file]).map(Arc::new) else { return 0 };
     let [descriptors, available, used] = told.places.map(|place| USER_ADDRESS + u64::from(place));
     let at = Placement { size: told.size, descriptors, available, used, base: told.base };
     let log = told.inflight_at.and_then(|at| {
         // Rounded down to a page, since the offset of a mapping is a multiple of the page size.
         let offset = u64::from(at) / 4096 * 4096;
         let region = VhostUserInflight::new(MEMORY_BYTES - offset, offset, 1, told.size);
-        Inflight::adopt(&region, again).ok()?.queue(0, told.size)
+        Inflight::adopt(&mapper, &region, again).ok()?.queue(0, told.size)
     });
     let info = DiskInfo::new(1 << 20);
     let Ok((mut ring, under_way)) = Ring::open(Arc::clone(&memory), &at, told.event_idx, log) else { return 0 };

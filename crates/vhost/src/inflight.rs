@@ -4,14 +4,13 @@
 use crate::config::{QUEUE_SIZE_MAX, QUEUES_MAX};
 use crate::device::Incarnation;
 use crate::error::Fault;
-use crate::memory::map;
+use crate::memory::{Mapper, Mapping};
 use nitro_frontend::Unflushed as Record;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use std::fs::File;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vhost::vhost_user::message::VhostUserInflight;
-use vm_memory::{Bytes, MmapRegion, VolatileMemory};
+use vm_memory::{Bytes, VolatileMemory};
 
 /// A queue's part begins with features (u64), version, number of descriptors, head of the last batch and index of the
 /// used ring (u16 each); an entry for each descriptor follows. (`QueueRegionSplit` and `DescStateSplit` of vhost-user.)
@@ -37,7 +36,7 @@ const UNFLUSHED_AT: usize = 24;
 /// The in-flight region of a device.
 #[derive(Debug, Clone)]
 pub(crate) struct Inflight {
-    map: Arc<MmapRegion>,
+    mapping: Mapping,
     queues: usize,
     queue_size: u16,
 }
@@ -55,7 +54,12 @@ pub(crate) enum Left {
 
 impl Inflight {
     /// Makes a region in a new file, signed by `by`.
-    pub(crate) fn create(queues: u16, queue_size: u16, by: Incarnation) -> Result<(VhostUserInflight, File), Fault> {
+    pub(crate) fn create(
+        mapper: &Mapper,
+        queues: u16,
+        queue_size: u16,
+        by: Incarnation,
+    ) -> Result<(VhostUserInflight, File), Fault> {
         let bytes = check(queues, queue_size)? + OWN_BYTES;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = memfd_create("nitro-inflight", flags).map_err(|_| Fault::Map)?;
@@ -63,26 +67,26 @@ impl Inflight {
         fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).map_err(|_| Fault::Map)?;
         let file = File::from(fd);
         let told = VhostUserInflight::new(bytes as u64, 0, queues, queue_size);
-        let region = Self::adopt(&told, file.try_clone().map_err(|_| Fault::Map)?)?;
+        let region = Self::adopt(mapper, &told, file.try_clone().map_err(|_| Fault::Map)?)?;
         region.store(region.own(), MAGIC)?;
         region.sign(by)?;
         Ok((told, file))
     }
 
     /// Maps a region of a file that the client passes.
-    pub(crate) fn adopt(told: &VhostUserInflight, file: File) -> Result<Self, Fault> {
+    pub(crate) fn adopt(mapper: &Mapper, told: &VhostUserInflight, file: File) -> Result<Self, Fault> {
         let needed = check(told.num_queues, told.queue_size)?;
         if told.mmap_size < needed as u64 {
             return Err(Fault::Inflight);
         }
-        let map = map(file, told.mmap_offset, told.mmap_size)?;
-        Ok(Self { map: Arc::new(map), queues: told.num_queues.into(), queue_size: told.queue_size })
+        let mapping = mapper.map(file, told.mmap_offset, told.mmap_size)?;
+        Ok(Self { mapping, queues: told.num_queues.into(), queue_size: told.queue_size })
     }
 
     /// Signs the region for this process, unless that would hide a loss of writes.
     pub(crate) fn take_over(&self, by: Incarnation) -> Result<Left, Fault> {
         let own = self.own();
-        if self.map.size() < own + OWN_BYTES || self.load::<u64>(own)? != MAGIC {
+        if self.mapping.map.size() < own + OWN_BYTES || self.load::<u64>(own)? != MAGIC {
             return Ok(Left::Unknown);
         }
         let signed = [self.load::<u64>(own + INCARNATION_AT)?, self.load::<u64>(own + INCARNATION_AT + 8)?];
@@ -101,7 +105,7 @@ impl Inflight {
     /// The record of unflushed writes, which is stored only in a region that Nitro made.
     pub(crate) fn unflushed(&self) -> Unflushed {
         let own = self.own();
-        let is_ours = self.map.size() >= own + OWN_BYTES && self.load::<u64>(own) == Ok(MAGIC);
+        let is_ours = self.mapping.map.size() >= own + OWN_BYTES && self.load::<u64>(own) == Ok(MAGIC);
         if !is_ours {
             return Unflushed::default();
         }
@@ -120,11 +124,11 @@ impl Inflight {
     }
 
     fn load<T: vm_memory::AtomicAccess>(&self, at: usize) -> Result<T, Fault> {
-        self.map.as_volatile_slice().load(at, Ordering::SeqCst).map_err(|_| Fault::Inflight)
+        self.mapping.map.as_volatile_slice().load(at, Ordering::SeqCst).map_err(|_| Fault::Inflight)
     }
 
     fn store<T: vm_memory::AtomicAccess>(&self, at: usize, value: T) -> Result<(), Fault> {
-        self.map.as_volatile_slice().store(value, at, Ordering::SeqCst).map_err(|_| Fault::Inflight)
+        self.mapping.map.as_volatile_slice().store(value, at, Ordering::SeqCst).map_err(|_| Fault::Inflight)
     }
 }
 
@@ -215,14 +219,14 @@ mod tests {
 
     fn one() -> (VhostUserInflight, File, Incarnation) {
         let by = Incarnation([1, 2]);
-        let (told, file) = Inflight::create(2, 8, by).unwrap();
+        let (told, file) = Inflight::create(&Mapper::unguarded(), 2, 8, by).unwrap();
         (told, file, by)
     }
 
     #[test]
     fn requests_under_way_come_back_in_their_order() {
         let (told, file, _) = one();
-        let region = Inflight::adopt(&told, file.try_clone().unwrap()).unwrap();
+        let region = Inflight::adopt(&Mapper::unguarded(), &told, file.try_clone().unwrap()).unwrap();
         let mut log = region.queue(1, 8).unwrap();
         assert!(log.recover(0).unwrap().is_empty());
         for head in [5, 3, 7] {
@@ -232,7 +236,7 @@ mod tests {
         log.ended(3, 1).unwrap();
         // A process dies after it has completed 5 and before it has noted that; another process opens the region.
         log.ending(5).unwrap();
-        let again = Inflight::adopt(&told, file).unwrap();
+        let again = Inflight::adopt(&Mapper::unguarded(), &told, file).unwrap();
         assert_eq!(again.queue(1, 8).unwrap().recover(2).unwrap(), [7]);
         assert!(again.queue(0, 8).unwrap().recover(0).unwrap().is_empty());
         assert!(again.queue(2, 8).is_none() && again.queue(0, 16).is_none());
@@ -241,7 +245,7 @@ mod tests {
     #[test]
     fn a_process_that_died_with_unflushed_writes_is_found_out() {
         let (told, file, by) = one();
-        let adopt = || Inflight::adopt(&told, file.try_clone().unwrap()).unwrap();
+        let adopt = || Inflight::adopt(&Mapper::unguarded(), &told, file.try_clone().unwrap()).unwrap();
         let (region, other) = (adopt(), Incarnation([3, 4]));
         let unflushed = region.unflushed();
         let mark = unflushed.mark();
@@ -258,7 +262,7 @@ mod tests {
     #[test]
     fn regions_that_lie_are_refused() {
         let (told, file, by) = one();
-        let adopt = |told: VhostUserInflight| Inflight::adopt(&told, file.try_clone().unwrap());
+        let adopt = |told: VhostUserInflight| Inflight::adopt(&Mapper::unguarded(), &told, file.try_clone().unwrap());
         let short = VhostUserInflight { mmap_size: 100, ..told };
         assert_eq!(adopt(short).unwrap_err(), Fault::Inflight);
         let long = VhostUserInflight { mmap_size: told.mmap_size + 4096, ..told };
@@ -267,7 +271,8 @@ mod tests {
             assert_eq!(adopt(VhostUserInflight { num_queues, queue_size, ..told }).unwrap_err(), Fault::Inflight);
         }
         let foreign = crate::memory::tests::memfd(4096, SealFlags::SHRINK);
-        let region = Inflight::adopt(&VhostUserInflight::new(4096, 0, 1, 8), foreign).unwrap();
+        let told = VhostUserInflight::new(4096, 0, 1, 8);
+        let region = Inflight::adopt(&Mapper::unguarded(), &told, foreign).unwrap();
         assert_eq!(region.take_over(by).unwrap(), Left::Unknown);
     }
 }

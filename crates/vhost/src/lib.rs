@@ -5,9 +5,9 @@
 //! [`converse`] serves one control connection, and blocks a thread of the caller. Each queue is a future that a
 //! [`Host`] runs; the crate depends on no async runtime. It has no caching logic.
 //!
-//! Guests and their virtual machine monitors are not trusted. Memory is mapped only if it cannot shrink (a memfd with
-//! `F_SEAL_SHRINK`), so that no access to it can fail. Every address, length and index in a ring is checked; an invalid
-//! one stops only its own queue.
+//! Guests and their virtual machine monitors are not trusted. Memory may shrink, so that an access to it fails: the
+//! [`Host`] guards mappings, and such a client alone is disconnected. Every address, length and index in a ring is checked;
+//! an invalid one stops only its own queue.
 //!
 //! [user]: https://qemu-project.gitlab.io/qemu/interop/vhost-user.html
 //! [virtio]: https://docs.oasis-open.org/virtio/virtio/v1.2/virtio-v1.2.html
@@ -31,4 +31,5 @@ mod wake;
 pub use control::{Control, Options, converse};
 pub use device::Incarnation;
 pub use error::VhostError;
-pub use host::{Host, LocalTask};
+pub use host::{Guard, Host, LocalTask};
+pub use vm_memory::MmapRegion;

@@ -1,9 +1,12 @@
 //! The mapped memory of a guest.
 
 use crate::error::Fault;
-use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use crate::host::{Guard, Host};
+use rustix::fs::{fstat, fstatfs};
 use std::fs::File;
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 use vhost::vhost_user::message::VhostUserMemoryRegion;
 use vm_memory::mmap::MmapRegionBuilder;
 use vm_memory::{
@@ -13,24 +16,80 @@ use vm_memory::{
 /// Most regions of a guest's memory. (QEMU uses as many as a back end supports.)
 pub(crate) const REGIONS_MAX: usize = 509;
 
-/// Maps `len` bytes of a file, shared. The file must be sealed against shrinking, so that no access can fail.
-pub(crate) fn map(file: File, offset: u64, len: u64) -> Result<MmapRegion, Fault> {
-    let seals = fcntl_get_seals(&file).map_err(|_| Fault::Shrinkable)?;
-    if !seals.contains(SealFlags::SHRINK) {
-        return Err(Fault::Shrinkable);
+/// Numbers of file systems (`linux/magic.h`).
+const TMPFS: i64 = 0x0102_1994;
+const HUGETLBFS: i64 = 0x9584_58F6;
+
+/// Maps the memory of one client, and notes whether an access to any of it has failed.
+pub(crate) struct Mapper {
+    guard: GuardOf,
+    lost: Arc<AtomicBool>,
+}
+
+/// [`Host::guard`] of some host.
+type GuardOf = Box<dyn Fn(&Arc<MmapRegion>, &Arc<AtomicBool>) -> io::Result<Guard> + Send + Sync>;
+
+/// A mapped part of a file, and what guards it.
+#[derive(Debug, Clone)]
+pub(crate) struct Mapping {
+    pub(crate) map: Arc<MmapRegion>,
+    _guard: Guard,
+}
+
+impl Mapper {
+    pub(crate) fn new(host: &impl Host) -> Self {
+        let host = host.clone();
+        Self { guard: Box::new(move |map, lost| host.guard(map, lost)), lost: Arc::default() }
     }
-    let file_bytes = u64::try_from(fstat(&file).map_err(|_| Fault::Map)?.st_size).map_err(|_| Fault::Region)?;
-    let end = offset.checked_add(len).ok_or(Fault::Region)?;
-    let len = usize::try_from(len).map_err(|_| Fault::Region)?;
-    if len == 0 || end > file_bytes {
-        return Err(Fault::Region);
+
+    /// A mapper of files that are known not to shrink.
+    pub(crate) fn unguarded() -> Self {
+        Self { guard: Box::new(|_, _| Ok(Arc::new(()))), lost: Arc::default() }
     }
-    MmapRegionBuilder::new(len)
-        .with_mmap_prot(libc::PROT_READ | libc::PROT_WRITE)
-        .with_mmap_flags(libc::MAP_SHARED | libc::MAP_NORESERVE)
-        .with_file_offset(FileOffset::new(file, offset))
-        .build()
-        .map_err(|_| Fault::Map)
+
+    /// Whether an access to mapped memory has failed.
+    pub(crate) fn has_lost(&self) -> bool {
+        is_set(&self.lost)
+    }
+
+    /// Maps `len` bytes of a file, shared. Other file systems than those of RAM are refused: an access to a file of theirs
+    /// may take any time (FUSE, NFS), which all clients of a thread would wait for.
+    pub(crate) fn map(&self, file: File, offset: u64, len: u64) -> Result<Mapping, Fault> {
+        let page = page_bytes(&file)?;
+        let file_bytes = u64::try_from(fstat(&file).map_err(|_| Fault::Map)?.st_size).map_err(|_| Fault::Region)?;
+        let end = offset.checked_add(len).ok_or(Fault::Region)?;
+        let is_whole = page.is_none_or(|page| offset.is_multiple_of(page) && len.is_multiple_of(page));
+        let len = usize::try_from(len).map_err(|_| Fault::Region)?;
+        if len == 0 || end > file_bytes || !is_whole {
+            return Err(Fault::Region);
+        }
+        let map = MmapRegionBuilder::new(len)
+            .with_mmap_prot(libc::PROT_READ | libc::PROT_WRITE)
+            .with_mmap_flags(libc::MAP_SHARED | libc::MAP_NORESERVE)
+            .with_file_offset(FileOffset::new(file, offset))
+            .build()
+            .map_err(|_| Fault::Map)?;
+        let map = Arc::new(map);
+        let guard = (self.guard)(&map, &self.lost).map_err(|_| Fault::Map)?;
+        Ok(Mapping { map, _guard: guard })
+    }
+}
+
+/// Bytes of a huge page of the file's file system; `None`: its pages are of the usual size.
+fn page_bytes(file: &File) -> Result<Option<u64>, Fault> {
+    let found = fstatfs(file).map_err(|_| Fault::NotInRam)?;
+    match found.f_type & 0xFFFF_FFFF {
+        TMPFS => Ok(None),
+        HUGETLBFS => u64::try_from(found.f_bsize).map(Some).map_err(|_| Fault::NotInRam),
+        _ => Err(Fault::NotInRam),
+    }
+}
+
+/// Whether the flag is set, after all accesses to memory that come before this in the program. A failed access sets it on
+/// the thread of the access, so that only the compiler has to keep the order.
+fn is_set(lost: &AtomicBool) -> bool {
+    compiler_fence(Ordering::SeqCst);
+    lost.load(Ordering::Relaxed)
 }
 
 /// A mapped region, and its address in the virtual machine monitor.
@@ -38,14 +97,15 @@ pub(crate) fn map(file: File, offset: u64, len: u64) -> Result<MmapRegion, Fault
 struct Region {
     user_address: u64,
     mapped: Arc<GuestRegionMmap>,
+    _guard: Guard,
 }
 
 impl Region {
-    fn map(told: &VhostUserMemoryRegion, file: File) -> Result<Self, Fault> {
-        let mapped = map(file, told.mmap_offset, told.memory_size)?;
+    fn map(mapper: &Mapper, told: &VhostUserMemoryRegion, file: File) -> Result<Self, Fault> {
+        let Mapping { map, _guard } = mapper.map(file, told.mmap_offset, told.memory_size)?;
         told.user_addr.checked_add(told.memory_size).ok_or(Fault::Region)?;
-        let mapped = GuestRegionMmap::new(mapped, GuestAddress(told.guest_phys_addr)).ok_or(Fault::Region)?;
-        Ok(Self { user_address: told.user_addr, mapped: Arc::new(mapped) })
+        let mapped = GuestRegionMmap::with_arc(map, GuestAddress(told.guest_phys_addr)).ok_or(Fault::Region)?;
+        Ok(Self { user_address: told.user_addr, mapped: Arc::new(mapped), _guard })
     }
 }
 
@@ -54,26 +114,32 @@ impl Region {
 pub(crate) struct Memory {
     guest: GuestMemoryMmap,
     regions: Vec<Region>,
+    lost: Arc<AtomicBool>,
 }
 
 impl Memory {
     /// Maps the complete memory of a guest (`SET_MEM_TABLE`).
-    pub(crate) fn map(told: &[VhostUserMemoryRegion], files: Vec<File>) -> Result<Self, Fault> {
+    pub(crate) fn map(mapper: &Mapper, told: &[VhostUserMemoryRegion], files: Vec<File>) -> Result<Self, Fault> {
         if told.len() > REGIONS_MAX || told.len() != files.len() {
             return Err(Fault::Regions);
         }
-        let regions = told.iter().zip(files).map(|(told, file)| Region::map(told, file)).collect::<Result<_, _>>()?;
-        Self::of(regions)
+        let each = told.iter().zip(files).map(|(told, file)| Region::map(mapper, told, file));
+        Self::of(each.collect::<Result<_, _>>()?, &mapper.lost)
     }
 
     /// The memory with another region (`ADD_MEM_REG`).
-    pub(crate) fn with(before: Option<&Self>, told: &VhostUserMemoryRegion, file: File) -> Result<Self, Fault> {
+    pub(crate) fn with(
+        before: Option<&Self>,
+        mapper: &Mapper,
+        told: &VhostUserMemoryRegion,
+        file: File,
+    ) -> Result<Self, Fault> {
         let mut regions = before.map_or_else(Vec::new, |memory| memory.regions.clone());
         if regions.len() == REGIONS_MAX {
             return Err(Fault::Regions);
         }
-        regions.push(Region::map(told, file)?);
-        Self::of(regions)
+        regions.push(Region::map(mapper, told, file)?);
+        Self::of(regions, &mapper.lost)
     }
 
     /// The memory without a region (`REM_MEM_REG`); `None` if it was the last one.
@@ -86,19 +152,25 @@ impl Memory {
         let mut regions = self.regions.clone();
         let at = regions.iter().position(is_meant).ok_or(Fault::Region)?;
         regions.remove(at);
-        if regions.is_empty() { Ok(None) } else { Self::of(regions).map(Some) }
+        if regions.is_empty() { Ok(None) } else { Self::of(regions, &self.lost).map(Some) }
     }
 
-    fn of(regions: Vec<Region>) -> Result<Self, Fault> {
+    fn of(regions: Vec<Region>, lost: &Arc<AtomicBool>) -> Result<Self, Fault> {
         let mut mapped: Vec<_> = regions.iter().map(|region| Arc::clone(&region.mapped)).collect();
         mapped.sort_by_key(|region| region.start_addr());
         let guest = GuestMemoryMmap::from_arc_regions(mapped).map_err(|_| Fault::Region)?;
-        Ok(Self { guest, regions })
+        Ok(Self { guest, regions, lost: Arc::clone(lost) })
     }
 
     /// The memory, addressed by the guest's physical addresses.
     pub(crate) fn guest(&self) -> &GuestMemoryMmap {
         &self.guest
+    }
+
+    /// Whether an access to memory of the client has failed, so that what was read may be wrong. To be checked after an
+    /// access and before its bytes have an effect.
+    pub(crate) fn is_lost(&self) -> bool {
+        is_set(&self.lost)
     }
 
     /// Whether `len` bytes from `address` on lie within the guest's memory.
@@ -132,26 +204,33 @@ pub(crate) mod tests {
     /// A guest with `bytes` of memory from address 0 on.
     pub(crate) fn guest(bytes: u64) -> Arc<Memory> {
         let told = VhostUserMemoryRegion::new(0, bytes, 0x7000_0000, 0);
-        Arc::new(Memory::map(&[told], vec![memfd(bytes, SealFlags::SHRINK)]).unwrap())
+        Arc::new(Memory::map(&Mapper::unguarded(), &[told], vec![memfd(bytes, SealFlags::SHRINK)]).unwrap())
     }
 
     #[test]
-    fn memory_that_can_shrink_is_refused() {
+    fn memory_is_of_a_file_in_ram() {
         let told = [VhostUserMemoryRegion::new(0, 8192, 0x1000, 0)];
-        assert_eq!(Memory::map(&told, vec![memfd(8192, SealFlags::GROW)]).unwrap_err(), Fault::Shrinkable);
-        let file = File::open("/proc/self/exe").unwrap();
-        assert_eq!(Memory::map(&told, vec![file]).unwrap_err(), Fault::Shrinkable);
-        let sealed = memfd(8192, SealFlags::SHRINK);
-        let again = sealed.try_clone().unwrap();
-        assert!(Memory::map(&told, vec![sealed]).is_ok());
-        assert!(ftruncate(&again, 0).is_err());
+        let map = |file: File| Memory::map(&Mapper::unguarded(), &told, vec![file]);
+        assert_eq!(map(File::open("/proc/self/exe").unwrap()).unwrap_err(), Fault::NotInRam);
+        assert_eq!(map(File::open("/proc/self/mem").unwrap()).unwrap_err(), Fault::NotInRam);
+        for seals in [SealFlags::SHRINK, SealFlags::GROW] {
+            assert!(map(memfd(8192, seals)).is_ok());
+        }
+        // Parts of huge pages could not be unmapped.
+        let Ok(huge) = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB) else {
+            return eprintln!("skipped: the kernel has no huge pages");
+        };
+        ftruncate(&huge, 1 << 30).unwrap();
+        assert_eq!(map(huge.into()).unwrap_err(), Fault::Region);
     }
 
     #[test]
     fn regions_lie_within_their_files_and_apart() {
         let map = |told: &[VhostUserMemoryRegion]| {
             let files = told.iter().map(|_| memfd(8192, SealFlags::SHRINK)).collect();
-            Memory::map(told, files).map(|_| ()).map_err(|fault| assert_ne!(fault, Fault::Shrinkable))
+            Memory::map(&Mapper::unguarded(), told, files)
+                .map(|_| ())
+                .map_err(|fault| assert_ne!(fault, Fault::NotInRam))
         };
         let region = VhostUserMemoryRegion::new;
         assert!(map(&[region(0, 8192, 0, 0), region(8192, 8192, 8192, 0)]).is_ok());
@@ -167,8 +246,9 @@ pub(crate) mod tests {
     fn a_region_is_removed_by_all_its_numbers() {
         let (one, other) =
             (VhostUserMemoryRegion::new(0, 8192, 0x1000, 0), VhostUserMemoryRegion::new(8192, 8192, 0x9000, 0));
-        let memory = Memory::with(None, &one, memfd(8192, SealFlags::SHRINK)).unwrap();
-        let memory = Memory::with(Some(&memory), &other, memfd(8192, SealFlags::SHRINK)).unwrap();
+        let mapper = Mapper::unguarded();
+        let memory = Memory::with(None, &mapper, &one, memfd(8192, SealFlags::SHRINK)).unwrap();
+        let memory = Memory::with(Some(&memory), &mapper, &other, memfd(8192, SealFlags::SHRINK)).unwrap();
         assert_eq!(memory.guest_address(0x9001).unwrap().0, 8193);
         assert!(memory.has(GuestAddress(8000), 400) && !memory.has(GuestAddress(16000), 400));
         assert!(memory.without(&VhostUserMemoryRegion::new(0, 4096, 0x1000, 0)).is_err());

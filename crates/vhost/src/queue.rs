@@ -1,6 +1,7 @@
 //! A running queue: it takes requests and completes them in the order in which they are done.
 
 use crate::chain::{Span, Spans, copy_from, copy_into, skip, total};
+use crate::control::Control;
 use crate::error::Fault;
 use crate::host::Host;
 use crate::inflight::Unflushed;
@@ -58,6 +59,7 @@ pub(crate) struct Run<D> {
     /// The guest has not accepted `VIRTIO_BLK_F_FLUSH`: every write is durable before it is acknowledged.
     pub(crate) always_durable: bool,
     pub(crate) unflushed: Arc<Unflushed>,
+    pub(crate) control: Arc<Control>,
     pub(crate) stop: Arc<Stop>,
     pub(crate) ending: Ending,
 }
@@ -91,7 +93,7 @@ struct Session<D> {
 
 /// Runs a queue until it is stopped or its rings are found invalid.
 pub(crate) async fn run<D: Disk, H: Host>(host: H, run: Run<D>) {
-    let Run { shared, ring, under_way, index, kick, call, always_durable, unflushed, stop, ending } = run;
+    let Run { shared, ring, under_way, index, kick, call, always_durable, unflushed, control, stop, ending } = run;
     let share = if index == 0 { Share::new(&shared.memory) } else { Share::further(&shared.memory) };
     let session = Session {
         memory: Arc::clone(ring.memory()),
@@ -113,8 +115,11 @@ pub(crate) async fn run<D: Disk, H: Host>(host: H, run: Run<D>) {
         tasks.start(execute(&session, begun));
     });
     drive(&session, reader, &tasks, ring_bell(&session, &host, &call), &stop).await;
-    if let Some(fault) = session.fault.get() {
-        tracing::warn!(queue = index, "a guest's queue is stopped: {fault}");
+    match session.fault.get() {
+        // The control thread reports it.
+        _ if session.memory.is_lost() => control.cut(),
+        Some(fault) => tracing::warn!(queue = index, "a guest's queue is stopped: {fault}"),
+        None => {}
     }
     ending.1.set(Some(session.ring.borrow().base()));
 }
@@ -157,6 +162,9 @@ async fn drive<D>(
             }
         }
         session.notify();
+        if session.memory.is_lost() {
+            return Poll::Ready(());
+        }
         let Poll::Pending = bell.as_mut().poll(context);
         let is_told = !session.must_ring.get() && !session.is_ringing.get();
         if reader.is_none() && tasks.are_done() && is_told {
@@ -265,6 +273,9 @@ async fn begin<D: Disk>(session: &Session<D>, head: u16, start: &impl Fn(Begun))
         info.size_bytes = session.shared.size_bytes.load(Ordering::Relaxed);
         Request::parse(&session.memory, chain, &info)?
     };
+    if session.memory.is_lost() {
+        return Err(Fault::Lost);
+    }
     let status = request.status;
     let shared = &session.shared;
     match &request.action {
@@ -397,6 +408,9 @@ async fn write<D: Disk>(session: &Session<D>, mut offset: u64, from: Spans) -> R
         let step = (len - at).min(STEP_BYTES);
         let mut data = BufMut::with_len(step as usize);
         copy_from(&session.memory, &from, at, &mut data).map_err(|_| DiskError::Io)?;
+        if session.memory.is_lost() {
+            return Err(DiskError::Io);
+        }
         let requester = session.shared.requester;
         session.shared.disk.write(requester, offset, data.freeze(), session.always_durable).await?;
         at += step;

@@ -95,11 +95,12 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
-/// Checks that a range is not empty, consists of whole sectors and lies within the disk; returns its offset in bytes.
+/// Checks that a range is not empty, consists of whole blocks and lies within the disk; returns its offset in bytes.
 fn within(info: &DiskInfo, sector: u64, len: u64) -> Result<u64, Status> {
     let offset = sector.checked_mul(SECTOR_BYTES).ok_or(Status::IoError)?;
     let end = offset.checked_add(len).ok_or(Status::IoError)?;
-    let is_whole = len > 0 && len.is_multiple_of(SECTOR_BYTES);
+    let block = u64::from(info.block_bytes);
+    let is_whole = len > 0 && len.is_multiple_of(block) && offset.is_multiple_of(block);
     if is_whole && end <= info.size_bytes { Ok(offset) } else { Err(Status::IoError) }
 }
 
@@ -188,6 +189,23 @@ mod tests {
             assert_eq!(action(11, 0, &told, 0), Action::Refuse(Status::IoError));
             assert_eq!(action(13, 0, &told, 0), Action::Refuse(Status::IoError));
         }
+    }
+
+    #[test]
+    fn a_disk_of_larger_blocks_takes_only_whole_ones() {
+        let info = DiskInfo { block_bytes: 4096, ..DiskInfo::new(DISK_BYTES) };
+        let action =
+            |kind, sector, data_out: &[u8], bytes_in| parse(&info, kind, sector, data_out, bytes_in).unwrap().action;
+        for (sector, bytes) in [(0, 512), (4, 4096), (8, 2048), (1, 4096)] {
+            assert_eq!(action(0, sector, &[], bytes), Action::Refuse(Status::IoError), "{sector} {bytes}");
+            assert_eq!(action(1, sector, &vec![0; bytes as usize], 0), Action::Refuse(Status::IoError));
+            for kind in [11, 13] {
+                let told = range(sector, bytes / 512, 0);
+                assert_eq!(action(kind, 0, &told, 0), Action::Refuse(Status::IoError), "{kind} {sector} {bytes}");
+            }
+        }
+        assert!(matches!(action(0, 8, &[], 8192), Action::Read { offset: 4096, .. }));
+        assert!(matches!(action(13, 0, &range(8, 8, 0), 0), Action::WriteZeroes(_)));
     }
 
     #[test]

@@ -29,7 +29,7 @@ A device that is mounted, or that another program or device holds, is not remove
 pub(crate) struct AttachArgs {
     /// The volume's name
     pub(crate) volume: String,
-    /// Bytes of a logical block, 512 to 4096: 4096 for an image whose partition table was made with such blocks [default: 512]
+    /// Bytes of a logical block, 512 to 4096: 4096 for an image whose partition table was made with such blocks [default: those of the volume]
     #[arg(long, value_name = "SIZE")]
     pub(crate) block_size: Option<Size>,
     #[command(flatten)]

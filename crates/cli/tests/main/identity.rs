@@ -60,10 +60,10 @@ fn has_attributes(place: &Place) -> bool {
 }
 
 /// A loop device; `None`: this user may not have one.
-struct Loop(String);
+pub struct Loop(pub String);
 
 impl Loop {
-    fn of(place: &Place, file: &str, options: &[&str]) -> Option<Self> {
+    pub fn of(place: &Place, file: &str, options: &[&str]) -> Option<Self> {
         let made = Command::new("losetup").args(options).args(["-f", "--show"]).arg(place.path(file)).output().ok()?;
         made.status.success().then(|| Self(String::from_utf8(made.stdout).unwrap().trim().to_owned()))
     }

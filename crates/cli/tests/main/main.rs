@@ -3,6 +3,7 @@
 
 mod backups;
 mod block_devices;
+mod blocks;
 mod classes;
 mod commands;
 mod configuring;

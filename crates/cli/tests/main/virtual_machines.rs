@@ -1,7 +1,7 @@
 //! vhost-user-blk: the whole server, and a driver that outlives it.
 
 use crate::support::{Place, Server, noise};
-use nitro_vhost_client::{Client, Kind, Setup};
+use nitro_vhost_client::{Backing, Client, Kind, Setup};
 use rustix::process::Signal;
 
 const AGAIN: &str = "--origin vm.img --cache cache.img --listen vhost:vm.blk";
@@ -166,6 +166,44 @@ fn a_guest_that_lost_writes_leaves_the_guests_of_other_volumes_alone() {
         }
     }
     assert!(server.stop().0.success());
+}
+
+/// A guest's memory shrinks while it is in use: the server ends its connection, and no other.
+#[test]
+fn a_guest_whose_memory_shrinks_is_cut_off_alone() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("blk")).unwrap();
+    for name in ["sick", "well"] {
+        place.file(&format!("{name}.img"), 16 << 20);
+    }
+    place.write(
+        "nitro.toml",
+        "[server]\nlisten = [\"vhost:blk/\"]\n[cache.fast]\npath = \"cache.img\"\nsize = \"64M\"\n\
+         [volume.sick]\norigin = \"sick.img\"\n[volume.well]\norigin = \"well.img\"\n",
+    );
+    let server = place.serve("--config nitro.toml");
+    let connect = |name: &str, memory| {
+        Client::connect(&place.path(&format!("blk/{name}.sock")), Setup { memory, ..Setup::default() }).unwrap()
+    };
+    let (mut sick, mut well) = (connect("sick", Backing::Plain), connect("well", Backing::Folder("/dev/shm")));
+    let data = noise(40, 64 << 10);
+    for client in [&mut sick, &mut well] {
+        assert_eq!(write(client, 0, 0, &data), 0);
+    }
+    let queue = &mut sick.queues[0];
+    queue.fill(1, &noise(41, 64 << 10)).unwrap();
+    queue.submit(1, Kind::Write, 0, 64 << 10).unwrap();
+    let end = queue.data_at(1).next_multiple_of(4096);
+    sick.shrink(end).unwrap();
+    sick.queues[0].kick().unwrap();
+    assert!(sick.wait_for_change().is_ok(), "the size, at the beginning");
+    assert!(sick.wait_for_change().is_err(), "the server has closed its sockets");
+    assert!(read(&mut well, 0, 0, data.len()) == (0, data.clone()));
+    // The monitor starts its guest again.
+    let mut sick = connect("sick", Backing::Sealed);
+    assert!(read(&mut sick, 0, 0, data.len()) == (0, data), "neither zeroes nor a part of the second write");
+    let (status, log) = server.stop();
+    assert!(status.success() && log.contains("the guest's memory is gone"), "{log}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! ext2, ext3 and ext4, beside debugfs and dumpe2fs.
 
 use crate::support::{Score, Truth, check_scan, run, show, tree};
-use nitro_detect::{Detector, Found};
+use nitro_detect::{Detector, Found, Table, table_in};
 use nitro_testkit::Rng;
 use std::fmt::Write as _;
 use std::fs;
@@ -167,20 +167,46 @@ fn a_file_system_in_a_partition_is_found_and_one_in_a_file_is_not() {
     let (block_bytes, truth) = image.truth();
     let inside = fs::read(&image.path).unwrap();
     let start: usize = 1 << 20;
-    let mut disk = vec![0; start];
-    disk[510..512].copy_from_slice(&[0x55, 0xAA]);
-    disk[446 + 4] = 0x83;
-    disk[446 + 8..446 + 12].copy_from_slice(&((start / 512) as u32).to_le_bytes());
-    disk.extend(&inside);
     let shifted: Truth = truth.iter().map(|(block, found)| (block + start as u64 / block_bytes, *found)).collect();
-    let mut detector = Detector::new(RAM);
-    show(&mut detector, &disk, 8192);
-    Score::of(&mut detector, &disk, block_bytes, &shifted).check("in a partition");
+    let mut disk = Vec::new();
+    for (table, sector_bytes) in [(Table::Gpt, 512), (Table::Gpt, 4096), (Table::Mbr, 4096), (Table::Mbr, 512)] {
+        disk = partitioned(table, sector_bytes, start);
+        disk.extend(&inside);
+        let counts = if table == Table::Gpt { Some(sector_bytes as u64) } else { None };
+        assert_eq!(table_in(&disk[..8192]), Some((table, counts)));
+        // A GPT shows in which blocks it counts, an MBR does not.
+        let told = if table == Table::Gpt { 512 } else { sector_bytes as u32 };
+        let mut detector = Detector::new(RAM).with_blocks(told);
+        show(&mut detector, &disk, 4096);
+        Score::of(&mut detector, &disk, block_bytes, &shifted).check(&format!("{table:?}, {sector_bytes}"));
+        if table == Table::Mbr {
+            let mut detector = Detector::new(RAM).with_blocks(4608 - told);
+            show(&mut detector, &disk, 8192);
+            assert!(!detector.knows_any(), "where no partition begins");
+        }
+    }
     // The same bytes where no partition begins: nothing says that they are a file system.
     let mut detector = Detector::new(RAM);
     disk[510] = 0;
     show(&mut detector, &disk, 8192);
     assert!(!detector.knows_any());
+    assert_eq!((table_in(&disk[..8192]), table_in(&[])), (None, None));
+}
+
+/// The beginning of a disk with one partition, whose table counts in sectors of that size.
+fn partitioned(table: Table, sector_bytes: usize, start: usize) -> Vec<u8> {
+    let mut disk = vec![0; start];
+    let first = start / sector_bytes;
+    disk[510..512].copy_from_slice(&[0x55, 0xAA]);
+    let (kind, from) = if table == Table::Gpt { (0xEE, 1) } else { (0x83, first) };
+    disk[446 + 4] = kind;
+    disk[446 + 8..446 + 12].copy_from_slice(&(from as u32).to_le_bytes());
+    if table == Table::Gpt {
+        disk[sector_bytes..sector_bytes + 8].copy_from_slice(b"EFI PART");
+        disk[2 * sector_bytes] = 1;
+        disk[2 * sector_bytes + 32..][..8].copy_from_slice(&(first as u64).to_le_bytes());
+    }
+    disk
 }
 
 #[test]

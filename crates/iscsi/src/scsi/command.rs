@@ -1,6 +1,6 @@
 //! Command descriptor blocks (SPC-5 §6, SBC-4 §5).
 
-use super::{BLOCK_BYTES, Sense};
+use super::Sense;
 
 /// A range of logical blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,19 +9,21 @@ pub struct Range {
     pub lba: u64,
     /// The number of blocks.
     pub blocks: u32,
+    /// Bytes of a block.
+    pub block_bytes: u32,
 }
 
 impl Range {
     /// The offset of the range in bytes, which is exact if the range lies within a unit.
     #[must_use]
     pub const fn offset(self) -> u64 {
-        self.lba.saturating_mul(BLOCK_BYTES as u64)
+        self.lba.saturating_mul(self.block_bytes as u64)
     }
 
     /// The length of the range in bytes.
     #[must_use]
     pub const fn bytes(self) -> u64 {
-        self.blocks as u64 * BLOCK_BYTES as u64
+        self.blocks as u64 * self.block_bytes as u64
     }
 }
 
@@ -89,9 +91,9 @@ pub enum Action {
     PrOut { action: PrOut, scope: u8, kind: u8, len: u32 },
 }
 
-/// The fields of a CDB.
+/// The fields of a CDB, and the bytes of a block.
 #[derive(Clone, Copy)]
-struct Fields<'a>(&'a [u8; 16]);
+struct Fields<'a>(&'a [u8; 16], u32);
 
 impl Fields<'_> {
     fn number(self, at: usize, len: usize) -> u64 {
@@ -108,15 +110,13 @@ impl Fields<'_> {
 
     /// The range of a command of 6, 10, 12 or 16 bytes.
     fn range(self, shape: Shape) -> Range {
-        match shape {
-            Shape::Six => {
-                let lba = self.number(1, 3) & 0x1f_ffff;
-                Range { lba, blocks: if self.0[4] == 0 { 256 } else { self.0[4].into() } }
-            }
-            Shape::Ten => Range { lba: self.number(2, 4), blocks: self.number(7, 2) as u32 },
-            Shape::Twelve => Range { lba: self.number(2, 4), blocks: self.word(6) },
-            Shape::Sixteen => Range { lba: self.number(2, 8), blocks: self.word(10) },
-        }
+        let (lba, blocks) = match shape {
+            Shape::Six => (self.number(1, 3) & 0x1f_ffff, if self.0[4] == 0 { 256 } else { self.0[4].into() }),
+            Shape::Ten => (self.number(2, 4), self.number(7, 2) as u32),
+            Shape::Twelve => (self.number(2, 4), self.word(6)),
+            Shape::Sixteen => (self.number(2, 8), self.word(10)),
+        };
+        Range { lba, blocks, block_bytes: self.1 }
     }
 
     /// GROUP NUMBER.
@@ -140,12 +140,12 @@ enum Shape {
     Sixteen,
 }
 
-/// Parses a CDB.
+/// Parses a CDB for a unit with blocks of `block_bytes`.
 ///
 /// # Errors
 /// [`Sense`] data INVALID COMMAND OPERATION CODE or INVALID FIELD IN CDB.
-pub fn parse(cdb: &[u8; 16]) -> Result<Command, Sense> {
-    let command = parse_parameters(cdb)?;
+pub fn parse(cdb: &[u8; 16], block_bytes: u32) -> Result<Command, Sense> {
+    let command = parse_parameters(cdb, block_bytes)?;
     let control = match cdb[0] >> 5 {
         0 => 5,
         1 | 2 => 9,
@@ -156,8 +156,8 @@ pub fn parse(cdb: &[u8; 16]) -> Result<Command, Sense> {
     if cdb[control] & 0x04 == 0 { Ok(command) } else { Err(Sense::cdb(control as u16)) }
 }
 
-fn parse_parameters(cdb: &[u8; 16]) -> Result<Command, Sense> {
-    let fields = Fields(cdb);
+fn parse_parameters(cdb: &[u8; 16], block_bytes: u32) -> Result<Command, Sense> {
+    let fields = Fields(cdb, block_bytes);
     if let Some(action) = primary(fields)? {
         return Ok(Command { action, group: 0 });
     }
@@ -336,8 +336,8 @@ impl Action {
         match *self {
             Self::Write { range, .. } => range.bytes(),
             Self::Verify { range, compare: 1 } => range.bytes(),
-            Self::Verify { range, compare: 3 } => u64::from(range.blocks.min(1) * BLOCK_BYTES),
-            Self::WriteSame { no_data: false, .. } => BLOCK_BYTES.into(),
+            Self::Verify { range, compare: 3 } => u64::from(range.blocks.min(1) * range.block_bytes),
+            Self::WriteSame { range, no_data: false, .. } => range.block_bytes.into(),
             Self::CompareAndWrite { range, .. } => 2 * range.bytes(),
             Self::ModeSelect { len, .. } | Self::Unmap { len } | Self::PrOut { len, .. } => len.into(),
             _ => 0,

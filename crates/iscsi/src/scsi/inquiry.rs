@@ -1,6 +1,6 @@
 //! INQUIRY and vital product data (SPC-5 §6.6, §7.7, SBC-4 §6.6).
 
-use super::{BLOCK_BYTES, Facts, Sense};
+use super::{Facts, Sense};
 
 const VENDOR: &[u8; 8] = b"NITRO   ";
 const PRODUCT: &[u8; 16] = b"Nitro cache     ";
@@ -8,11 +8,8 @@ const PRODUCT: &[u8; 16] = b"Nitro cache     ";
 const PAGES: [u8; 8] = [0x00, 0x80, 0x83, 0x86, 0xb0, 0xb1, 0xb2, 0xb7];
 /// Version descriptors: SAM-5, SPC-4, SBC-3, iSCSI (SPC-5 §6.6.2, table 145).
 const VERSIONS: [u16; 4] = [0x00a0, 0x0460, 0x04c0, 0x0960];
-/// Longest UNMAP: blocks in total, and descriptors.
-pub(super) const UNMAP_BLOCKS_MAX: u32 = 1 << 20;
+/// Most descriptors of an UNMAP.
 pub(super) const UNMAP_DESCRIPTORS_MAX: u32 = 256;
-/// Longest WRITE SAME in blocks (1 GiB): its length in bytes must fit into 32 bits.
-pub(crate) const WRITE_SAME_BLOCKS_MAX: u32 = 1 << 21;
 /// Longest COMPARE AND WRITE in blocks.
 pub(crate) const COMPARE_BLOCKS_MAX: u8 = 255;
 
@@ -89,20 +86,20 @@ fn extended() -> Vec<u8> {
 
 fn block_limits(facts: &Facts) -> Vec<u8> {
     let mut bytes = vec![0; 60];
-    let physical = facts.physical_bytes / BLOCK_BYTES;
+    let physical = facts.physical_bytes / facts.block_bytes;
     let mut word = |at: usize, value: u32| bytes[at - 4..at].copy_from_slice(&value.to_be_bytes());
     word(8, facts.transfer_blocks_max);
-    word(12, (128 << 10) / BLOCK_BYTES);
+    word(12, (128 << 10) / facts.block_bytes);
     // The longest pre-fetch is as long as the longest transfer.
     word(16, facts.transfer_blocks_max);
     if facts.can_unmap {
-        word(20, UNMAP_BLOCKS_MAX);
+        word(20, facts.unmap_blocks_max());
         word(24, UNMAP_DESCRIPTORS_MAX);
         word(28, physical);
         // UGAVALID, with an unmap granularity alignment of 0.
         word(32, 1 << 31);
     }
-    word(40, WRITE_SAME_BLOCKS_MAX);
+    word(40, facts.write_same_blocks_max());
     // WSNZ: a WRITE SAME with a number of 0 blocks is refused.
     (bytes[0], bytes[1]) = (1, COMPARE_BLOCKS_MAX);
     bytes[2..4].copy_from_slice(&(physical.min(u16::MAX.into()) as u16).to_be_bytes());
@@ -149,11 +146,14 @@ mod tests {
 
     #[test]
     fn limits_are_told_where_the_standard_has_them() {
-        let bytes = inquiry(&Facts::example(), true, Some(0xb0)).unwrap();
-        let word = |at: usize| u32::from_be_bytes(*bytes[at..].first_chunk().unwrap());
-        assert_eq!((bytes.len(), bytes[5], bytes[7]), (64, 255, 16));
-        assert_eq!((word(8), word(12)), (16384, 256));
-        assert_eq!((word(20), word(24), word(28)), (UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX, 16));
+        for (block_bytes, eighth) in [(512, 1), (4096, 8)] {
+            let bytes = inquiry(&Facts { block_bytes, ..Facts::example() }, true, Some(0xb0)).unwrap();
+            let word = |at: usize| u32::from_be_bytes(*bytes[at..].first_chunk().unwrap());
+            assert_eq!((bytes.len(), bytes[5], u32::from(bytes[7])), (64, 255, 16 / eighth));
+            assert_eq!((word(8), word(12)), (16384, 256 / eighth));
+            let unmapped = ((1 << 20) / eighth, UNMAP_DESCRIPTORS_MAX, 16 / eighth);
+            assert_eq!(((word(20), word(24), word(28)), word(40)), (unmapped, (1 << 21) / eighth));
+        }
         // Linux uses group numbers for write hints if bit 0 of byte 5 is set.
         assert_eq!(inquiry(&Facts::example(), true, Some(0xb7)).unwrap()[5] & 1, 1);
     }

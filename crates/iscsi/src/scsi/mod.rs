@@ -10,7 +10,7 @@ mod sense;
 
 pub use command::{Action, Command, PrIn, PrOut, Range, parse};
 pub use facts::{BLOCK_BYTES, Facts};
-pub(crate) use inquiry::{WRITE_SAME_BLOCKS_MAX, inquiry};
+pub(crate) use inquiry::inquiry;
 pub(crate) use mode::{Modes, mode_select, mode_sense};
 pub(crate) use opcodes::report_opcodes;
 pub(crate) use parameters::{

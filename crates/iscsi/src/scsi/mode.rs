@@ -1,6 +1,6 @@
 //! MODE SENSE and MODE SELECT (SPC-5 §6.13 to §6.16, §7.5; SBC-5 §6.5).
 
-use super::{Action, BLOCK_BYTES, Facts, Sense};
+use super::{Action, Facts, Sense};
 use crate::groups::IoClass;
 
 /// Number of groups in the IO Advice Hints Grouping page, each with a permanent stream: group 0, and one for each write
@@ -201,7 +201,7 @@ pub(crate) fn mode_sense(
 /// The short block descriptor (SBC-4 §6.5.2.2).
 fn block_descriptor(facts: &Facts) -> Vec<u8> {
     let blocks = u32::try_from(facts.blocks).unwrap_or(u32::MAX);
-    [blocks.to_be_bytes(), BLOCK_BYTES.to_be_bytes()].concat()
+    [blocks.to_be_bytes(), facts.block_bytes.to_be_bytes()].concat()
 }
 
 /// The mode parameters after a MODE SELECT. If any part of the parameter list is invalid, nothing is changed (SPC-5

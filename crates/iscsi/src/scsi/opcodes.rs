@@ -138,7 +138,7 @@ mod tests {
                 if service != 0 && !services {
                     continue;
                 }
-                assert_eq!(parse(&cdb).is_ok(), listed, "{opcode:#x} {service:#x}");
+                assert_eq!(parse(&cdb, 512).is_ok(), listed, "{opcode:#x} {service:#x}");
             }
         }
     }

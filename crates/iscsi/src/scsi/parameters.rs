@@ -2,21 +2,21 @@
 
 use super::inquiry::UNMAP_DESCRIPTORS_MAX;
 use super::mode::STREAMS;
-use super::{BLOCK_BYTES, Facts, Range, Sense};
+use super::{Facts, Range, Sense};
 use nitro_frontend::Run;
 
 /// READ CAPACITY (10): the last block's address (at most 2³² - 1), and the block size in bytes.
 pub(crate) fn read_capacity_10(facts: &Facts) -> Vec<u8> {
     let last = u32::try_from(facts.blocks.saturating_sub(1)).unwrap_or(u32::MAX);
-    [last.to_be_bytes(), BLOCK_BYTES.to_be_bytes()].concat()
+    [last.to_be_bytes(), facts.block_bytes.to_be_bytes()].concat()
 }
 
 /// READ CAPACITY (16).
 pub(crate) fn read_capacity_16(facts: &Facts) -> Vec<u8> {
     let mut bytes = vec![0; 32];
     bytes[..8].copy_from_slice(&facts.blocks.saturating_sub(1).to_be_bytes());
-    bytes[8..12].copy_from_slice(&BLOCK_BYTES.to_be_bytes());
-    bytes[13] = (facts.physical_bytes / BLOCK_BYTES).max(1).ilog2() as u8;
+    bytes[8..12].copy_from_slice(&facts.block_bytes.to_be_bytes());
+    bytes[13] = (facts.physical_bytes / facts.block_bytes).max(1).ilog2() as u8;
     if facts.can_unmap {
         // LBPME: the unit is thin-provisioned. LBPRZ is 0: unmapped blocks need not read as zeroes.
         bytes[14] = 0x80;
@@ -37,15 +37,15 @@ pub(crate) fn report_luns(select: u8, allocation: u32) -> Result<Vec<u8>, Sense>
     }
 }
 
-/// GET LBA STATUS: the allocation of the blocks from `lba` on, of which `runs` has the status.
-pub(crate) fn get_lba_status(lba: u64, runs: &[Run], allocation: u32) -> Vec<u8> {
+/// GET LBA STATUS: the allocation of the blocks, of `block_bytes`, from `lba` on, of which `runs` has the status.
+pub(crate) fn get_lba_status(lba: u64, runs: &[Run], block_bytes: u32, allocation: u32) -> Vec<u8> {
     let descriptors_max = (allocation.saturating_sub(8) / 16).clamp(1, 1024) as usize;
     let (mut at, mut descriptors) = (lba, Vec::<(u64, u64, u8)>::new());
     let mut bytes_left = 0;
     for run in runs {
         // If a run ends within a block, the block has the status of the block's last run.
         let bytes = bytes_left + run.len;
-        let (blocks, rest) = (bytes / u64::from(BLOCK_BYTES), bytes % u64::from(BLOCK_BYTES));
+        let (blocks, rest) = (bytes / u64::from(block_bytes), bytes % u64::from(block_bytes));
         bytes_left = rest;
         let state = u8::from(run.hole);
         let is_full = descriptors.len() == descriptors_max;
@@ -101,12 +101,12 @@ pub(crate) fn unmap_ranges(facts: &Facts, list: &[u8]) -> Result<Vec<Range>, Sen
     for descriptor in list[8..8 + len].chunks_exact(16) {
         let number =
             |at: usize, len: usize| descriptor[at..at + len].iter().fold(0, |n, byte| n << 8 | u64::from(*byte));
-        let range = Range { lba: number(0, 8), blocks: number(8, 4) as u32 };
+        let range = Range { lba: number(0, 8), blocks: number(8, 4) as u32, block_bytes: facts.block_bytes };
         facts.check(range)?;
         blocks += u64::from(range.blocks);
         ranges.push(range);
     }
-    if blocks > super::inquiry::UNMAP_BLOCKS_MAX.into() { Err(Sense::INVALID_PARAMETER) } else { Ok(ranges) }
+    if blocks > facts.unmap_blocks_max().into() { Err(Sense::INVALID_PARAMETER) } else { Ok(ranges) }
 }
 
 #[cfg(test)]
@@ -121,17 +121,21 @@ mod tests {
         assert_eq!((long[6..8].to_vec(), long[13], long[14]), (vec![7, 255], 4, 0x80));
         facts.blocks = 1 << 33;
         assert_eq!(read_capacity_10(&facts)[..4], [255; 4]);
+        (facts.block_bytes, facts.blocks) = (4096, 256);
+        assert_eq!(read_capacity_10(&facts), [0, 0, 0, 255, 0, 0, 16, 0]);
+        let long = read_capacity_16(&facts);
+        assert_eq!((&long[8..12], long[13]), (&[0, 0, 16, 0][..], 1), "8 KiB are two blocks");
     }
 
     #[test]
     fn runs_of_bytes_become_runs_of_blocks() {
         let run = |len, hole| Run { len, hole, ..Run::default() };
         let runs = [run(4096, false), run(1024, false), run(512 * 8, true), run(512, false)];
-        let bytes = get_lba_status(7, &runs, 1000);
+        let bytes = get_lba_status(7, &runs, 512, 1000);
         assert_eq!(bytes.len(), 8 + 3 * 16);
         let descriptor = |at: usize| (bytes[8 + 16 * at + 7], bytes[8 + 16 * at + 11], bytes[8 + 16 * at + 12]);
         assert_eq!([descriptor(0), descriptor(1), descriptor(2)], [(7, 10, 0), (17, 8, 1), (25, 1, 0)]);
-        assert_eq!(get_lba_status(7, &runs, 24).len(), 24);
+        assert_eq!(get_lba_status(7, &runs, 512, 24).len(), 24);
     }
 
     #[test]
@@ -144,7 +148,8 @@ mod tests {
             list.extend([0; 4]);
         }
         let ranges = unmap_ranges(&facts, &list).unwrap();
-        assert_eq!(ranges, [Range { lba: 1, blocks: 2 }, Range { lba: 2040, blocks: 8 }]);
+        let range = |lba, blocks| Range { lba, blocks, block_bytes: 512 };
+        assert_eq!(ranges, [range(1, 2), range(2040, 8)]);
         assert_eq!(unmap_ranges(&facts, &list[..30]).unwrap().len(), 1);
         assert_eq!(unmap_ranges(&facts, &list[..7]), Err(Sense::PARAMETER_LENGTH));
         list[8] = 1;

@@ -66,7 +66,9 @@ impl<D: Disk> Session<'_, D> {
         let attribute = Attribute::of(header.flags());
         let is_enabled = attribute.is_some_and(|attribute| self.tasks.borrow().enables(attribute));
         let checked = match attribute {
-            Some(attribute) => self.check(parse(&header.cdb()), &asker, is_enabled).map(|command| (attribute, command)),
+            Some(attribute) => self
+                .check(parse(&header.cdb(), self.block_bytes()), &asker, is_enabled)
+                .map(|command| (attribute, command)),
             None => Err(Status::Check(Sense::INVALID_MESSAGE)),
         };
         let (attribute, command) = match checked {
@@ -237,7 +239,7 @@ impl<D: Disk> Session<'_, D> {
             }
             Action::Synchronize { range } => inside(range)?,
             Action::WriteSame { range, .. } => {
-                if range.blocks == 0 || range.blocks > crate::scsi::WRITE_SAME_BLOCKS_MAX {
+                if range.blocks == 0 || range.blocks > facts.write_same_blocks_max() {
                     return Err(Sense::INVALID_FIELD);
                 }
                 inside(range)?;
@@ -261,10 +263,15 @@ impl<D: Disk> Session<'_, D> {
         if is_wrong { Err(Sense::INVALID_FIELD) } else { Ok(()) }
     }
 
+    /// Bytes of a logical block of the unit.
+    fn block_bytes(&self) -> u32 {
+        self.unit.map_or(BLOCK_BYTES, |unit| unit.facts.block_bytes)
+    }
+
     /// Checks the size of the unit. A change causes the unit attention condition CAPACITY DATA HAS CHANGED.
     fn look_at_size(&self) {
         let Some(unit) = self.unit else { return };
-        let blocks = unit.disk.size_bytes() / u64::from(BLOCK_BYTES);
+        let blocks = unit.disk.size_bytes() / u64::from(unit.facts.block_bytes);
         if self.blocks.replace(blocks) != blocks {
             unit.nexus.attend(Sense::CAPACITY_CHANGED);
         }

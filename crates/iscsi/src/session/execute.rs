@@ -5,8 +5,8 @@ use super::command::{STEP_BYTES, Started};
 use super::reply::Asker;
 use super::state::Session;
 use crate::scsi::{
-    Action, BLOCK_BYTES, Command, Facts, Range, Sense, Status, get_lba_status, get_stream_status, inquiry, mode_select,
-    mode_sense, read_capacity_10, read_capacity_16, report_luns, report_opcodes, unmap_ranges,
+    Action, Command, Facts, Range, Sense, Status, get_lba_status, get_stream_status, inquiry, mode_select, mode_sense,
+    read_capacity_10, read_capacity_16, report_luns, report_opcodes, unmap_ranges,
 };
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -152,10 +152,11 @@ impl<D: Disk> Run<'_, '_, D> {
                 good
             }
             Action::GetLbaStatus { lba, allocation } => {
-                let offset = lba * u64::from(BLOCK_BYTES);
-                let bytes = (facts.blocks * u64::from(BLOCK_BYTES) - offset).min(STATUS_BYTES_MAX) as u32;
+                let block_bytes = u64::from(facts.block_bytes);
+                let offset = lba * block_bytes;
+                let bytes = (facts.blocks * block_bytes - offset).min(STATUS_BYTES_MAX) as u32;
                 let runs = unit.disk.status(StatusOf::Allocation, offset, bytes).await.map_err(read_error)?;
-                parameters(get_lba_status(lba, &runs, allocation), allocation)
+                parameters(get_lba_status(lba, &runs, facts.block_bytes, allocation), allocation)
             }
             Action::ModeSelect { .. } => {
                 self.mode_select(command.action, data).await?;
@@ -226,7 +227,7 @@ impl<D: Disk> Run<'_, '_, D> {
     /// Writes those blocks for which there are complete data. `verify` is BYTCHK: the blocks are then read back, and
     /// with 1 compared with the data. No other write of these blocks runs between write and comparison.
     async fn write(&self, range: Range, fua: bool, verify: Option<u8>, data: &Bytes) -> Result<(), Sense> {
-        let blocks = data.len() as u32 / BLOCK_BYTES;
+        let blocks = data.len() as u32 / range.block_bytes;
         if blocks == 0 {
             return Ok(());
         }
@@ -277,7 +278,7 @@ impl<D: Disk> Run<'_, '_, D> {
                     let wanted = data.get(at as usize..(at + u64::from(len)) as usize);
                     first_difference(&pieces, wanted.ok_or(Sense::MISSING_DATA)?)
                 }
-                _ => first_difference(&pieces, &data.repeat((len / BLOCK_BYTES) as usize)),
+                _ => first_difference(&pieces, &data.repeat((len / range.block_bytes) as usize)),
             };
             if let Some(place) = differs {
                 return Err(miscompare(at + place));
@@ -308,8 +309,8 @@ impl<D: Disk> Run<'_, '_, D> {
             return self.write_through(false).await;
         }
         let mut step = BufMut::with_len(range.bytes().min(STEP_BYTES.into()) as usize);
-        step.chunks_exact_mut(BLOCK_BYTES as usize)
-            .for_each(|block| block.copy_from_slice(&data[..BLOCK_BYTES as usize]));
+        let block = &data[..range.block_bytes as usize];
+        step.chunks_exact_mut(block.len()).for_each(|place| place.copy_from_slice(block));
         let step = step.freeze();
         for (offset, _, len) in Self::steps(range) {
             let part = step.slice(..len as usize);

@@ -67,6 +67,42 @@ fn the_group_number_is_the_class() {
     assert_eq!(*stage.disk.classes.borrow(), [None, Some(5), Some(31), None, Some(9)]);
 }
 
+/// A disk of 256 blocks of 4096 bytes.
+#[test]
+fn a_unit_may_have_blocks_of_4096_bytes() {
+    let stage = Stage::new();
+    stage.disk.block_bytes.set(4096);
+    alone(&stage, |mut initiator| async move {
+        initiator.log_in("iqn.a:i", &[]).await;
+        assert_eq!(initiator.read(&[0x25], 8).await, Ok(vec![0, 0, 0, 255, 0, 0, 16, 0]));
+        let long = initiator.read(&[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32], 32).await.unwrap();
+        assert_eq!((&long[4..12], long[13]), (&[0, 0, 0, 255, 0, 0, 16, 0][..], 0));
+        assert_eq!(initiator.write(&ten(0x2a, 255, 0, 1), &[7; 4096]).await.0, 0);
+        assert_eq!(initiator.write(&ten(0x2a, 256, 0, 1), &[7; 4096]).await, (2, [5, 0x21, 0]));
+        // Data of a part of a block are not written.
+        assert_eq!(initiator.write(&ten(0x2a, 0, 0, 1), &[7; 512]).await.0, 0);
+        assert_eq!(initiator.read(&ten(0x28, 0, 0, 1), 4096).await, Ok(vec![0; 4096]));
+        // COMPARE AND WRITE sends two blocks of 4096 bytes; two of 512 are refused.
+        let swap = [vec![7; 4096], vec![8; 4096]].concat();
+        assert_eq!(initiator.write(&compare_and_write(255), &swap).await.0, 0);
+        assert_eq!(initiator.write(&compare_and_write(255), &swap).await, MISCOMPARE);
+        assert_eq!(initiator.write(&compare_and_write(255), &swap[..1024]).await, (2, [5, 0x24, 0]));
+        // WRITE SAME of three blocks sends one.
+        assert_eq!(initiator.write(&ten(0x41, 1, 0, 3), &[9; 4096]).await.0, 0);
+        assert_eq!(initiator.write(&ten(0x41, 1, 0, 3), &[9; 512]).await, (2, [5, 0x24, 0]));
+        assert_eq!(initiator.read(&ten(0x28, 1, 0, 3), 12288).await, Ok(vec![9; 12288]));
+        let mut list = vec![0, 22, 0, 16, 0, 0, 0, 0];
+        list.extend([0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0]);
+        assert_eq!(initiator.write(&[0x42, 0, 0, 0, 0, 0, 0, 0, 24], &list).await.0, 0);
+        initiator.leave();
+    })
+    .unwrap();
+    let bytes = stage.disk.bytes.borrow();
+    assert!(bytes[..4096] == [0; 4096] && bytes[4096..8192] == [9; 4096] && bytes[8192..12288] == [0; 4096]);
+    assert!(bytes[12288..16384] == [9; 4096] && bytes[16384..][..4096] == [0; 4096]);
+    assert!(bytes[255 * 4096..] == [8; 4096]);
+}
+
 #[test]
 fn ranges_past_the_end_and_unknown_commands_are_refused() {
     let stage = Stage::new();

@@ -24,7 +24,7 @@ proptest! {
     #[test]
     fn any_command_is_answered(cdb in any::<[u8; 16]>(), opcode in any::<prop::sample::Index>(), len in 0usize..2048) {
         let stage = Stage::new();
-        let _ = parse(&cdb);
+        let _ = (parse(&cdb, 512), parse(&cdb, 4096));
         alone(&stage, |mut initiator| async move {
             initiator.log_in("iqn.a:i", &[]).await;
             let mut cdb = cdb;

@@ -19,6 +19,7 @@ pub const DISK_BYTES: usize = 1 << 20;
 /// A disk whose reads and writes take some polls.
 pub struct Ram {
     pub bytes: RefCell<Vec<u8>>,
+    pub block_bytes: Cell<u32>,
     /// Classes of its requests.
     pub classes: RefCell<Vec<Option<u8>>>,
     /// The offset of a byte that gets a wrong value when it is written.
@@ -43,7 +44,7 @@ impl Ram {
 
 impl Disk for Ram {
     fn info(&self) -> DiskInfo {
-        DiskInfo::new(self.bytes.borrow().len() as u64)
+        DiskInfo { block_bytes: self.block_bytes.get(), ..DiskInfo::new(self.bytes.borrow().len() as u64) }
     }
     async fn read(&self, from: Requester, offset: u64, len: u32) -> Result<Pieces, DiskError> {
         self.access(from).await;
@@ -121,6 +122,7 @@ impl Stage {
         #[expect(clippy::arc_with_non_send_sync, reason = "the tests have one thread")]
         let disk = Arc::new(Ram {
             bytes: RefCell::new(vec![0; DISK_BYTES]),
+            block_bytes: Cell::new(512),
             classes: RefCell::default(),
             flaw: Cell::default(),
             blocked: Cell::default(),

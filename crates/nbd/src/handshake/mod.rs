@@ -4,13 +4,14 @@ mod meta;
 mod options;
 
 pub(crate) use meta::Contexts;
+pub(crate) use options::request_bytes_min;
 
 use crate::error::{NbdError, Phase};
 use crate::limits::Limits;
 use crate::link::Link;
 use crate::protocol::{
-    FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, OPTION_HEADER_BYTES, OptionCode, OptionHeader, OptionReply, put_greeting,
-    put_reply,
+    FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, Headers, OPTION_HEADER_BYTES, OptionCode, OptionHeader, OptionReply,
+    put_greeting, put_reply,
 };
 use crate::transport::{ReadHalf, WriteHalf};
 use bytes::BytesMut;
@@ -52,8 +53,10 @@ pub(crate) struct Negotiated<E> {
     pub(crate) info: DiskInfo,
     /// `TRANSMIT_*` bits.
     pub(crate) flags: u16,
-    pub(crate) structured: bool,
+    pub(crate) headers: Headers,
     pub(crate) contexts: Contexts,
+    /// The client has asked for the sizes of requests, and keeps to them.
+    pub(crate) knows_blocks: bool,
 }
 
 /// How a handshake ended.
@@ -165,7 +168,7 @@ async fn fill<R: ReadHalf, W>(link: &mut Link<R, W>, len: usize) -> Result<(), N
 
 async fn skip_option<R: ReadHalf, W>(link: &mut Link<R, W>, header: OptionHeader, max: u32) -> Result<(), NbdError> {
     if header.len > max || header.code == OptionCode::ExportName {
-        return Err(NbdError::PayloadTooLong { phase: Phase::Handshake, bytes: header.len });
+        return Err(NbdError::PayloadTooLong { phase: Phase::Handshake, bytes: header.len.into() });
     }
     match link.receiver.skip(header.len as usize).await.map_err(NbdError::io(Phase::Handshake))? {
         true => Ok(()),

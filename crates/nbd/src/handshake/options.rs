@@ -4,7 +4,7 @@ use super::meta::Contexts;
 use super::{Negotiated, Security};
 use crate::error::NbdError;
 use crate::protocol::{
-    EXPORT_NAME_ZEROES, InfoItem, InfoRequest, InfoWanted, MetaRequest, OptionCode, OptionError, OptionReply,
+    EXPORT_NAME_ZEROES, Headers, InfoItem, InfoRequest, InfoWanted, MetaRequest, OptionCode, OptionError, OptionReply,
     STRING_BYTES_MAX, TRANSMIT_CAN_MULTI_CONN, TRANSMIT_HAS_FLAGS, TRANSMIT_READ_ONLY, TRANSMIT_ROTATIONAL,
     TRANSMIT_SEND_CACHE, TRANSMIT_SEND_DF, TRANSMIT_SEND_FAST_ZERO, TRANSMIT_SEND_FLUSH, TRANSMIT_SEND_FUA,
     TRANSMIT_SEND_TRIM, TRANSMIT_SEND_WRITE_ZEROES, parse_name, put_info, put_meta_context, put_reply, put_server,
@@ -36,7 +36,7 @@ pub(super) struct Negotiation<'a, X> {
     security: &'a Security,
     request_bytes_max: u32,
     zeroes: bool,
-    structured: bool,
+    headers: Headers,
     contexts: Contexts,
     /// The export that `contexts` were chosen for.
     contexts_of: String,
@@ -45,7 +45,7 @@ pub(super) struct Negotiation<'a, X> {
 impl<'a, X: Disks> Negotiation<'a, X> {
     pub(super) fn new(exports: &'a X, security: &'a Security, request_bytes_max: u32, zeroes: bool) -> Self {
         let (contexts, contexts_of) = (Contexts::NONE, String::new());
-        Self { exports, security, request_bytes_max, zeroes, structured: false, contexts, contexts_of }
+        Self { exports, security, request_bytes_max, zeroes, headers: Headers::Simple, contexts, contexts_of }
     }
 
     /// Answers one option.
@@ -85,7 +85,14 @@ impl<'a, X: Disks> Negotiation<'a, X> {
             OptionCode::Go => return self.info(code, payload, out).map(Step::Transmit),
             OptionCode::StructuredReply => {
                 expect_empty(payload)?;
-                self.structured = true;
+                if self.headers == Headers::Extended {
+                    return Err((OptionReply::ExtendedHeaders, "extended headers are negotiated already"));
+                }
+                self.headers = Headers::Structured;
+            }
+            OptionCode::ExtendedHeaders => {
+                expect_empty(payload)?;
+                self.headers = Headers::Extended;
             }
             OptionCode::ListMetaContext | OptionCode::SetMetaContext => self.meta_context(code, payload, out)?,
             OptionCode::ExportName | OptionCode::Unknown(_) => {
@@ -119,7 +126,9 @@ impl<'a, X: Disks> Negotiation<'a, X> {
         let Negotiated { info, flags, .. } = &negotiated;
         put_info(out, code, InfoItem::Export { size_bytes: info.size_bytes, flags: *flags });
         put_wanted(out, code, wanted, &negotiated);
-        Ok(negotiated)
+        // A client that does not ask for them need not know the sizes of requests.
+        let knows_blocks = wanted.block_size;
+        Ok(Negotiated { knows_blocks, ..negotiated })
     }
 
     fn meta_context(&mut self, code: OptionCode, payload: &[u8], out: &mut BytesMut) -> Result<(), Refusal> {
@@ -129,7 +138,7 @@ impl<'a, X: Disks> Negotiation<'a, X> {
             self.contexts = Contexts::NONE;
         }
         let MetaRequest { name, queries } = MetaRequest::parse(payload).map_err(malformed)?;
-        if set && !self.structured {
+        if set && self.headers == Headers::Simple {
             return Err((OptionReply::Invalid, "structured replies were not negotiated"));
         }
         let (name, _) = self.find(name).ok_or(UNKNOWN_EXPORT)?;
@@ -186,11 +195,18 @@ impl<'a, X: Disks> Negotiation<'a, X> {
     fn open(&self, name: &str) -> Option<Negotiated<X::Disk>> {
         let (name, Opened { disk, requester }) = self.find(name)?;
         let mut info = disk.info();
-        info.block_preferred_bytes = info.block_preferred_bytes.clamp(512, 32 << 20).next_power_of_two();
+        info.block_preferred_bytes =
+            info.block_preferred_bytes.clamp(info.block_bytes.max(512), 32 << 20).next_power_of_two();
         info.block_max_bytes = info.block_max_bytes.min(self.request_bytes_max).min(REQUEST_BYTES_CEILING);
+        if info.block_bytes > 512 {
+            // The export's size and the longest request are multiples of the shortest one.
+            info.block_max_bytes = (info.block_max_bytes / info.block_bytes * info.block_bytes).max(info.block_bytes);
+            info.size_bytes -= info.size_bytes % u64::from(info.block_bytes);
+        }
         let contexts = if self.contexts_of == name { self.contexts } else { Contexts::NONE };
-        let flags = transmission_flags(&info, self.structured);
-        Some(Negotiated { disk, requester, name, info, flags, structured: self.structured, contexts })
+        let headers = self.headers;
+        let flags = transmission_flags(&info, headers != Headers::Simple);
+        Some(Negotiated { disk, requester, name, info, flags, headers, contexts, knows_blocks: false })
     }
 }
 
@@ -223,8 +239,13 @@ fn put_wanted<E>(out: &mut BytesMut, code: OptionCode, wanted: InfoWanted, negot
     }
     if wanted.block_size {
         let (preferred, max) = (info.block_preferred_bytes, info.block_max_bytes);
-        put_info(out, code, InfoItem::BlockSize { min: 1, preferred, max });
+        put_info(out, code, InfoItem::BlockSize { min: request_bytes_min(info), preferred, max });
     }
+}
+
+/// Bytes of the shortest request, of which offsets and lengths are multiples.
+pub(crate) fn request_bytes_min(info: &DiskInfo) -> u32 {
+    if info.block_bytes > 512 { info.block_bytes } else { 1 }
 }
 
 /// Truncates a string, between two characters, to at most [`STRING_BYTES_MAX`] bytes.

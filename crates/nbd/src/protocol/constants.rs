@@ -12,6 +12,10 @@ pub const REQUEST_MAGIC: u32 = 0x2560_9513;
 pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 /// First word of a chunk of a structured reply.
 pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
+/// First word of an extended request.
+pub const EXTENDED_REQUEST_MAGIC: u32 = 0x21e4_1c71;
+/// First word of an extended chunk.
+pub const EXTENDED_CHUNK_MAGIC: u32 = 0x6e8a_278c;
 
 /// Handshake flag of either side: the fixed newstyle negotiation.
 pub const FLAG_FIXED_NEWSTYLE: u16 = 1 << 0;
@@ -54,6 +58,9 @@ pub const COMMAND_REQ_ONE: u16 = 1 << 3;
 /// Command flag of `NBD_CMD_WRITE_ZEROES`: fail at once if zeroing is not faster than writing.
 pub const COMMAND_FAST_ZERO: u16 = 1 << 4;
 
+/// Command flag of extended requests: the length is that of a payload, which follows.
+pub const COMMAND_PAYLOAD_LEN: u16 = 1 << 5;
+
 /// Chunk flag: the last of its reply.
 pub const CHUNK_DONE: u16 = 1 << 0;
 /// Chunk type: no payload; the request succeeded.
@@ -62,6 +69,8 @@ pub const CHUNK_NONE: u16 = 0;
 pub const CHUNK_OFFSET_DATA: u16 = 1;
 /// Chunk type: the status of blocks in one context.
 pub const CHUNK_BLOCK_STATUS: u16 = 5;
+/// Chunk type: the status of blocks in one context, with lengths of 64 bits.
+pub const CHUNK_BLOCK_STATUS_EXTENDED: u16 = 6;
 /// Chunk type: an error with a message.
 pub const CHUNK_ERROR: u16 = (1 << 15) + 1;
 
@@ -80,3 +89,5 @@ pub const STRING_BYTES_MAX: usize = 4096;
 pub const OPTION_HEADER_BYTES: usize = 16;
 /// Bytes of a request's header.
 pub const REQUEST_BYTES: usize = 28;
+/// Bytes of an extended request's header.
+pub const EXTENDED_REQUEST_BYTES: usize = 32;

@@ -28,6 +28,8 @@ pub enum OptionReply {
     Unknown = (1 << 31) + 6,
     /// The option is too long.
     TooBig = (1 << 31) + 9,
+    /// The option is refused where extended headers are used.
+    ExtendedHeaders = (1 << 31) + 10,
 }
 
 /// An item of information on an export (`NBD_INFO_*`).

@@ -10,5 +10,5 @@ mod request;
 pub use constants::*;
 pub use info::{InfoItem, OptionReply, put_greeting, put_info, put_meta_context, put_reply, put_server};
 pub use option::{InfoRequest, InfoWanted, MetaRequest, OptionCode, OptionError, OptionHeader, parse_name};
-pub use reply::{put_block_status, put_error, put_none, put_offset_data, put_simple};
-pub use request::{Command, Cookie, Request, RequestError};
+pub use reply::{Answered, put_block_status, put_error, put_none, put_offset_data, put_simple};
+pub use request::{Command, Cookie, Headers, Request, RequestError};

@@ -24,6 +24,8 @@ pub enum OptionCode {
     ListMetaContext,
     /// `NBD_OPT_SET_META_CONTEXT` (10).
     SetMetaContext,
+    /// `NBD_OPT_EXTENDED_HEADERS` (11).
+    ExtendedHeaders,
     /// An option that this server does not support.
     Unknown(u32),
 }
@@ -42,6 +44,7 @@ impl OptionCode {
             8 => Self::StructuredReply,
             9 => Self::ListMetaContext,
             10 => Self::SetMetaContext,
+            11 => Self::ExtendedHeaders,
             other => Self::Unknown(other),
         }
     }
@@ -59,6 +62,7 @@ impl OptionCode {
             Self::StructuredReply => 8,
             Self::ListMetaContext => 9,
             Self::SetMetaContext => 10,
+            Self::ExtendedHeaders => 11,
             Self::Unknown(code) => code,
         }
     }

@@ -1,6 +1,8 @@
 //! Requests of the transmission phase ("Request message" in proto.md).
 
-use super::constants::{REQUEST_BYTES, REQUEST_MAGIC};
+use super::constants::{
+    COMMAND_PAYLOAD_LEN, EXTENDED_REQUEST_BYTES, EXTENDED_REQUEST_MAGIC, REQUEST_BYTES, REQUEST_MAGIC,
+};
 use super::field::Fields;
 
 /// The client's identifier of a request, which the reply repeats.
@@ -48,6 +50,36 @@ impl Command {
     }
 }
 
+/// The headers of a connection's requests and replies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Headers {
+    /// Simple replies.
+    #[default]
+    Simple,
+    /// Replies in chunks, also simple ones (`NBD_OPT_STRUCTURED_REPLY`).
+    Structured,
+    /// Requests and chunks with lengths of 64 bits (`NBD_OPT_EXTENDED_HEADERS`).
+    Extended,
+}
+
+impl Headers {
+    /// Bytes of a request's header.
+    #[must_use]
+    pub const fn request_bytes(self) -> usize {
+        match self {
+            Self::Simple | Self::Structured => REQUEST_BYTES,
+            Self::Extended => EXTENDED_REQUEST_BYTES,
+        }
+    }
+
+    const fn request_magic(self) -> u32 {
+        match self {
+            Self::Simple | Self::Structured => REQUEST_MAGIC,
+            Self::Extended => EXTENDED_REQUEST_MAGIC,
+        }
+    }
+}
+
 /// A request's header, not yet checked against the export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
@@ -60,19 +92,19 @@ pub struct Request {
     /// Start of the range, in bytes.
     pub offset: u64,
     /// Length of the range in bytes; for a write, also of the payload that follows.
-    pub len: u32,
+    pub len: u64,
 }
 
 /// The error of parsing a request's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// There are fewer bytes than in a header.
-    #[error("a request header of {got} instead of {REQUEST_BYTES} bytes")]
+    #[error("a request header of only {got} bytes")]
     Short {
         /// The number of bytes.
         got: usize,
     },
-    /// The first word is not [`REQUEST_MAGIC`].
+    /// The first word is not that of a request with these headers.
     #[error("wrong request magic {found:#010x}")]
     Magic {
         /// The first word.
@@ -85,11 +117,11 @@ impl Request {
     ///
     /// # Errors
     /// [`RequestError`].
-    pub fn parse(bytes: &[u8]) -> Result<Self, RequestError> {
+    pub fn parse(headers: Headers, bytes: &[u8]) -> Result<Self, RequestError> {
         let short = RequestError::Short { got: bytes.len() };
         let mut fields = Fields::new(bytes);
         let magic = fields.u32().ok_or(short)?;
-        if magic != REQUEST_MAGIC {
+        if magic != headers.request_magic() {
             return Err(RequestError::Magic { found: magic });
         }
         Ok(Self {
@@ -97,8 +129,18 @@ impl Request {
             command: Command::from_code(fields.u16().ok_or(short)?),
             cookie: Cookie(fields.u64().ok_or(short)?),
             offset: fields.u64().ok_or(short)?,
-            len: fields.u32().ok_or(short)?,
+            len: match headers {
+                Headers::Simple | Headers::Structured => fields.u32().ok_or(short)?.into(),
+                Headers::Extended => fields.u64().ok_or(short)?,
+            },
         })
+    }
+
+    /// Bytes of the payload that follows the header.
+    #[must_use]
+    pub fn payload_bytes(&self, headers: Headers) -> u64 {
+        let has_payload = headers == Headers::Extended && self.flags & COMMAND_PAYLOAD_LEN != 0;
+        if self.command == Command::Write || has_payload && self.command != Command::Disconnect { self.len } else { 0 }
     }
 }
 
@@ -116,11 +158,28 @@ mod tests {
         bytes.extend(9u32.to_be_bytes());
         assert_eq!(bytes.len(), REQUEST_BYTES);
         let wanted = Request { flags: 5, command: Command::WriteZeroes, cookie: Cookie(7), offset: 8, len: 9 };
-        assert_eq!(Request::parse(&bytes), Ok(wanted));
+        assert_eq!(Request::parse(Headers::Structured, &bytes), Ok(wanted));
         for len in 0..REQUEST_BYTES {
-            assert_eq!(Request::parse(&bytes[..len]), Err(RequestError::Short { got: len }));
+            assert_eq!(Request::parse(Headers::Simple, &bytes[..len]), Err(RequestError::Short { got: len }));
         }
+        assert_eq!(Request::parse(Headers::Extended, &bytes), Err(RequestError::Magic { found: REQUEST_MAGIC }));
         bytes[3] ^= 1;
-        assert_eq!(Request::parse(&bytes), Err(RequestError::Magic { found: REQUEST_MAGIC ^ 1 }));
+        let wrong = RequestError::Magic { found: REQUEST_MAGIC ^ 1 };
+        assert_eq!(Request::parse(Headers::Simple, &bytes), Err(wrong));
+    }
+
+    #[test]
+    fn an_extended_request_has_a_length_of_64_bits() {
+        let mut bytes = EXTENDED_REQUEST_MAGIC.to_be_bytes().to_vec();
+        bytes.extend([0, 0x20, 0, 4]);
+        [7, 8, 1_u64 << 40].iter().for_each(|number| bytes.extend(number.to_be_bytes()));
+        assert_eq!(bytes.len(), Headers::Extended.request_bytes());
+        let trim =
+            Request { flags: COMMAND_PAYLOAD_LEN, command: Command::Trim, cookie: Cookie(7), offset: 8, len: 1 << 40 };
+        assert_eq!(Request::parse(Headers::Extended, &bytes), Ok(trim));
+        assert_eq!((trim.payload_bytes(Headers::Extended), trim.payload_bytes(Headers::Structured)), (1 << 40, 0));
+        assert_eq!(Request { flags: 0, ..trim }.payload_bytes(Headers::Extended), 0);
+        assert_eq!(Request { flags: 0, command: Command::Write, ..trim }.payload_bytes(Headers::Extended), 1 << 40);
+        assert_eq!(Request::parse(Headers::Extended, &bytes[..31]), Err(RequestError::Short { got: 31 }));
     }
 }

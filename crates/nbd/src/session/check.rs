@@ -1,7 +1,10 @@
 //! Checks requests; a refused request gets an error number and a message.
 
 use crate::errno::NbdErrno;
-use crate::protocol::{COMMAND_DF, COMMAND_FAST_ZERO, COMMAND_FUA, COMMAND_NO_HOLE, COMMAND_REQ_ONE, Command, Request};
+use crate::protocol::{
+    COMMAND_DF, COMMAND_FAST_ZERO, COMMAND_FUA, COMMAND_NO_HOLE, COMMAND_PAYLOAD_LEN, COMMAND_REQ_ONE, Command,
+    Headers, Request,
+};
 use nitro_frontend::{DiskInfo, ZeroFlags};
 
 /// A valid request. Its range is not empty and lies within the export.
@@ -19,21 +22,19 @@ pub(super) enum Action {
     Flush,
     Trim {
         offset: u64,
-        len: u32,
+        len: u64,
         fua: bool,
     },
     WriteZeroes {
         offset: u64,
-        len: u32,
+        len: u64,
         flags: ZeroFlags,
     },
     Cache {
         offset: u64,
-        len: u32,
+        len: u64,
     },
     BlockStatus {
-        offset: u64,
-        len: u32,
         one: bool,
     },
     /// A request with an empty range: it succeeds.
@@ -54,8 +55,10 @@ pub(super) struct Refusal {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts<'a> {
     pub(super) info: &'a DiskInfo,
-    pub(super) structured: bool,
+    pub(super) headers: Headers,
     pub(super) has_contexts: bool,
+    /// Offsets and lengths are multiples of this.
+    pub(super) block_bytes: u32,
 }
 
 const fn refuse<T>(errno: NbdErrno, message: &'static str) -> Result<T, Refusal> {
@@ -82,10 +85,11 @@ impl Facts<'_> {
             }
             Command::BlockStatus => {
                 let one = flags & COMMAND_REQ_ONE != 0;
-                Action::BlockStatus { offset, len, one }
+                Action::BlockStatus { one }
             }
-            Command::Read => Action::Read { offset, len },
-            Command::Write => Action::Write { offset, len, fua },
+            // The length of both is checked below.
+            Command::Read => Action::Read { offset, len: len as u32 },
+            Command::Write => Action::Write { offset, len: len as u32, fua },
             Command::Trim => Action::Trim { offset, len, fua },
             Command::Cache => Action::Cache { offset, len },
             Command::WriteZeroes => {
@@ -105,7 +109,8 @@ impl Facts<'_> {
         // Clients may set FUA on every command.
         COMMAND_FUA
             | match command {
-                Command::Read if self.structured => COMMAND_DF,
+                Command::Read if self.headers != Headers::Simple => COMMAND_DF,
+                Command::Write if self.headers == Headers::Extended => COMMAND_PAYLOAD_LEN,
                 Command::WriteZeroes if self.info.can_fast_zero => COMMAND_NO_HOLE | COMMAND_FAST_ZERO,
                 Command::WriteZeroes => COMMAND_NO_HOLE,
                 Command::BlockStatus => COMMAND_REQ_ONE,
@@ -120,10 +125,14 @@ impl Facts<'_> {
         if self.info.read_only && matches!(command, Command::Write | Command::WriteZeroes | Command::Trim) {
             return refuse(NbdErrno::Permission, "the export is read-only");
         }
-        if len > self.info.block_max_bytes && matches!(command, Command::Read | Command::Write) {
+        if len > self.info.block_max_bytes.into() && matches!(command, Command::Read | Command::Write) {
             return refuse(NbdErrno::Invalid, "longer than the maximum block size");
         }
-        match offset.checked_add(u64::from(len)) {
+        let block = u64::from(self.block_bytes);
+        if !(offset.is_multiple_of(block) && len.is_multiple_of(block)) {
+            return refuse(NbdErrno::Invalid, "not a multiple of the minimum block size");
+        }
+        match offset.checked_add(len) {
             Some(end) if end <= self.info.size_bytes => Ok(()),
             _ if matches!(command, Command::Write | Command::WriteZeroes) => {
                 refuse(NbdErrno::NoSpace, "past the end of the export")
@@ -138,8 +147,19 @@ mod tests {
     use super::*;
     use crate::protocol::Cookie;
 
-    fn check(info: &DiskInfo, command: Command, flags: u16, offset: u64, len: u32) -> Result<Action, NbdErrno> {
-        let facts = Facts { info, structured: false, has_contexts: false };
+    fn check(info: &DiskInfo, command: Command, flags: u16, offset: u64, len: u64) -> Result<Action, NbdErrno> {
+        check_blocks(info, 1, command, flags, offset, len)
+    }
+
+    fn check_blocks(
+        info: &DiskInfo,
+        block_bytes: u32,
+        command: Command,
+        flags: u16,
+        offset: u64,
+        len: u64,
+    ) -> Result<Action, NbdErrno> {
+        let facts = Facts { info, headers: Headers::Simple, has_contexts: false, block_bytes };
         facts.check(&Request { flags, command, cookie: Cookie(1), offset, len }).map_err(|refusal| refusal.errno)
     }
 
@@ -149,9 +169,23 @@ mod tests {
         assert_eq!(check(&info, Command::Read, 0, 999, 1), Ok(Action::Read { offset: 999, len: 1 }));
         assert_eq!(check(&info, Command::Read, 0, 999, 2), Err(NbdErrno::Invalid));
         assert_eq!(check(&info, Command::Write, 0, 999, 2), Err(NbdErrno::NoSpace));
-        assert_eq!(check(&info, Command::WriteZeroes, 0, u64::MAX, u32::MAX), Err(NbdErrno::NoSpace));
+        assert_eq!(check(&info, Command::WriteZeroes, 0, u64::MAX, u64::MAX), Err(NbdErrno::NoSpace));
         assert_eq!(check(&info, Command::Trim, 0, u64::MAX, 1), Err(NbdErrno::Invalid));
         assert_eq!(check(&info, Command::Read, 0, 1000, 0), Ok(Action::Nothing { read: true }));
+    }
+
+    #[test]
+    fn requests_are_of_whole_blocks_if_the_client_knows_them() {
+        let info = DiskInfo { block_bytes: 4096, ..DiskInfo::new(1 << 20) };
+        for command in [Command::Read, Command::Write, Command::Trim, Command::WriteZeroes, Command::Cache] {
+            for (offset, len) in [(0, 512), (512, 4096), (4096, 6144)] {
+                let checked = check_blocks(&info, 4096, command, 0, offset, len);
+                assert_eq!(checked, Err(NbdErrno::Invalid), "{command:?} {offset} {len}");
+                assert!(check(&info, command, 0, offset, len).is_ok());
+            }
+            assert!(check_blocks(&info, 4096, command, 0, 8192, 8192).is_ok());
+        }
+        assert_eq!(check_blocks(&info, 4096, Command::Flush, 0, 0, 0), Ok(Action::Flush));
     }
 
     #[test]

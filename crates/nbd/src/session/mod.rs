@@ -15,7 +15,7 @@ use crate::transport::{ReadHalf, WriteHalf};
 use check::Action;
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, FusedFuture};
-use nitro_frontend::{Cost, Disk, Tasks, Work, drive};
+use nitro_frontend::{Cost, Disk, DiskError, Tasks, Work, drive};
 use nitro_port::yielding::yield_now;
 use reader::{Started, read_requests};
 use state::Session;
@@ -37,6 +37,8 @@ pub enum End {
 
 /// Bytes of a step of `NBD_CMD_CACHE`.
 const CACHE_STEP_BYTES: u64 = 4 << 20;
+/// Bytes of a step of other commands whose length does not fit into 32 bits.
+const LONG_STEP_BYTES: u64 = 1 << 31;
 
 /// Serves requests until the client disconnects or `stop` completes; then finishes those in flight, and sends their
 /// replies as long as the client receives them.
@@ -67,7 +69,7 @@ fn execute<E: Disk>(session: &Session<'_, E>, started: Started) -> impl Future<O
 fn read<E: Disk>(session: &Session<'_, E>, request: Request, cost: Cost) -> impl Future<Output = ()> {
     async move {
         let Negotiated { disk, requester, .. } = session.negotiated;
-        let result = disk.read(*requester, request.offset, request.len).await;
+        let result = disk.read(*requester, request.offset, request.len as u32).await;
         session.reply_read(cost, &request, result.map_err(NbdErrno::from));
     }
 }
@@ -79,30 +81,50 @@ async fn change<E: Disk>(session: &Session<'_, E>, started: Started) {
     let result = match action {
         Action::BlockStatus { one, .. } => return status::block_status(session, cost, &request, one).await,
         Action::Cache { offset, len } => {
-            return session.reply_done(cost, request.cookie, cache(session, offset, len).await);
+            let step = async |at, len| disk.cache(from, at, len).await;
+            return session.reply_done(cost, &request, in_steps(session, CACHE_STEP_BYTES, offset, len, step).await);
+        }
+        Action::Trim { offset, len, fua } => {
+            let step = async |at, len| disk.trim(from, at, len, fua).await;
+            return session.reply_done(cost, &request, in_steps(session, step_bytes(len), offset, len, step).await);
+        }
+        Action::WriteZeroes { offset, len, flags } => {
+            let step = async |at, len| disk.write_zeroes(from, at, len, flags).await;
+            return session.reply_done(cost, &request, in_steps(session, step_bytes(len), offset, len, step).await);
         }
         Action::Write { offset, fua, .. } => disk.write(from, offset, payload, fua).await,
         Action::Flush => disk.flush(from).await,
-        Action::Trim { offset, len, fua } => disk.trim(from, offset, len, fua).await,
-        Action::WriteZeroes { offset, len, flags } => disk.write_zeroes(from, offset, len, flags).await,
         // `execute` runs reads itself, and the reader answers the others.
         Action::Read { .. } | Action::Nothing { .. } | Action::Disconnect => Ok(()),
     };
-    session.reply_done(cost, request.cookie, result.map_err(NbdErrno::from));
+    session.reply_done(cost, &request, result.map_err(NbdErrno::from));
 }
 
-/// Caches a range in steps. After the client has disconnected, no further step begins.
-async fn cache<E: Disk>(session: &Session<'_, E>, offset: u64, len: u32) -> Result<(), NbdErrno> {
-    let (mut at, end) = (offset, offset + u64::from(len));
+/// Bytes of a step of a command that is passed on whole if its length fits into 32 bits.
+fn step_bytes(len: u64) -> u64 {
+    if u32::try_from(len).is_ok() { u64::MAX } else { LONG_STEP_BYTES }
+}
+
+/// Runs a command over a range in steps. After the client has disconnected, no further step begins.
+async fn in_steps<E: Disk>(
+    session: &Session<'_, E>,
+    step_bytes: u64,
+    offset: u64,
+    len: u64,
+    step: impl AsyncFn(u64, u32) -> Result<(), DiskError>,
+) -> Result<(), NbdErrno> {
+    let (mut at, end) = (offset, offset + len);
     while at < end {
-        if session.connection.is_leaving() {
+        if at > offset && session.connection.is_leaving() {
             return Err(NbdErrno::Shutdown);
         }
-        // Steps end at multiples of `CACHE_STEP_BYTES`, which are extent boundaries: no extent is read twice.
-        let next = (at / CACHE_STEP_BYTES + 1).saturating_mul(CACHE_STEP_BYTES).min(end);
-        session.negotiated.disk.cache(session.negotiated.requester, at, (next - at) as u32).await?;
+        // Steps end at multiples of their size, which are extent boundaries: no extent is read twice.
+        let next = (at / step_bytes + 1).saturating_mul(step_bytes).min(end);
+        step(at, (next - at) as u32).await?;
         at = next;
-        yield_now().await;
+        if at < end {
+            yield_now().await;
+        }
     }
     Ok(())
 }
@@ -111,7 +133,7 @@ async fn cache<E: Disk>(session: &Session<'_, E>, offset: u64, len: u32) -> Resu
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use nitro_frontend::{DiskError, DiskInfo, Pieces, Requester, Run, StatusOf, ZeroFlags};
+    use nitro_frontend::{DiskInfo, Pieces, Requester, Run, StatusOf, ZeroFlags};
     use std::future::ready;
     use std::task::Poll;
 

@@ -6,7 +6,7 @@ use super::{End, status};
 use crate::errno::NbdErrno;
 use crate::error::{NbdError, Phase};
 use crate::link::Receiver;
-use crate::protocol::{Command, REQUEST_BYTES, Request};
+use crate::protocol::Request;
 use crate::transport::ReadHalf;
 use bytes::Bytes;
 use nitro_frontend::{Cost, Disk, Turn};
@@ -31,13 +31,14 @@ pub(super) async fn read_requests<E: Disk, R: ReadHalf>(
     mut start: impl FnMut(Started),
 ) -> Result<End, NbdError> {
     let facts = session.facts();
+    let header_bytes = session.headers().request_bytes();
     loop {
-        if !receiver.fill(REQUEST_BYTES).await.map_err(NbdError::io(Phase::Receive))? {
+        if !receiver.fill(header_bytes).await.map_err(NbdError::io(Phase::Receive))? {
             return if receiver.window().is_empty() { Ok(End::HungUp) } else { Err(TRUNCATED) };
         }
         session.turn().await;
-        let request = Request::parse(receiver.window())?;
-        receiver.consume(REQUEST_BYTES);
+        let request = Request::parse(session.headers(), receiver.window())?;
+        receiver.consume(header_bytes);
         let action = match facts.check(&request) {
             Ok(Action::Disconnect) => return Ok(End::Disconnected),
             Ok(action) => action,
@@ -58,12 +59,12 @@ pub(super) async fn read_requests<E: Disk, R: ReadHalf>(
         match action {
             Action::Nothing { read: true } => {
                 session.connection.pace.note_answered();
-                session.reply_empty_read(cost, request.cookie);
+                session.reply_empty_read(cost, &request);
                 continue;
             }
             Action::Nothing { read: false } => {
                 session.connection.pace.note_answered();
-                session.reply_done(cost, request.cookie, Ok(()));
+                session.reply_done(cost, &request, Ok(()));
                 continue;
             }
             Action::Read { offset, len } => {
@@ -94,7 +95,7 @@ fn cost<E>(session: &Session<'_, E>, action: &Action) -> Cost {
             let unit = u64::from(session.negotiated.info.block_preferred_bytes);
             Cost::request(touched_bytes(offset, len.into(), unit).min(session.limits.request_bytes_max.max(len).into()))
         }
-        Action::BlockStatus { .. } => status::cost(session.negotiated.contexts.iter().count()),
+        Action::BlockStatus { .. } => status::cost(session.headers(), session.negotiated.contexts.iter().count()),
         _ => Cost::request(0),
     }
 }
@@ -111,18 +112,19 @@ async fn refuse<E, R: ReadHalf>(
     request: &Request,
     refusal: Refusal,
 ) -> Result<(), NbdError> {
-    if request.command == Command::Write {
-        if request.len > session.limits.drain_bytes_max {
-            return Err(NbdError::PayloadTooLong { phase: Phase::Receive, bytes: request.len });
+    let payload = request.payload_bytes(session.headers());
+    if payload > 0 {
+        if payload > session.limits.drain_bytes_max.into() {
+            return Err(NbdError::PayloadTooLong { phase: Phase::Receive, bytes: payload });
         }
-        if !receiver.skip(request.len as usize).await.map_err(NbdError::io(Phase::Receive))? {
+        if !receiver.skip(payload as usize).await.map_err(NbdError::io(Phase::Receive))? {
             return Err(TRUNCATED);
         }
     }
     tracing::debug!(?request, message = refusal.message, "request refused");
     let cost = Cost::request(0);
     session.admit(cost).await;
-    session.reply_error(cost, request.cookie, refusal);
+    session.reply_error(cost, request, refusal);
     Ok(())
 }
 

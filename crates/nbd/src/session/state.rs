@@ -4,9 +4,9 @@ use super::End;
 use super::check::{Facts, Refusal};
 use crate::errno::NbdErrno;
 use crate::error::{NbdError, Phase};
-use crate::handshake::Negotiated;
+use crate::handshake::{Negotiated, request_bytes_min};
 use crate::limits::Limits;
-use crate::protocol::{Cookie, Request, put_error, put_none, put_offset_data, put_simple};
+use crate::protocol::{Answered, Headers, Request, put_error, put_none, put_offset_data, put_simple};
 use crate::server::ServerOptions;
 use nitro_frontend::{Connection, Cost, Pieces, Protocol};
 use std::cell::Cell;
@@ -33,8 +33,9 @@ impl<'a, E> Session<'a, E> {
     }
 
     pub(super) fn facts(&self) -> Facts<'a> {
-        let Negotiated { info, structured, contexts, .. } = self.negotiated;
-        Facts { info, structured: *structured, has_contexts: !contexts.is_empty() }
+        let Negotiated { info, headers, contexts, knows_blocks, .. } = self.negotiated;
+        let block_bytes = if *knows_blocks { request_bytes_min(info) } else { 1 };
+        Facts { info, headers: *headers, has_contexts: !contexts.is_empty(), block_bytes }
     }
 
     /// Waits until the connection's pace permits another request, in this poll or a later one.
@@ -61,48 +62,62 @@ impl<'a, E> Session<'a, E> {
         fits || now.requests == 0
     }
 
+    /// The headers of requests and replies.
+    pub(super) fn headers(&self) -> Headers {
+        self.negotiated.headers
+    }
+
+    /// What the chunks of a reply begin with.
+    pub(super) fn answered(&self, request: &Request) -> Answered {
+        Answered::new(self.headers(), request)
+    }
+
     /// Refuses a request.
-    pub(super) fn reply_error(&self, cost: Cost, cookie: Cookie, refusal: Refusal) {
-        self.connection.reply(cost, |queue| match self.negotiated.structured {
-            true => put_error(queue.headers(), cookie, refusal.errno, refusal.message),
-            false => put_simple(queue.headers(), cookie, Some(refusal.errno)),
+    pub(super) fn reply_error(&self, cost: Cost, request: &Request, refusal: Refusal) {
+        self.connection.reply(cost, |queue| match self.headers() {
+            Headers::Simple => put_simple(queue.headers(), request.cookie, Some(refusal.errno)),
+            _ => put_error(queue.headers(), self.answered(request), refusal.errno, refusal.message),
         });
     }
 
     /// Answers a command without data.
-    pub(super) fn reply_done(&self, cost: Cost, cookie: Cookie, result: Result<(), NbdErrno>) {
+    pub(super) fn reply_done(&self, cost: Cost, request: &Request, result: Result<(), NbdErrno>) {
         match result {
-            Ok(()) => self.connection.reply(cost, |queue| put_simple(queue.headers(), cookie, None)),
-            Err(errno) => self.reply_error(cost, cookie, errno.into()),
+            Ok(()) => self.connection.reply(cost, |queue| match self.headers() {
+                Headers::Extended => put_none(queue.headers(), self.answered(request)),
+                _ => put_simple(queue.headers(), request.cookie, None),
+            }),
+            Err(errno) => self.reply_error(cost, request, errno.into()),
         }
     }
 
     /// Answers a read of 0 bytes. Once structured replies are negotiated, simple replies to reads are not allowed.
-    pub(super) fn reply_empty_read(&self, cost: Cost, cookie: Cookie) {
-        self.connection.reply(cost, |queue| match self.negotiated.structured {
-            true => put_none(queue.headers(), cookie),
-            false => put_simple(queue.headers(), cookie, None),
+    pub(super) fn reply_empty_read(&self, cost: Cost, request: &Request) {
+        self.connection.reply(cost, |queue| match self.headers() {
+            Headers::Simple => put_simple(queue.headers(), request.cookie, None),
+            _ => put_none(queue.headers(), self.answered(request)),
         });
     }
 
     /// Answers a read.
     pub(super) fn reply_read(&self, cost: Cost, request: &Request, result: Result<Pieces, NbdErrno>) {
-        let Request { cookie, offset, len, .. } = *request;
+        let Request { offset, len, .. } = *request;
         let pieces = match result {
             Ok(pieces) => pieces,
-            Err(errno) => return self.reply_error(cost, cookie, errno.into()),
+            Err(errno) => return self.reply_error(cost, request, errno.into()),
         };
         let got: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
-        if got != u64::from(len) {
+        if got != len {
             // Data of another length than announced would desynchronize the stream.
             tracing::error!(offset, len, got, "the export returned the wrong number of bytes");
-            return self.reply_error(cost, cookie, NbdErrno::Io.into());
+            return self.reply_error(cost, request, NbdErrno::Io.into());
         }
         self.connection.counts.bytes_read.add(got);
         self.connection.reply(cost, |queue| {
-            match self.negotiated.structured {
-                true => put_offset_data(queue.headers(), cookie, offset, len),
-                false => put_simple(queue.headers(), cookie, None),
+            match self.headers() {
+                Headers::Simple => put_simple(queue.headers(), request.cookie, None),
+                // A read is no longer than the longest request.
+                _ => put_offset_data(queue.headers(), self.answered(request), offset, len as u32),
             }
             pieces.into_iter().filter(|piece| !piece.is_empty()).for_each(|piece| queue.push(piece));
         });

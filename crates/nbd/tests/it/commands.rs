@@ -13,10 +13,12 @@ const SIZE: usize = 300_000;
 
 #[test]
 fn commands_do_what_they_say() {
-    for structured in [false, true] {
+    for (structured, extended) in [(false, false), (true, false), (true, true)] {
         let export = Arc::new(MemoryExport::new(pattern(SIZE, 2)));
         let (served, ()) = with_client(&export, move |mut client| async move {
-            if structured {
+            if extended {
+                client.use_extended().await;
+            } else if structured {
                 client.use_structured().await;
             }
             client.go("disk").await;
@@ -31,7 +33,9 @@ fn commands_do_what_they_say() {
             }
             for (i, (offset, len)) in [(0, 1), (4097, 4096), (12_345, 222_222), (SIZE - 5, 5)].into_iter().enumerate() {
                 let data = pattern(len, 10 + i as u64);
-                assert_eq!(client.ask((i % 2) as u16, 1, offset as u64, len as u32, &data).await, Answer::default());
+                let answer = client.ask((i % 2) as u16, 1, offset as u64, len as u32, &data).await;
+                let chunks = if extended { vec![(0, Vec::new())] } else { Vec::new() };
+                assert_eq!(answer, Answer { chunks, ..Answer::default() });
                 model[offset..][..len].copy_from_slice(&data);
             }
             assert_eq!(client.ask(0, 0, 0, SIZE as u32, &[]).await.data, model);

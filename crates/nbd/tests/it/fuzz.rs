@@ -1,10 +1,10 @@
 //! Random bytes and spoiled conversations: the server neither panics nor hangs.
 
-use crate::support::client::{info_payload, meta_payload, option, request};
+use crate::support::client::{extended_request, info_payload, meta_payload, option, request};
 use crate::support::export::{MemoryExport, MemoryExports};
 use crate::support::run;
 use crate::support::stream::PlainStream;
-use nitro_nbd::protocol::{InfoRequest, MetaRequest, OptionHeader, Request, parse_name};
+use nitro_nbd::protocol::{Headers, InfoRequest, MetaRequest, OptionHeader, Request, parse_name};
 use nitro_nbd::transport::{ReadHalf as _, WriteHalf as _};
 use nitro_nbd::{Limits, ServerOptions};
 use proptest::collection::vec;
@@ -44,10 +44,10 @@ fn converse(bytes: Vec<u8>, piece_bytes: usize) {
 }
 
 /// A conversation with a bit of everything.
-fn valid() -> Vec<u8> {
+fn valid(extended: bool) -> Vec<u8> {
     let mut bytes = vec![0, 0, 0, 3];
     bytes.extend(option(3, &[]));
-    bytes.extend(option(8, &[]));
+    bytes.extend(option(if extended { 11 } else { 8 }, &[]));
     bytes.extend(option(10, &meta_payload("disk", &["base:allocation", "nitro:cache"])));
     bytes.extend(option(6, &info_payload("", &[1, 2, 3])));
     bytes.extend(option(7, &info_payload("disk", &[3])));
@@ -57,12 +57,20 @@ fn valid() -> Vec<u8> {
             .enumerate()
     {
         let offset = if command == 3 { 0 } else { 11 * i as u64 };
-        bytes.extend(request(flags, command, i as u64, offset, len));
+        bytes.extend(match extended {
+            true => extended_request(flags, command, i as u64, offset, len.into()),
+            false => request(flags, command, i as u64, offset, len),
+        });
         if command == 1 {
             bytes.extend(vec![9; len as usize]);
         }
     }
-    bytes.extend(request(0, 2, 99, 0, 0));
+    if extended {
+        // A payload where none belongs.
+        bytes.extend(extended_request(1 << 5, 4, 98, 0, 30));
+        bytes.extend([7; 30]);
+    }
+    bytes.extend(if extended { extended_request(0, 2, 99, 0, 0) } else { request(0, 2, 99, 0, 0) });
     bytes
 }
 
@@ -71,7 +79,7 @@ proptest! {
 
     #[test]
     fn random_bytes(bytes in vec(any::<u8>(), 0..500), after in 0..4usize, piece_bytes in 1..600usize) {
-        let valid = valid();
+        let valid = valid(false);
         // Nothing, the client's flags, most of an option's header, most of a handshake.
         let start = &valid[..[0, 4, 19, 150][after]];
         converse([start, &bytes].concat(), piece_bytes);
@@ -81,8 +89,9 @@ proptest! {
     fn spoiled_conversations(
         spoils in vec((any::<prop::sample::Index>(), any::<u8>(), 0..4u8), 0..6),
         piece_bytes in 1..600usize,
+        extended: bool,
     ) {
-        let mut bytes = valid();
+        let mut bytes = valid(extended);
         for (at, value, how) in spoils {
             let at = at.index(bytes.len());
             match how {
@@ -97,7 +106,8 @@ proptest! {
 
     #[test]
     fn parsers(bytes in vec(any::<u8>(), 0..200)) {
-        let _ = Request::parse(&bytes);
+        let _ = Request::parse(Headers::Simple, &bytes);
+        let _ = Request::parse(Headers::Extended, &bytes);
         let _ = OptionHeader::parse(&bytes);
         let _ = InfoRequest::parse(&bytes);
         let _ = MetaRequest::parse(&bytes);
@@ -108,6 +118,7 @@ proptest! {
 #[test]
 fn a_valid_conversation_survives_any_fragmentation() {
     for piece_bytes in 1..80 {
-        converse(valid(), piece_bytes);
+        converse(valid(false), piece_bytes);
+        converse(valid(true), piece_bytes);
     }
 }

@@ -5,7 +5,7 @@ use crate::support::export::{MemoryExport, MemoryExports};
 use crate::support::stream::{PlainStream, Stream as _};
 use crate::support::{converse, pattern, run, with_client};
 use nitro_frontend::DiskInfo;
-use nitro_nbd::{End, NbdError, ServerOptions};
+use nitro_nbd::{End, NbdErrno, NbdError, ServerOptions};
 use std::future::pending;
 use std::sync::Arc;
 
@@ -76,6 +76,33 @@ fn an_empty_name_finds_the_only_export() {
 }
 
 #[test]
+fn blocks_of_4096_bytes_are_the_minimum_of_clients_that_ask() {
+    let mut export = MemoryExport::new(pattern(1 << 20, 1));
+    export.info = DiskInfo { block_bytes: 4096, block_preferred_bytes: 512, ..export.info };
+    let export = Arc::new(export);
+    converse(&export, |mut client| async move {
+        let told = client.option(7, &info_payload("disk", &[3])).await;
+        let sizes = told.iter().find(|(_, payload)| payload.starts_with(&[0, 3])).map(|(_, payload)| &payload[2..]);
+        let sizes = sizes.unwrap();
+        assert_eq!((be32(sizes, 0), be32(sizes, 4), be32(sizes, 8) % 4096), (4096, 4096, 0));
+        for command in [0, 1, 3, 4, 6] {
+            let data = vec![9; if command == 1 { 512 } else { 0 }];
+            let wanted = if command == 3 { 0 } else { NbdErrno::Invalid.code() };
+            let range = if command == 3 { (0, 0) } else { (4096, 512) };
+            assert_eq!(client.ask(0, command, range.0, range.1, &data).await.error, wanted, "{command}");
+        }
+        assert_eq!(client.ask(0, 1, 4096, 4096, &[9; 4096]).await.error, 0);
+        client.disconnect().await;
+    });
+    // A client that does not ask may not know of them.
+    converse(&export, |mut client| async move {
+        client.go("disk").await;
+        assert_eq!(client.ask(0, 0, 4095, 2, &[]).await.data.len(), 2);
+        client.disconnect().await;
+    });
+}
+
+#[test]
 fn flags_tell_what_the_export_can() {
     converse(&disk(), |mut client| async move {
         assert_eq!(client.go("disk").await, (10_000, 0b1101_0110_1101));
@@ -95,11 +122,12 @@ fn flags_tell_what_the_export_can() {
 fn options_out_of_order_are_refused_and_skipped() {
     let (served, ()) = with_client(&disk(), |mut client| async move {
         assert_eq!(client.option_result(4, b"withdrawn").await, UNSUP);
-        assert_eq!(client.option_result(11, &[]).await, UNSUP);
+        assert_eq!(client.option_result(12, &[]).await, UNSUP);
         assert_eq!(client.option_result(0xdead_beef, &[7; 5000]).await, UNSUP);
         assert_eq!(client.option_result(5, &[]).await, POLICY);
         assert_eq!(client.option_result(3, &[1]).await, INVALID);
         assert_eq!(client.option_result(8, &[1]).await, INVALID);
+        assert_eq!(client.option_result(11, &[1]).await, INVALID);
         assert_eq!(client.option_result(7, &[0, 0, 0, 9]).await, INVALID);
         assert_eq!(client.option_result(7, &info_payload("nothing", &[])).await, UNKNOWN);
         assert_eq!(client.option_result(7, &info_payload(&"x".repeat(4097), &[])).await, TOO_BIG);

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failing test says where")]
 
 mod commands;
+mod extended;
 mod fuzz;
 mod handshake;
 mod hostile;

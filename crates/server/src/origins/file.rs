@@ -6,10 +6,11 @@ use futures_util::future::{FutureExt, LocalBoxFuture};
 use nitro_config::{Emulation, VolumeConfig};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
+use nitro_device::file::Medium;
 use nitro_device::{AnyDevice, CompioClock, ErrorKind, FileDevice, FileOptions, HddDevice};
 use nitro_files::FileId;
 use nitro_port::Device;
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::fs::{Access, AtFlags, CWD, accessat, ioctl_blksszget};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io;
@@ -81,6 +82,8 @@ struct OpenFile {
     path: PathBuf,
     file: File,
     read_only: bool,
+    /// Bytes of the logical blocks of a block device. A file has none, whatever its file system requires for direct I/O.
+    block_bytes: Option<u32>,
 }
 
 impl Identity for OpenFile {
@@ -102,6 +105,10 @@ impl Identity for OpenFile {
             (Ok(named), Ok(open)) => named == open,
             _ => false,
         }
+    }
+
+    fn block_bytes(&self) -> u32 {
+        self.block_bytes.unwrap_or(512)
     }
 
     fn open_again(&self, disk: Option<Emulation>) -> Result<Option<Backing>, Error> {
@@ -200,7 +207,9 @@ async fn describe(what: &str, path: &Path, device: FileDevice, config: &VolumeCo
         Ok((VolumeMarks::of_file(&at, &handle, &id)?, id, fence))
     });
     let (marks, id, fence) = examined.await?.map_err(fail)?;
+    let is_block = device.medium() == Medium::Block;
+    let block_bytes = if is_block { Some(ioctl_blksszget(&file).map_err(|e| fail(e.into()))?) } else { None };
     let device = emulated(device, config.emulate_disk);
-    let identity = Arc::new(OpenFile { path: path.to_owned(), file, read_only });
+    let identity = Arc::new(OpenFile { path: path.to_owned(), file, read_only, block_bytes });
     Ok(OpenOrigin { device: Backing::Device(Box::new(device)), identity, id, look, fence, marks, read_only })
 }

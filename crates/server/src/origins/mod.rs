@@ -123,6 +123,11 @@ pub trait Identity: Send + Sync {
         true
     }
 
+    /// Bytes of its logical blocks: a client that writes a part of one has it read before. 512: of any size.
+    fn block_bytes(&self) -> u32 {
+        512
+    }
+
     /// Opens it once more, after it has grown; `None`: it cannot grow.
     ///
     /// # Errors

@@ -84,9 +84,15 @@ impl CacheEntry {
         self.path.is_some() && self.config.lock().detects()
     }
 
-    /// The detector for a volume of `volume_bytes`; with a scan at the given rate, in bytes a second.
-    pub fn detector(self: &Arc<Self>, volume_bytes: u64, scan: Option<Size>) -> Option<Arc<VolumeDetector>> {
-        self.detects().then(|| Arc::new(VolumeDetector::new(self, volume_bytes, scan)))
+    /// The detector for a volume of `volume_bytes`, with logical blocks of `block_bytes`; with a scan at the given rate, in
+    /// bytes a second.
+    pub fn detector(
+        self: &Arc<Self>,
+        volume_bytes: u64,
+        block_bytes: u32,
+        scan: Option<Size>,
+    ) -> Option<Arc<VolumeDetector>> {
+        self.detects().then(|| Arc::new(VolumeDetector::new(self, volume_bytes, block_bytes, scan)))
     }
 
     /// The cache's entry for a volume, by name.

@@ -42,9 +42,9 @@ pub struct VolumeDetector {
 }
 
 impl VolumeDetector {
-    /// Creates a detector, with a scan at the given rate, in bytes a second.
-    pub(super) fn new(entry: &Arc<CacheEntry>, volume_bytes: u64, scan: Option<Size>) -> Self {
-        let mut detector = Detector::new(ram_bytes_max(volume_bytes));
+    /// Creates a detector for a volume with logical blocks of this size, with a scan at the given rate, in bytes a second.
+    pub(super) fn new(entry: &Arc<CacheEntry>, volume_bytes: u64, block_bytes: u32, scan: Option<Size>) -> Self {
+        let mut detector = Detector::new(ram_bytes_max(volume_bytes)).with_blocks(block_bytes);
         if scan.is_some() {
             detector.scan(volume_bytes);
         }

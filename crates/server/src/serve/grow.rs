@@ -30,6 +30,10 @@ impl Served {
             let message = format!("{what}: its origin still has {}", Size(before));
             return Ok(Outcome { message, dirty_bytes: export.dirty_bytes(), ..Outcome::default() });
         }
+        if export.block_bytes > 512 && size_bytes % u64::from(export.block_bytes) != 0 {
+            let why = format!("its origin has {size_bytes} bytes, no multiple of its blocks of {}", export.block_bytes);
+            return Err(Error::new(what, why).or("give it a whole number of blocks"));
+        }
         let fail = |e: nitro_engine::Error| Error::with_sources(&what, &e).or("see nitro status");
         export.entry.cache.check_origin_size(size_bytes).map_err(fail)?;
         export.volume.origin().replace(device);

@@ -1,6 +1,7 @@
 //! `nitro serve`: opens the configured caches and volumes, serves them, and closes them in order.
 
 mod activation;
+mod blocks;
 mod caches;
 mod classes;
 mod compare;

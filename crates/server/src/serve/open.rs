@@ -1,5 +1,6 @@
 //! Opens the configured caches and origins. All errors are found before anything is changed.
 
+use super::blocks;
 use super::caches::{self, CacheEntry};
 use super::judge::{self, Allowed, Verdict};
 use super::store;
@@ -30,7 +31,9 @@ pub(super) async fn prepare(config: &Config) -> Result<Prepared, Error> {
     check_identities(config)?;
     let mut opened = Vec::new();
     for (name, volume) in &config.volumes {
-        opened.push(origin_of(&volume.origin)?.open(name, volume).await?);
+        let origin = origin_of(&volume.origin)?.open(name, volume).await?;
+        blocks::size_of(name, volume, &origin)?;
+        opened.push(origin);
     }
     let mut caches = Caches::new();
     for (name, cache) in &config.caches {

@@ -11,13 +11,14 @@ use futures_util::future::{Either, LocalBoxFuture, join_all, select};
 use futures_util::{FutureExt, StreamExt};
 use nitro_config::{Address, Protocol};
 use nitro_console::error::Error;
+use nitro_device::guarded::Guard;
 use nitro_device::net::Accepted;
 use nitro_device::{ReactorThread, event, spawn_local, spawn_thread};
-use nitro_vhost::{Host, Incarnation, LocalTask};
+use nitro_vhost::{Host, Incarnation, LocalTask, MmapRegion};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -167,6 +168,10 @@ impl Host for QueueHost {
 
     fn ring(&self, counter: &Arc<OwnedFd>) -> impl Future<Output = io::Result<()>> {
         event::ring(counter)
+    }
+
+    fn guard(&self, map: &Arc<MmapRegion>, lost: &Arc<AtomicBool>) -> io::Result<nitro_vhost::Guard> {
+        Ok(Arc::new(Guard::new(map, lost)?))
     }
 }
 

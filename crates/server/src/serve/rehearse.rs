@@ -3,7 +3,7 @@
 use super::caches::{self, CacheEntry};
 use super::judge::{self, Allowed};
 use super::place::Places;
-use super::{Secrets, iscsi, limits, open, sockets, ublk};
+use super::{Secrets, blocks, iscsi, limits, open, sockets, ublk};
 use crate::origins::{self, OpenOrigin, aside, origin_of};
 use nitro_config::{Address, Config, VolumeConfig};
 use nitro_console::error::Error;
@@ -91,8 +91,9 @@ async fn examine_volume(
     let Some(origin) = origin else {
         return Ok(Some(format!("{} is in use: it is not examined", volume.origin.display())));
     };
+    let block_bytes = blocks::size_of(name, volume, &origin)?;
     if let Some(entry) = cache {
         judge::judge(entry, name, volume, (&origin, config.mode_of(name)), Allowed::by(config, name)).await?;
     }
-    Ok(None)
+    Ok(blocks::mismatch(&origin, block_bytes).await)
 }

@@ -1,5 +1,6 @@
 //! Admission of volumes: registers a volume in its cache, with the mark of its origin, and prepares it for serving.
 
+use super::blocks;
 use super::caches::CacheEntry;
 use super::compare;
 use super::device::OriginDevice;
@@ -26,6 +27,10 @@ pub(super) async fn admit(
 ) -> Result<VolumeExport, Error> {
     let mode = WriteMode::from(mode);
     let read_only = config.read_only || origin.read_only;
+    let block_bytes = blocks::size_of(name, config, &origin)?;
+    if let Some(why) = blocks::mismatch(&origin, block_bytes).await {
+        tracing::warn!("volume {name}: {why}");
+    }
     let before = entry.known(name).map(|(_, known)| known);
     if entry.path.is_some() {
         prepare(entry, name, &origin, &verdict).await?;
@@ -46,7 +51,7 @@ pub(super) async fn admit(
     volume.set_dirty_share(config.dirty_share());
     volume.set_class(config.class());
     volume.set_write_policy(config.write_policy.unwrap_or_default());
-    let own = Own { guard: parts.guard, identity: origin.identity, unit: parts.unit };
+    let own = Own { guard: parts.guard, identity: origin.identity, unit: parts.unit, block_bytes };
     VolumeExport::new(name, config, volume, entry, own)
 }
 

@@ -1,7 +1,7 @@
 //! Requests.
 
 use crate::support::{DISK_BYTES, Ram, driven};
-use nitro_vhost_client::{Client, Kind, Setup};
+use nitro_vhost_client::{Backing, Client, Kind, Setup};
 use std::sync::atomic::Ordering;
 
 const F_FLUSH: u64 = 1 << 9;
@@ -46,6 +46,16 @@ fn what_is_written_is_read_with_every_kind_of_ring() {
         let setup = Setup { features, indirect, queues, ..Setup::default() };
         let (_place, _disk, _served, mut client) = driven(Ram::new(false), setup);
         exercise(&mut client, &mut vec![0; DISK_BYTES as usize]);
+    }
+}
+
+#[test]
+fn memory_may_be_of_every_file_in_ram() {
+    for memory in [Backing::Sealed, Backing::Plain, Backing::Folder("/dev/shm")] {
+        let (_place, _disk, _served, mut client) = driven(Ram::new(false), Setup { memory, ..Setup::default() });
+        exercise(&mut client, &mut vec![0; DISK_BYTES as usize]);
+        client.replug_memory().unwrap();
+        assert_eq!(client.queues[0].run(Kind::Flush, 0, &[], 0).unwrap().0, 0);
     }
 }
 
@@ -102,6 +112,21 @@ fn without_flush_every_write_is_durable_before_it_is_acknowledged() {
     assert_eq!(client.queues[0].run(Kind::Write, 0, &[9; 512], 0).unwrap().0, 0);
     disk.crash();
     assert_eq!(client.queues[0].run(Kind::Read, 0, &[], 512).unwrap(), (0, vec![9; 512]));
+}
+
+#[test]
+fn a_disk_of_larger_blocks_refuses_parts_of_them() {
+    let (_place, _disk, _served, mut client) = driven(Ram { block_bytes: 4096, ..Ram::new(false) }, Setup::default());
+    let space = client.config().unwrap();
+    assert_eq!((client.size_bytes().unwrap(), &space[20..24]), (DISK_BYTES, &4096_u32.to_le_bytes()[..]));
+    let queue = &mut client.queues[0];
+    assert_eq!(queue.run(Kind::Write, 8, &[5; 8192], 0).unwrap().0, 0);
+    for (sector, bytes) in [(8, 512), (1, 4096), (12, 4096)] {
+        assert_eq!(queue.run(Kind::Write, sector, &vec![6; bytes], 0).unwrap().0, 1, "{sector} {bytes}");
+        assert_eq!(queue.run(Kind::Read, sector, &[], bytes as u32).unwrap().0, 1, "{sector} {bytes}");
+    }
+    assert_eq!(queue.run(Kind::Discard, 0, &range(8, 1, 0), 0).unwrap().0, 1);
+    assert_eq!(queue.run(Kind::Read, 8, &[], 8192).unwrap(), (0, vec![5; 8192]));
 }
 
 #[test]

@@ -3,5 +3,6 @@
 
 mod hostile;
 mod io;
+mod libblkio;
 mod restart;
 mod support;

@@ -1,9 +1,10 @@
 //! A disk in memory, and a device that serves it.
 
 use bytes::Bytes;
+use nitro_device::guarded::Guard;
 use nitro_device::{ReactorThread, event, spawn_local, spawn_thread};
 use nitro_frontend::{Disk, DiskError, DiskInfo, Pieces, RequestMemory, Requester, Run, StatusOf, ZeroFlags};
-use nitro_vhost::{Control, Host, Incarnation, LocalTask, Options, VhostError, converse};
+use nitro_vhost::{Control, Host, Incarnation, LocalTask, MmapRegion, Options, VhostError, converse};
 use nitro_vhost_client::{Client, Setup};
 use std::future::Future;
 use std::io;
@@ -23,6 +24,7 @@ pub struct Ram {
     pub contents: Mutex<(Vec<u8>, Vec<u8>)>,
     pub size_bytes: AtomicU64,
     pub read_only: bool,
+    pub block_bytes: u32,
     pub keeps_writes: bool,
     /// Requests wait for ever.
     pub is_stuck: AtomicBool,
@@ -37,6 +39,7 @@ impl Ram {
             contents: Mutex::new((bytes.clone(), bytes)),
             size_bytes: AtomicU64::new(DISK_BYTES),
             read_only: false,
+            block_bytes: 512,
             keeps_writes,
             is_stuck: AtomicBool::new(false),
             flushes: AtomicU64::new(0),
@@ -73,7 +76,8 @@ impl Ram {
 
 impl Disk for Ram {
     fn info(&self) -> DiskInfo {
-        DiskInfo { read_only: self.read_only, ..DiskInfo::new(self.size_bytes.load(Ordering::SeqCst)) }
+        let Self { read_only, block_bytes, .. } = *self;
+        DiskInfo { read_only, block_bytes, ..DiskInfo::new(self.size_bytes.load(Ordering::SeqCst)) }
     }
 
     fn keeps_writes(&self) -> bool {
@@ -148,6 +152,10 @@ impl Host for OneThread {
 
     fn ring(&self, counter: &Arc<OwnedFd>) -> impl Future<Output = io::Result<()>> {
         event::ring(counter)
+    }
+
+    fn guard(&self, map: &Arc<MmapRegion>, lost: &Arc<AtomicBool>) -> io::Result<nitro_vhost::Guard> {
+        Ok(Arc::new(Guard::new(map, lost)?))
     }
 }
 

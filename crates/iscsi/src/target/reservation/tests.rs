@@ -19,7 +19,7 @@ fn registered(count: u8) -> Reservations {
     reservations
 }
 
-const RANGE: Range = Range { lba: 0, blocks: 1 };
+const RANGE: Range = Range { lba: 0, blocks: 1, block_bytes: 512 };
 const READ: Action = Action::Read { range: RANGE };
 const WRITE: Action = Action::Write { range: RANGE, fua: false, verify: None };
 

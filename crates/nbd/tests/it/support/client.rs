@@ -6,6 +6,8 @@ use std::collections::HashMap;
 pub struct Client<S> {
     pub stream: S,
     pub structured: bool,
+    /// Requests and chunks have lengths of 64 bits.
+    pub extended: bool,
     next_cookie: u64,
 }
 
@@ -68,6 +70,14 @@ pub fn be64(bytes: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
+pub fn extended_request(flags: u16, command: u16, cookie: u64, offset: u64, len: u64) -> Vec<u8> {
+    let mut bytes = 0x21e4_1c71_u32.to_be_bytes().to_vec();
+    bytes.extend(flags.to_be_bytes());
+    bytes.extend(command.to_be_bytes());
+    [cookie, offset, len].iter().for_each(|number| bytes.extend(number.to_be_bytes()));
+    bytes
+}
+
 impl<S: Stream> Client<S> {
     /// Exchanges greetings with both handshake flags.
     pub async fn greet(mut stream: S) -> Self {
@@ -80,7 +90,7 @@ impl<S: Stream> Client<S> {
 
     /// Goes on over a stream whose greetings were exchanged.
     pub fn over(stream: S) -> Self {
-        Self { stream, structured: false, next_cookie: 1 }
+        Self { stream, structured: false, extended: false, next_cookie: 1 }
     }
 
     /// Sends an option; gives its replies up to the last.
@@ -113,6 +123,11 @@ impl<S: Stream> Client<S> {
         self.structured = true;
     }
 
+    pub async fn use_extended(&mut self) {
+        assert_eq!(self.option_result(11, &[]).await, ACK);
+        (self.structured, self.extended) = (true, true);
+    }
+
     /// `NBD_OPT_GO`; gives size and transmission flags.
     pub async fn go(&mut self, name: &str) -> (u64, u16) {
         let replies = self.option(7, &info_payload(name, &[])).await;
@@ -126,9 +141,24 @@ impl<S: Stream> Client<S> {
     pub async fn send(&mut self, flags: u16, command: u16, offset: u64, len: u32, payload: &[u8]) -> u64 {
         let cookie = self.next_cookie;
         self.next_cookie += 1;
-        let bytes = [&request(flags, command, cookie, offset, len), payload].concat();
-        self.stream.send(&bytes).await.unwrap();
+        let header = match self.extended {
+            // A write's length is that of its payload.
+            true => extended_request(flags | u16::from(command == 1) << 5, command, cookie, offset, len.into()),
+            false => request(flags, command, cookie, offset, len),
+        };
+        self.stream.send(&[&header, payload].concat()).await.unwrap();
         cookie
+    }
+
+    /// One extended request of any length, and its reply.
+    pub async fn ask_long(&mut self, flags: u16, command: u16, offset: u64, len: u64, payload: &[u8]) -> Answer {
+        let cookie = self.next_cookie;
+        self.next_cookie += 1;
+        let header = extended_request(flags, command, cookie, offset, len);
+        self.stream.send(&[&header, payload].concat()).await.unwrap();
+        let (got, answer) = self.answer(&HashMap::from([(cookie, 0)])).await.expect("a reply");
+        assert_eq!(got, cookie);
+        answer
     }
 
     /// One request and its reply.
@@ -148,21 +178,26 @@ impl<S: Stream> Client<S> {
             let cookie = be64(&header, 8);
             let read_len = *lens.get(&cookie).expect("a reply to a request");
             if be32(&header, 0) == 0x6744_6698 {
-                assert!(!(self.structured && read_len > 0), "reads are answered in chunks");
+                assert!(!(self.structured && read_len > 0 || self.extended), "answered in chunks");
                 answer.error = be32(&header, 4);
                 if answer.error == 0 {
                     answer.data = self.stream.receive(read_len as usize).await.unwrap();
                 }
                 return Some((cookie, answer));
             }
-            assert!(be32(&header, 0) == 0x668e_33ef && self.structured);
             let (flags, kind) = (be16(&header, 4), be16(&header, 6));
-            let len = be32(&self.stream.receive(4).await.unwrap(), 0);
-            let payload = self.stream.receive(len as usize).await.unwrap();
+            let len = if self.extended {
+                assert_eq!(be32(&header, 0), 0x6e8a_278c);
+                be64(&self.stream.receive(16).await.unwrap(), 8) as usize
+            } else {
+                assert!(be32(&header, 0) == 0x668e_33ef && self.structured);
+                be32(&self.stream.receive(4).await.unwrap(), 0) as usize
+            };
+            let payload = self.stream.receive(len).await.unwrap();
             match kind {
                 0 => assert!(payload.is_empty() && flags == 1),
                 1 => answer.data.extend(&payload[8..]),
-                5 => {}
+                5 | 6 => assert_eq!(kind == 6, self.extended),
                 0x8001 => {
                     answer.error = be32(&payload, 0);
                     assert_eq!(be16(&payload, 4) as usize, payload.len() - 6);

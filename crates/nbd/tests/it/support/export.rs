@@ -19,6 +19,8 @@ pub struct MemoryExport {
     pub log: Mutex<Vec<String>>,
     /// What every command but inline reads ends with.
     pub failure: Option<DiskError>,
+    /// Bytes after which the status changes, if not the usual ones.
+    pub status_unit: Option<u64>,
     /// Commands wait while this is set.
     pub held: AtomicBool,
     waiting: Mutex<Vec<Waker>>,
@@ -35,6 +37,7 @@ impl MemoryExport {
             inline: true,
             log: Mutex::default(),
             failure: None,
+            status_unit: None,
             held: AtomicBool::new(false),
             waiting: Mutex::default(),
             running: AtomicUsize::new(0),
@@ -120,7 +123,9 @@ impl Disk for MemoryExport {
         if fast {
             return Err(DiskError::Unsupported);
         }
-        self.fill(offset, &vec![0; len as usize]);
+        let mut data = self.data.lock().unwrap();
+        let end = (offset + u64::from(len)).min(data.len() as u64) as usize;
+        data[(offset as usize).min(end)..end].fill(0);
         Ok(())
     }
 
@@ -130,10 +135,10 @@ impl Disk for MemoryExport {
 
     async fn status(&self, of: StatusOf, offset: u64, len: u32) -> Result<Vec<Run>, DiskError> {
         self.run(offset, format!("status {of:?} {offset}+{len}")).await?;
-        let unit = match of {
+        let unit = self.status_unit.unwrap_or(match of {
             StatusOf::Allocation => 1000,
             StatusOf::Cache => 700,
-        };
+        });
         let end = offset + u64::from(len);
         let mut extents = Vec::new();
         let mut at = offset;

@@ -91,7 +91,7 @@ pub enum Command {
     Attach {
         /// Its name.
         volume: String,
-        /// Bytes of a logical block; default: 512.
+        /// Bytes of a logical block; default: those of the volume.
         #[serde(default)]
         block_bytes: Option<u32>,
     },

@@ -29,9 +29,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// Bytes of a logical block, if nothing else is asked for.
-const BLOCK_BYTES: u32 = 512;
-
 /// A request to detach a device, with the place for its answer.
 type Detach = oneshot::Sender<Result<(), Error>>;
 
@@ -83,10 +80,14 @@ pub(crate) async fn attach(served: &Arc<Served>, name: &str, block_bytes: Option
     if let Some(path) = served.block_devices.path(name) {
         return Ok(outcome(&export, format!("volume {name}: it is {path} already"), Some(path)));
     }
-    let block_bytes = block_bytes.unwrap_or(BLOCK_BYTES);
+    let block_bytes = block_bytes.unwrap_or(export.block_bytes);
     if !(block_bytes.is_power_of_two() && (512..=4096).contains(&block_bytes)) {
         let why = format!("a device cannot have blocks of {block_bytes} bytes");
         return Err(Error::new(format_args!("volume {name}"), why).or("use 512, 1024, 2048 or 4096"));
+    }
+    if block_bytes < export.block_bytes {
+        let why = format!("its blocks have {} bytes, more than {block_bytes}", export.block_bytes);
+        return Err(Error::new(format_args!("volume {name}"), why).or("leave the size of blocks out"));
     }
     let number = launch(served, &export, Beginning::New { block_bytes }).await?;
     drop(turn);
