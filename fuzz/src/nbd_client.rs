@@ -5,7 +5,9 @@ use futures_executor::{LocalPool, LocalSpawner};
 use futures_util::future::join5;
 use futures_util::task::LocalSpawnExt as _;
 use nitro_nbd::client::{ClientOptions, Connect, Security, open};
-use nitro_nbd::protocol::{InfoItem, OptionCode, OptionReply, put_greeting, put_info, put_meta_context, put_reply};
+use nitro_nbd::protocol::{
+    InfoItem, OptionCode, OptionReply, REQUEST_MAGIC, put_greeting, put_info, put_meta_context, put_reply,
+};
 use nitro_nbd::transport::memory::{MemoryReader, MemoryWriter, duplex};
 use nitro_nbd::transport::{ReadHalf as _, WriteHalf as _};
 use nitro_port::buf::BufMut;
@@ -33,9 +35,9 @@ impl Clock for NoTime {
     }
 }
 
-/// One connection, to a server that says `says`.
+/// One connection, to a server that says the first text at once, and the second after the client's first request.
 struct Once {
-    says: RefCell<Option<Vec<u8>>>,
+    says: RefCell<Option<[Vec<u8>; 2]>>,
     piece_bytes: usize,
     spawner: LocalSpawner,
 }
@@ -45,29 +47,38 @@ impl Connect for Once {
     type Write = MemoryWriter;
 
     async fn connect(&self) -> io::Result<(MemoryReader, MemoryWriter)> {
-        let says = self.says.borrow_mut().take().ok_or(io::ErrorKind::ConnectionRefused)?;
-        let (ours, theirs) = duplex(crate::nbd::STREAM_BYTES);
-        let (mut reader, mut writer, piece_bytes) = (theirs.reader, theirs.writer, self.piece_bytes.max(1));
+        let [first, then] = self.says.borrow_mut().take().ok_or(io::ErrorKind::ConnectionRefused)?;
+        let (ours, mut theirs) = duplex(crate::nbd::STREAM_BYTES);
+        let piece_bytes = self.piece_bytes.max(1);
         let speak = async move {
-            for piece in says.chunks(piece_bytes) {
-                if writer.write_all(vec![Bytes::copy_from_slice(piece)]).await.0.is_err() {
-                    return;
-                }
-            }
-            writer.shutdown().await;
-        };
-        let hear = async move {
+            say(&mut theirs.writer, &first, piece_bytes).await;
+            let (mut heard, mut then) = (Vec::new(), Some(then));
             let mut buf = BufMut::with_len(4096);
             loop {
-                let (read, back) = reader.read(buf, 0).await;
+                let has_asked = heard.windows(4).any(|word| word == REQUEST_MAGIC.to_be_bytes());
+                if let Some(then) = then.take_if(|then| has_asked || then.is_empty()) {
+                    say(&mut theirs.writer, &then, piece_bytes).await;
+                    theirs.writer.shutdown().await;
+                }
+                let (read, back) = theirs.reader.read(buf, 0).await;
                 buf = back;
-                if !matches!(read, Ok(1..)) {
-                    return;
+                match read {
+                    Ok(len @ 1..) if then.is_some() => heard.extend_from_slice(&buf[..len]),
+                    Ok(1..) => {}
+                    _ => return,
                 }
             }
         };
-        self.spawner.spawn_local(speak).and_then(|()| self.spawner.spawn_local(hear)).map_err(io::Error::other)?;
+        self.spawner.spawn_local(speak).map_err(io::Error::other)?;
         Ok((ours.reader, ours.writer))
+    }
+}
+
+async fn say(writer: &mut MemoryWriter, bytes: &[u8], piece_bytes: usize) {
+    for piece in bytes.chunks(piece_bytes) {
+        if writer.write_all(vec![Bytes::copy_from_slice(piece)]).await.0.is_err() {
+            return;
+        }
     }
 }
 
@@ -85,14 +96,14 @@ pub fn handshake(flags: u16) -> Vec<u8> {
     out.to_vec()
 }
 
-/// Connects to a server that says `bytes` in pieces, and sends five requests, with the cookies 1 to 5.
+/// Connects to a server that says `first` in pieces, and `then` when it is asked for something, and sends five requests, with the cookies 1 to 5.
 ///
 /// # Panics
 /// An answer is not as long as what was asked for.
-pub fn hear(bytes: Vec<u8>, piece_bytes: usize) {
+pub fn hear(first: Vec<u8>, then: Vec<u8>, piece_bytes: usize) {
     let mut pool = LocalPool::new();
     let spawner = pool.spawner();
-    let once = Once { says: RefCell::new(Some(bytes)), piece_bytes, spawner: spawner.clone() };
+    let once = Once { says: RefCell::new(Some([first, then])), piece_bytes, spawner: spawner.clone() };
     let talk = async move {
         let options = ClientOptions::new("disk", "server", Security::Plain);
         let Ok((disk, driver)) = open(options, once, NoTime).await else { return };

@@ -184,6 +184,7 @@ fn what_is_no_origin_is_refused_with_what_to_do() {
     );
     front.write("twice.toml", text);
     assert!(front.failure("check twice.toml", 1).contains("is served twice"));
+    assert!(front.failure("estimate nbd://host/vm", 1).contains("neither a file nor a block device"));
     // It speaks another protocol.
     let path = front.path("other.sock");
     let listener = UnixListener::bind(&path).unwrap();

@@ -141,11 +141,6 @@ impl Core {
         !self.in_flight.is_empty()
     }
 
-    /// Bytes that a lost server would have to get again.
-    pub(super) fn unflushed_bytes(&self) -> u64 {
-        self.unflushed.bytes()
-    }
-
     /// The connections have ended: what was under way on them waits again, before what came later.
     pub(super) fn down(&mut self) {
         self.lanes.clear();

@@ -238,7 +238,6 @@ impl<C: Connect, K: Clock> Driver<C, K> {
             match ended {
                 Err(_) if core.is_leaving() => return Ok(()),
                 Err(error) => return Err(error),
-                Ok(()) if core.is_lost() => return Err(ClientError::Closed),
                 Ok(()) => left += 1,
             }
             if left == lanes {

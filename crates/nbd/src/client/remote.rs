@@ -93,6 +93,17 @@ impl RemoteDisk {
     }
 }
 
+/// Appends a run to a map.
+fn add(map: &mut Vec<Allocation>, run: Allocation) {
+    if let Some(last) = map.last_mut()
+        && last.hole == run.hole
+    {
+        last.len += run.len;
+    } else {
+        map.push(run);
+    }
+}
+
 /// A reply of another kind than its request; the receiver lets none pass.
 const NONSENSE: Failure = Failure::Errno(5);
 
@@ -161,17 +172,6 @@ impl Device for RemoteDisk {
         DeviceError::check(&self.geometry, Operation::Allocation, offset, len)?;
         let (mut at, end) = (offset, offset + len);
         let mut map: Vec<Allocation> = Vec::new();
-        let mut add = |run: Allocation| match map.last_mut() {
-            Some(last) if last.hole == run.hole => {
-                last.len += run.len;
-                true
-            }
-            _ if map.len() == RUNS_MAX => false,
-            _ => {
-                map.push(run);
-                true
-            }
-        };
         let mut tells = self.export.allocation.is_some();
         while tells && at < end {
             let len = (end - at).min(RANGE_BYTES_MAX);
@@ -180,12 +180,15 @@ impl Device for RemoteDisk {
             for run in runs {
                 // The last run may go beyond the range.
                 let run = Allocation { len: run.len.min(end - at), ..run };
-                tells &= run.len == 0 || add(run);
-                at += if tells { run.len } else { 0 };
+                if run.len > 0 {
+                    at += run.len;
+                    add(&mut map, run);
+                }
             }
+            tells = map.len() < RUNS_MAX;
         }
         if at < end {
-            add(Allocation { len: end - at, hole: false });
+            add(&mut map, Allocation { len: end - at, hole: false });
         }
         Ok(map)
     }

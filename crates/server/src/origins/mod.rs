@@ -143,6 +143,13 @@ pub fn origin_of(text: &Path) -> Result<Box<dyn NamedOrigin>, Error> {
     origin_among(SCHEMES, text)
 }
 
+/// Why a path at which nothing is cannot be read as a file or block device: it names an origin of another kind. `None`: it does not.
+#[must_use]
+pub fn elsewhere(path: &Path) -> Option<&'static str> {
+    let names_other = || origin_of(path).is_ok_and(|origin| !origin.is_host());
+    (!path.exists() && names_other()).then_some("it is an origin, but neither a file nor a block device")
+}
+
 /// As [`origin_of`], among other kinds of origin.
 ///
 /// # Errors
@@ -184,6 +191,7 @@ mod tests {
         assert_eq!(object.absolute().unwrap(), Path::new("cos:/a/store#vm/1"));
         let export = origin_of(Path::new("nbd+unix:///vm?socket=/a/b.sock")).unwrap();
         assert_eq!((export.volume_name().as_str(), export.is_host(), export.host_path()), ("vm", false, None));
+        assert!(elsewhere(Path::new("nbd://host/vm")).is_some() && elsewhere(Path::new("vm.img")).is_none());
     }
 
     #[test]

@@ -14,7 +14,6 @@ use nitro_port::Clock;
 use nitro_port::latch::Latch;
 use nitro_port::yielding::attempt_at;
 use std::fmt::Display;
-use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -16,9 +16,9 @@ use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 
-/// A server that says what it is told to, whatever the client says; after that there is none.
+/// A server that says what it is told to: first at once, then after the client's first request. After that there is none.
 struct Once {
-    says: RefCell<Option<Vec<u8>>>,
+    says: RefCell<Option<[Vec<u8>; 2]>>,
     pool: futures_executor::LocalSpawner,
 }
 
@@ -27,18 +27,23 @@ impl Connect for Once {
     type Write = MemoryWriter;
 
     async fn connect(&self) -> io::Result<(MemoryReader, MemoryWriter)> {
-        let says = self.says.borrow_mut().take().ok_or(io::ErrorKind::ConnectionRefused)?;
+        let [first, then] = self.says.borrow_mut().take().ok_or(io::ErrorKind::ConnectionRefused)?;
         let (ours, mut theirs) = duplex(4 << 10);
         let speak = async move {
-            let _ = theirs.writer.write_all(vec![says.into()]).await;
-            theirs.writer.shutdown().await;
-            // Hears the client out.
+            let _ = theirs.writer.write_all(vec![first.into()]).await;
+            let (mut heard, mut then) = (Vec::new(), Some(then));
             let mut buf = nitro_port::buf::BufMut::with_len(4096);
             loop {
+                let has_asked = heard.windows(4).any(|word| word == [0x25, 0x60, 0x95, 0x13]);
+                if let Some(then) = then.take_if(|then| has_asked || then.is_empty()) {
+                    let _ = theirs.writer.write_all(vec![then.into()]).await;
+                    theirs.writer.shutdown().await;
+                }
                 let (read, back) = theirs.reader.read(buf, 0).await;
                 buf = back;
-                if !matches!(read, Ok(1..)) {
-                    return;
+                match read {
+                    Ok(len @ 1..) => heard.extend_from_slice(&buf[..len]),
+                    _ => return,
                 }
             }
         };
@@ -47,10 +52,10 @@ impl Connect for Once {
     }
 }
 
-/// What the client makes of a server that says `bytes`: the error of connecting, or after that what a read has got.
-fn hear(bytes: Vec<u8>) -> Result<Option<Vec<u8>>, ClientError> {
+/// What the client makes of a server that says `first`, and `then` when it is asked for something: the error of connecting, or after that what a read has got.
+fn hear(first: Vec<u8>, then: Vec<u8>) -> Result<Option<Vec<u8>>, ClientError> {
     let mut pool = LocalPool::new();
-    let once = Once { says: RefCell::new(Some(bytes)), pool: pool.spawner() };
+    let once = Once { says: RefCell::new(Some([first, then])), pool: pool.spawner() };
     let options = ClientOptions::new("disk", "server", Security::Plain);
     let result = Rc::new(RefCell::new(None));
     let (slot, spawner) = (Rc::clone(&result), pool.spawner());
@@ -94,7 +99,7 @@ fn data(offset: u64, bytes: &[u8], done: bool) -> Vec<u8> {
 
 #[test]
 fn a_read_is_put_together_from_its_parts_and_refused_where_they_do_not_fit() {
-    let read = |chunks: &[Vec<u8>]| hear([handshake().to_vec(), chunks.concat()].concat()).unwrap();
+    let read = |chunks: &[Vec<u8>]| hear(handshake().to_vec(), chunks.concat()).unwrap();
     let (a, b) = ([1; 1024], [2; 3072]);
     let whole = [a.as_slice(), &b].concat();
     assert_eq!(read(&[data(4096, &whole, true)]), Some(whole.clone()));
@@ -124,7 +129,7 @@ fn a_read_is_put_together_from_its_parts_and_refused_where_they_do_not_fit() {
 
 #[test]
 fn what_is_no_server_is_named() {
-    let said = |bytes: &[u8]| hear(bytes.to_vec()).unwrap_err().to_string();
+    let said = |bytes: &[u8]| hear(bytes.to_vec(), Vec::new()).unwrap_err().to_string();
     assert!(said(b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n").contains("does not speak NBD"));
     assert!(said(b"HTTP").contains("does not speak NBD"));
     assert!(said(b"").contains("closed the connection"));
@@ -178,9 +183,14 @@ proptest! {
         at in any::<prop::sample::Index>(),
         byte in any::<u8>(),
     ) {
-        let mut bytes = [handshake().to_vec(), data(4096, &[3; 4096], true), tail].concat();
-        let at = at.index(bytes.len());
-        bytes[at] = byte;
-        let _ = hear(bytes);
+        let (mut first, mut then) = (handshake().to_vec(), [data(4096, &[3; 4096], true), tail].concat());
+        let at = at.index(first.len() + 100);
+        match at.checked_sub(first.len()) {
+            None => first[at] = byte,
+            Some(at) => then[at] = byte,
+        }
+        if let Ok(Some(read)) = hear(first, then) {
+            prop_assert_eq!(read.len(), 4096);
+        }
     }
 }
