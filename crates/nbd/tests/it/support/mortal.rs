@@ -5,15 +5,16 @@ use nitro_frontend::{Disk, DiskError, DiskInfo, DiskName, Disks, Opened, Pieces,
 use nitro_nbd::client::Connect;
 use nitro_nbd::transport::memory::{MemoryReader, MemoryWriter, duplex};
 use nitro_nbd::{End, ServerOptions, serve};
+use nitro_port::Clock as _;
 use nitro_port::latch::Latch;
-use nitro_port::yielding::yield_now;
-use nitro_testkit::{Rng, Simulation};
+use nitro_testkit::{Rng, Simulation, VirtualTime};
 use std::cell::{Cell, RefCell};
 use std::future::pending;
 use std::io;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// What a server has, over its lives.
 pub struct Medium {
@@ -54,6 +55,7 @@ fn apply(bytes: &mut [u8], writes: &[(usize, Vec<u8>)]) {
 pub struct MortalDisk {
     medium: Arc<Mutex<Medium>>,
     life: Arc<Latch>,
+    time: VirtualTime,
     is_silent: bool,
 }
 
@@ -74,8 +76,8 @@ impl MortalDisk {
             pending::<()>().await;
         }
         let turns = self.medium().random.below(6);
-        for _ in 0..turns {
-            yield_now().await;
+        if turns > 0 {
+            self.time.sleep(Duration::from_micros(200 * turns)).await;
         }
     }
 
@@ -242,10 +244,13 @@ impl Connect for Way {
     type Write = MemoryWriter;
 
     async fn connect(&self) -> io::Result<(MemoryReader, MemoryWriter)> {
+        let Some(time) = self.0.simulation.upgrade().map(|simulation| simulation.clock.clone()) else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
         let Some(life) = self.0.life.borrow().clone() else { return Err(io::ErrorKind::ConnectionRefused.into()) };
         let (ours, theirs) = duplex(8 << 10);
         let (medium, is_silent) = (Arc::clone(&self.0.medium), self.0.medium().is_silent);
-        let exports = OneExport(Arc::new(MortalDisk { medium, life: Arc::clone(&life), is_silent }));
+        let exports = OneExport(Arc::new(MortalDisk { medium, life: Arc::clone(&life), time, is_silent }));
         let options = self.0.options.clone();
         self.0.connections.set(self.0.connections.get() + 1);
         let server = Rc::clone(&self.0);
