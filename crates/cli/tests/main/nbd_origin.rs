@@ -122,7 +122,8 @@ fn dirty_data_wait_for_an_origin_that_is_away_and_come_to_the_same_one_alone() {
     assert!(server.stop().0.success());
     assert!(back.client().read(0, data.len()) == data);
     // Without the cache it is served again: it has its data.
-    assert!(before(&front, "vm", &socket(&back), "--cache none").stop().0.success());
+    let alone = format!("--origin nbd+unix:///vm?socket={} --name vm --cache none", socket(&back));
+    assert!(front.serve(&alone).stop().0.success());
 }
 
 #[test]
@@ -209,8 +210,9 @@ fn an_export_is_served_by_one_writer_of_a_machine() {
         assert!(said.contains("another server of this machine serves it"), "{said}");
     }
     drop(server);
-    let readers =
-        ["a", "b"].map(|name| front.serve(&format!("--origin {origin} --name {name} --cache none --read-only")));
+    let readers = ["a", "b"].map(|name| {
+        front.serve(&format!("--origin {origin} --name {name} --cache none --read-only --control {name}.control"))
+    });
     let said = front.failure(&format!("serve --origin {origin} --name c --cache none"), 1);
     assert!(said.contains("another server of this machine serves it"), "{said}");
     drop(readers);
@@ -227,7 +229,7 @@ fn a_read_only_export_is_checked_and_served_read_only() {
         socket(&back)
     );
     front.write("nitro.toml", text);
-    assert!(front.stdout("check nitro.toml").contains("is valid") || front.path("nitro.toml").exists());
+    front.stdout("check nitro.toml");
     let _server = front.serve("--config nitro.toml");
     let mut client = Nbd::connect(&front.path("run/nitro/nitro.sock"), "vm");
     assert!(client.read(0, 1 << 20) == noise(5, 1 << 20));
