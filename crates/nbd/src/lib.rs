@@ -1,4 +1,5 @@
-//! Nitro's NBD server: the protocol ([doc/proto.md][proto] of the NBD project), over any byte stream.
+//! NBD: the protocol ([doc/proto.md][proto] of the NBD project), over any byte stream. Nitro's server, and in [`client`] the
+//! client that makes an export of another server a device.
 //!
 //! [`serve`] is one future for one connection, polled on one thread; it depends on no async runtime. It serves a
 //! [`Disk`](nitro_frontend::Disk) to a client at the other end of a [`ReadHalf`](transport::ReadHalf) and a
@@ -11,6 +12,7 @@
 //! [proto]: https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md
 #![forbid(unsafe_code)]
 
+pub mod client;
 mod context;
 mod errno;
 mod error;
@@ -29,4 +31,4 @@ pub use limits::Limits;
 pub use nitro_frontend::{RECEIVE_BYTES, RequestMemory, transport};
 pub use server::{ConnectionSummary, ServerOptions, serve};
 pub use session::End;
-pub use tls::{FINGERPRINT_PREFIX, TlsFiles, TlsPolicy};
+pub use tls::{ClientTlsFiles, FINGERPRINT_PREFIX, TlsFiles, TlsPolicy};

@@ -14,6 +14,7 @@ pub mod origins;
 mod peers;
 mod record;
 pub mod serve;
+mod socket;
 mod spans;
 
 /// docs/adding-an-origin.md, compiled.

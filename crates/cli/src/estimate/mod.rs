@@ -51,6 +51,9 @@ fn extent_sizes(args: &EstimateArgs) -> Result<Vec<usize>, Error> {
 
 fn open(what: &str, path: &Path, sample_percent: f64) -> Result<Regions, Error> {
     let fail = |e| Error::new(what, e).or("check the path and its permissions");
+    if let Some(why) = nitro_server::origins::elsewhere(path) {
+        return Err(Error::new(what, why).or("copy it to a file first: nbdcopy URI FILE, nitro cos export"));
+    }
     let found = std::fs::metadata(path).map_err(fail)?;
     if found.is_dir() {
         return Err(Error::new(what, "it is a directory").or("name an image file or a block device"));

@@ -29,7 +29,7 @@ const SEND_BUFFER_BYTES: usize = 4 << 20;
 /// Receive buffer of an accepted unix connection in bytes. The kernel tunes the buffer of TCP connections itself.
 const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
 
-/// The address of a listener.
+/// The address of a listener, or of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListenAddress {
     /// A unix socket's path.
@@ -240,15 +240,15 @@ fn bind_unix(path: &Path) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Sets the buffers of an accepted connection. The maximum sizes are set by the administrator, so errors are ignored.
-fn tune_unix(socket: &OwnedFd) {
+/// Sets the buffers of a connection. The maximum sizes are set by the administrator, so errors are ignored.
+pub(super) fn tune_unix(socket: &OwnedFd) {
     // The forced variant exceeds net.core.wmem_max, if the process has the privilege.
     let _ = sockopt::set_socket_send_buffer_size_force(socket, SEND_BUFFER_BYTES)
         .or_else(|_| sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER_BYTES));
     let _ = sockopt::set_socket_recv_buffer_size(socket, RECEIVE_BUFFER_BYTES);
 }
 
-fn tune_tcp(socket: &OwnedFd, limits: TcpLimits) {
+pub(super) fn tune_tcp(socket: &OwnedFd, limits: TcpLimits) {
     let _ = sockopt::set_tcp_nodelay(socket, true);
     let _ = sockopt::set_socket_keepalive(socket, true);
     if !limits.keepalive.is_zero() {
@@ -274,7 +274,7 @@ impl Accepted {
     /// # Errors
     /// The error of the operating system.
     pub fn into_split(self) -> io::Result<(StreamReader, StreamWriter)> {
-        stream::split(self.socket)
+        stream::split(Arc::new(self.socket))
     }
 
     /// The peer, for limits by peer.

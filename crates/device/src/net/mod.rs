@@ -1,10 +1,12 @@
-//! Stream sockets, unix and TCP.
+//! Stream sockets, unix and TCP: listening, and connecting to servers.
 
+mod connect;
 mod credentials;
 mod listener;
 mod passed;
 mod stream;
 
+pub use connect::connect_to;
 pub use listener::{Accepted, Access, ListenAddress, Listener, Peer, TcpLimits};
 pub use passed::passed;
 pub use stream::{StreamReader, StreamWriter};

@@ -20,9 +20,8 @@ const PIECES_MAX: usize = 1024;
 /// `MSG_WAITALL`: a ring then continues after a partial send (io_uring_prep_sendmsg(3)).
 const WAIT_ALL: SendFlags = SendFlags::from_bits_retain(0x100);
 
-pub(super) fn split(socket: OwnedFd) -> io::Result<(StreamReader, StreamWriter)> {
+pub(super) fn split(socket: Arc<OwnedFd>) -> io::Result<(StreamReader, StreamWriter)> {
     adopt(&socket)?;
-    let socket = Arc::new(socket);
     adopt_socket(&socket);
     Ok((StreamReader { socket: Arc::clone(&socket) }, StreamWriter { socket }))
 }

@@ -67,12 +67,16 @@ pub const CHUNK_DONE: u16 = 1 << 0;
 pub const CHUNK_NONE: u16 = 0;
 /// Chunk type: an offset and data.
 pub const CHUNK_OFFSET_DATA: u16 = 1;
+/// Chunk type: an offset and a length, whose bytes are zeroes.
+pub const CHUNK_OFFSET_HOLE: u16 = 2;
 /// Chunk type: the status of blocks in one context.
 pub const CHUNK_BLOCK_STATUS: u16 = 5;
 /// Chunk type: the status of blocks in one context, with lengths of 64 bits.
 pub const CHUNK_BLOCK_STATUS_EXTENDED: u16 = 6;
+/// The bit of chunk types that are errors: an error number and a message begin them all.
+pub const CHUNK_ERROR_BIT: u16 = 1 << 15;
 /// Chunk type: an error with a message.
-pub const CHUNK_ERROR: u16 = (1 << 15) + 1;
+pub const CHUNK_ERROR: u16 = CHUNK_ERROR_BIT + 1;
 
 /// Status flag of `base:allocation`: no storage is allocated for the range.
 pub const STATE_HOLE: u32 = 1 << 0;
@@ -91,3 +95,13 @@ pub const OPTION_HEADER_BYTES: usize = 16;
 pub const REQUEST_BYTES: usize = 28;
 /// Bytes of an extended request's header.
 pub const EXTENDED_REQUEST_BYTES: usize = 32;
+/// Bytes of the greeting.
+pub const GREETING_BYTES: usize = 18;
+/// Second word of the greeting of a server of before 2011, which negotiates nothing.
+pub const OLD_GREETING_MAGIC: u64 = 0x0000_4202_8186_1253;
+/// Bytes of the header of a reply to an option.
+pub const OPTION_REPLY_BYTES: usize = 20;
+/// Bytes of a simple reply.
+pub const SIMPLE_REPLY_BYTES: usize = 16;
+/// Bytes of the header of a chunk.
+pub const CHUNK_BYTES: usize = 20;

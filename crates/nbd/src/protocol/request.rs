@@ -4,6 +4,7 @@ use super::constants::{
     COMMAND_PAYLOAD_LEN, EXTENDED_REQUEST_BYTES, EXTENDED_REQUEST_MAGIC, REQUEST_BYTES, REQUEST_MAGIC,
 };
 use super::field::Fields;
+use bytes::{BufMut as _, BytesMut};
 
 /// The client's identifier of a request, which the reply repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,6 +47,22 @@ impl Command {
             6 => Self::WriteZeroes,
             7 => Self::BlockStatus,
             other => Self::Unknown(other),
+        }
+    }
+
+    /// The number on the wire.
+    #[must_use]
+    pub const fn code(self) -> u16 {
+        match self {
+            Self::Read => 0,
+            Self::Write => 1,
+            Self::Disconnect => 2,
+            Self::Flush => 3,
+            Self::Trim => 4,
+            Self::Cache => 5,
+            Self::WriteZeroes => 6,
+            Self::BlockStatus => 7,
+            Self::Unknown(code) => code,
         }
     }
 }
@@ -142,6 +159,17 @@ impl Request {
         let has_payload = headers == Headers::Extended && self.flags & COMMAND_PAYLOAD_LEN != 0;
         if self.command == Command::Write || has_payload && self.command != Command::Disconnect { self.len } else { 0 }
     }
+
+    /// Appends the header of a connection without extended headers, whose requests have at most `u32::MAX` bytes; the
+    /// payload of a write follows it.
+    pub fn put(&self, out: &mut BytesMut) {
+        out.put_u32(REQUEST_MAGIC);
+        out.put_u16(self.flags);
+        out.put_u16(self.command.code());
+        out.put_u64(self.cookie.0);
+        out.put_u64(self.offset);
+        out.put_u32(u32::try_from(self.len).unwrap_or(u32::MAX));
+    }
 }
 
 #[cfg(test)]
@@ -159,6 +187,9 @@ mod tests {
         assert_eq!(bytes.len(), REQUEST_BYTES);
         let wanted = Request { flags: 5, command: Command::WriteZeroes, cookie: Cookie(7), offset: 8, len: 9 };
         assert_eq!(Request::parse(Headers::Structured, &bytes), Ok(wanted));
+        let mut put = BytesMut::new();
+        wanted.put(&mut put);
+        assert_eq!(put, bytes);
         for len in 0..REQUEST_BYTES {
             assert_eq!(Request::parse(Headers::Simple, &bytes[..len]), Err(RequestError::Short { got: len }));
         }

@@ -5,7 +5,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -40,6 +40,41 @@ impl TlsFiles {
             None => builder.with_no_client_auth(),
         };
         builder.with_single_cert(certificates, key).map(Arc::new).map_err(config_error)
+    }
+}
+
+/// What a client of another server needs for TLS, in the files of one folder, under the names that libnbd and QEMU give them:
+/// `ca-cert.pem`, and for a server that wants a certificate of its client `client-cert.pem` and `client-key.pem`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientTlsFiles {
+    /// The folder.
+    pub folder: PathBuf,
+}
+
+impl ClientTlsFiles {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// As [`TlsFiles::load`].
+    pub fn load(&self) -> Result<Arc<ClientConfig>, NbdError> {
+        let authority = self.folder.join("ca-cert.pem");
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(&authority)? {
+            let added = roots.add(certificate);
+            added.map_err(|error| file_error(&authority, "not the certificate of an authority", error))?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(config_error)?
+            .with_root_certificates(roots);
+        let (own, key) = (self.folder.join("client-cert.pem"), self.folder.join("client-key.pem"));
+        if !own.exists() {
+            return Ok(Arc::new(builder.with_no_client_auth()));
+        }
+        let private =
+            PrivateKeyDer::from_pem_file(&key).map_err(|error| file_error(&key, "no usable private key", error))?;
+        builder.with_client_auth_cert(certificates(&own)?, private).map(Arc::new).map_err(config_error)
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::transport::{ReadHalf, WriteHalf};
 use bytes::{Bytes, BytesMut};
 use nitro_port::buf::BufMut;
-use rustls::ServerConnection;
+use rustls::Connection;
 use rustls::pki_types::CertificateDer;
 use std::cell::RefCell;
 use std::io::{self, Read as _, Write as _};
@@ -15,9 +15,9 @@ const RECEIVE_BYTES: usize = 64 << 10;
 /// Most bytes of plaintext that are encrypted before the ciphertext is sent.
 const SEND_BYTES: usize = 256 << 10;
 
-type Shared = Rc<RefCell<ServerConnection>>;
+type Shared = Rc<RefCell<Connection>>;
 
-/// Decrypts the data from the client.
+/// Decrypts the data from the peer.
 pub(crate) struct TlsReader<R> {
     connection: Shared,
     raw: R,
@@ -26,14 +26,14 @@ pub(crate) struct TlsReader<R> {
     end: usize,
 }
 
-/// Encrypts the data to the client.
+/// Encrypts the data to the peer.
 pub(crate) struct TlsWriter<W> {
     connection: Shared,
     raw: W,
     ciphertext: BytesMut,
 }
 
-pub(super) fn halves<R, W>(connection: ServerConnection, reader: R, writer: W) -> (TlsReader<R>, TlsWriter<W>) {
+pub(super) fn halves<R, W>(connection: Connection, reader: R, writer: W) -> (TlsReader<R>, TlsWriter<W>) {
     let connection = Rc::new(RefCell::new(connection));
     let ciphertext = BufMut::with_len(RECEIVE_BYTES);
     let read = TlsReader { connection: Rc::clone(&connection), raw: reader, ciphertext, start: 0, end: 0 };
@@ -46,7 +46,7 @@ impl<R: ReadHalf> TlsReader<R> {
         self.connection.borrow().is_handshaking()
     }
 
-    /// The client's certificate, which was verified; `None`: the client has none.
+    /// The peer's certificate, which was verified; `None`: it has none.
     pub(super) fn certificate(&self) -> Option<CertificateDer<'static>> {
         self.connection.borrow().peer_certificates()?.first().map(|certificate| certificate.clone().into_owned())
     }
@@ -168,7 +168,7 @@ impl<W: WriteHalf> WriteHalf for TlsWriter<W> {
 
     async fn shutdown(&mut self) {
         self.connection.borrow_mut().send_close_notify();
-        // The client may have closed the stream already.
+        // The peer may have closed the stream already.
         let _ = self.flush().await;
         self.raw.shutdown().await;
     }

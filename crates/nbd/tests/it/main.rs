@@ -1,7 +1,8 @@
-//! The server against a client in memory, a module a scenario.
+//! The server against a client in memory, and the client against servers in memory, a module a scenario.
 
 #![expect(clippy::unwrap_used, reason = "a failing test says where")]
 
+mod client;
 mod commands;
 mod extended;
 mod fuzz;

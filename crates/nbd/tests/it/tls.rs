@@ -19,13 +19,14 @@ const UNKNOWN: u32 = ERROR + 6;
 const SIZE: usize = 3 << 20;
 
 /// An authority and what it signed, in a directory of its own.
-struct Pki {
+pub(crate) struct Pki {
     directory: PathBuf,
     client: (CertificateDer<'static>, String),
+    client_pem: String,
 }
 
 impl Pki {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let directory = std::env::temp_dir().join(format!("nitro-nbd-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -42,7 +43,7 @@ impl Pki {
         std::fs::write(directory.join("key.pem"), key).unwrap();
         std::fs::write(directory.join("ca.pem"), authority.pem()).unwrap();
         let (client, key) = sign(&["client"]);
-        Self { directory, client: (client.der().clone(), key) }
+        Self { directory, client_pem: client.pem(), client: (client.der().clone(), key) }
     }
 
     fn files(&self, mutual: bool) -> TlsFiles {
@@ -51,7 +52,15 @@ impl Pki {
         TlsFiles { certificate: file("server.pem"), key: file("key.pem"), client_authority }
     }
 
-    fn server(&self, mutual: bool) -> Arc<ServerConfig> {
+    /// The files of the client, as libnbd names them.
+    pub(crate) fn client_folder(&self) -> PathBuf {
+        std::fs::copy(self.directory.join("ca.pem"), self.directory.join("ca-cert.pem")).unwrap();
+        std::fs::write(self.directory.join("client-cert.pem"), &self.client_pem).unwrap();
+        std::fs::write(self.directory.join("client-key.pem"), &self.client.1).unwrap();
+        self.directory.clone()
+    }
+
+    pub(crate) fn server(&self, mutual: bool) -> Arc<ServerConfig> {
         self.files(mutual).load().unwrap()
     }
 

@@ -18,7 +18,11 @@ pub fn look(path: &Path) -> Vec<Finding> {
     let found = match stat(path) {
         Ok(found) => found,
         Err(error) => {
-            return vec![of("path", State::Fail, error.to_string()).or("check the path and its folders' permissions")];
+            let (why, remedy) = match crate::origins::elsewhere(path) {
+                Some(why) => (why.to_owned(), "nitro check FILE examines it with its configuration"),
+                None => (error.to_string(), "check the path and its folders' permissions"),
+            };
+            return vec![of("path", State::Fail, why).or(remedy)];
         }
     };
     let (kind, number) = match FileType::from_raw_mode(found.st_mode) {

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::Either;
 use nitro_device::AnyDevice;
+use nitro_nbd::client::RemoteDisk;
 use nitro_port::{Allocation, Device, DeviceError, Geometry, Origin, Recipe, Urgency};
 use nitro_units::Fingerprint;
 use std::ops::Range;
@@ -15,6 +16,19 @@ pub enum Backing {
     Device(Box<AnyDevice>),
     /// An object of a store.
     Object(nitro_cos::Volume<StoreDevice>),
+    /// An export of an NBD server.
+    Remote(Box<RemoteDisk>),
+}
+
+impl Backing {
+    /// RAM that it takes besides the data of requests, in bytes, and its threads.
+    pub(crate) fn ram(&self) -> Option<(u64, u64)> {
+        match self {
+            // A store counts its own.
+            Self::Device(_) | Self::Object(_) => None,
+            Self::Remote(disk) => Some((disk.ram_bytes(), 1)),
+        }
+    }
 }
 
 macro_rules! backing {
@@ -22,6 +36,7 @@ macro_rules! backing {
         match $any {
             Backing::Device($device) => $call,
             Backing::Object($device) => $call,
+            Backing::Remote($device) => $call,
         }
     };
 }
@@ -31,11 +46,12 @@ impl Device for Backing {
         backing!(self, d => d.geometry())
     }
 
-    // No `async`, and a store's requests boxed: each miss and each write has such a future.
+    // No `async`, and the requests of stores and servers boxed: each miss and each write has such a future.
     fn read(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>> {
         match self {
             Self::Device(device) => Either::Left(device.read(offset, len)),
             Self::Object(object) => Either::Right(object.read(offset, len).boxed_local()),
+            Self::Remote(disk) => Either::Right(disk.read(offset, len).boxed_local()),
         }
     }
 
@@ -43,6 +59,7 @@ impl Device for Backing {
         match self {
             Self::Device(device) => Either::Left(device.read_with(urgency, offset, len)),
             Self::Object(object) => Either::Right(object.read(offset, len).boxed_local()),
+            Self::Remote(disk) => Either::Right(disk.read(offset, len).boxed_local()),
         }
     }
 
@@ -50,6 +67,7 @@ impl Device for Backing {
         match self {
             Self::Device(device) => Either::Left(device.write(offset, data)),
             Self::Object(object) => Either::Right(object.write(offset, data).boxed_local()),
+            Self::Remote(disk) => Either::Right(disk.write(offset, data).boxed_local()),
         }
     }
 
@@ -87,6 +105,7 @@ impl Origin for Backing {
         match self {
             Self::Device(device) => device.write_known(offset, data, known).await,
             Self::Object(object) => Box::pin(object.write_known(offset, data, known)).await,
+            Self::Remote(disk) => disk.write_known(offset, data, known).await,
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A file has two marks: a visible file beside it, and an extended attribute, which stays with the file when it is
 //! renamed or reached by a hard link. An origin counts as marked if either mark exists or cannot be read. The mark of a
-//! block device is in the server's state folder.
+//! block device, or of an export of an NBD server, is in the server's state folder.
 
 use super::aside::aside;
 use super::mark::Mark;
@@ -79,6 +79,15 @@ impl Fence {
     pub fn at(origin: &Path, place: &Path) -> Self {
         let id = StorageId::default();
         Self { origin: origin.to_owned(), id, places: vec![marked(place)], links: Links::Followed, inode: None }
+    }
+
+    /// The fence of an origin that is not of this machine: the mark is in the state folder, under this name, and tells other
+    /// machines nothing.
+    #[must_use]
+    pub fn named(origin: &Path, name: &str) -> Self {
+        let places = state_folders().iter().map(|folder| marked(&folder.join(format!("origin-{name}")))).collect();
+        let id = StorageId::default();
+        Self { origin: origin.to_owned(), id, places, links: Links::Followed, inode: None }
     }
 
     /// The existing marks.

@@ -10,6 +10,7 @@ mod cos;
 mod fence;
 mod file;
 mod mark;
+mod nbd;
 mod stamp;
 mod volume_mark;
 
@@ -23,6 +24,7 @@ pub(crate) use fence::{Found, Guard, state_folder, state_folders};
 pub use file::Files;
 pub(crate) use mark::Mark;
 pub use mark::Uuid;
+pub use nbd::Nbd;
 pub use stamp::Look;
 pub(crate) use stamp::{Change, LEASE_SECONDS, Stamp, unix_seconds};
 pub(crate) use volume_mark::VolumeMark;
@@ -37,7 +39,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The kinds of origin that this program knows.
-pub const SCHEMES: &[&dyn Scheme] = &[&Files, &Cos];
+pub const SCHEMES: &[&dyn Scheme] = &[&Files, &Cos, &Nbd::TCP, &Nbd::UNIX, &Nbd::TCP_TLS, &Nbd::UNIX_TLS];
 
 /// A kind of origin.
 pub trait Scheme: Sync {
@@ -146,6 +148,13 @@ pub fn origin_of(text: &Path) -> Result<Box<dyn NamedOrigin>, Error> {
     origin_among(SCHEMES, text)
 }
 
+/// Why a path at which nothing is cannot be read as a file or block device: it names an origin of another kind. `None`: it does not.
+#[must_use]
+pub fn elsewhere(path: &Path) -> Option<&'static str> {
+    let names_other = || origin_of(path).is_ok_and(|origin| !origin.is_host());
+    (!path.exists() && names_other()).then_some("it is an origin, but neither a file nor a block device")
+}
+
 /// As [`origin_of`], among other kinds of origin.
 ///
 /// # Errors
@@ -156,7 +165,7 @@ pub fn origin_among(schemes: &[&dyn Scheme], text: &Path) -> Result<Box<dyn Name
     if let Some(scheme) = schemes.iter().find(|scheme| scheme.name() == name) {
         return scheme.named(rest).map_err(within);
     }
-    let is_scheme = name.len() > 1 && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let is_scheme = name.len() > 1 && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'+');
     if !is_scheme || text.exists() {
         return Ok(Files::at(text));
     }
@@ -185,11 +194,16 @@ mod tests {
         assert_eq!((object.volume_name().as_str(), object.is_host()), ("vm/1", false));
         assert_eq!(object.host_path(), Some(Path::new("/a/store")));
         assert_eq!(object.absolute().unwrap(), Path::new("cos:/a/store#vm/1"));
+        let export = origin_of(Path::new("nbd+unix:///vm?socket=/a/b.sock")).unwrap();
+        assert_eq!((export.volume_name().as_str(), export.is_host(), export.host_path()), ("vm", false, None));
+        assert!(elsewhere(Path::new("nbd://host/vm")).is_some() && elsewhere(Path::new("vm.img")).is_none());
     }
 
     #[test]
     fn what_names_nothing_is_refused_with_what_there_is() {
-        assert!(refused("nbd:host/export").contains("file:PATH"), "{}", refused("nbd:host/export"));
+        assert!(refused("rbd:pool/image").contains("file:PATH"), "{}", refused("rbd:pool/image"));
+        assert!(refused("nbd+tcp://host/vm").contains("nbd+unix:///EXPORT"), "{}", refused("nbd+tcp://host/vm"));
+        assert!(refused("nbd:host/export").contains("nbd://HOST"), "{}", refused("nbd:host/export"));
         assert!(refused("cos:store").contains("cos:STORE#OBJECT"), "{}", refused("cos:store"));
         assert!(refused("file:").contains("names no file"), "{}", refused("file:"));
     }

@@ -71,6 +71,12 @@ impl VolumeMarks {
         Self { id: id.clone(), file: None, names }
     }
 
+    /// The marks of an origin that is recognised by nothing, and has this name on this machine.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self { id: StorageId::default(), file: None, names: vec![name.to_owned()] }
+    }
+
     /// The marks of an open file or block device, which was opened at a path. May block.
     ///
     /// # Errors

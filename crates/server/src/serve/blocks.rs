@@ -34,7 +34,7 @@ pub(super) fn size_of(name: &str, config: &VolumeConfig, origin: &OpenOrigin) ->
         return Err(Error::new(what, why).or(format_args!("use {least}, or leave it out")));
     }
     let size_bytes = origin.look.size_bytes;
-    if size_bytes % asked.0 != 0 {
+    if !size_bytes.is_multiple_of(asked.0) {
         let why = format!("its origin {} has {size_bytes} bytes, which are no multiple", config.origin.display());
         return Err(
             Error::new(what, why).or(format_args!("make it {} bytes long", size_bytes.next_multiple_of(asked.0)))

@@ -3,20 +3,17 @@
 use super::Served;
 use crate::export::ExportList;
 use crate::peers::{Place, Places};
-use bytes::Bytes;
+use crate::socket::{Reader, Writer};
 use event_listener::Event;
 use futures_util::future::{Either, select};
 use nitro_config::{Address, Protocol, ServerConfig};
 use nitro_console::error::Error;
 use nitro_device::CompioClock;
-use nitro_device::net::{Accepted, Peer, StreamReader, StreamWriter};
-use nitro_frontend::transport::{ReadHalf, WriteHalf};
+use nitro_device::net::{Accepted, Peer};
 use nitro_port::Clock;
-use nitro_port::buf::BufMut;
 use nitro_port::latch::Latch;
 use nitro_port::yielding::attempt_at;
 use std::fmt::Display;
-use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -250,28 +247,6 @@ async fn serve_iscsi(
         served.map_err(|error| Error::with_sources("iSCSI", &error))?;
     tracing::debug!(peer, ?end, initiator, target, commands, bytes_read, bytes_written, "an initiator disconnected");
     Ok(())
-}
-
-/// A socket with the interface for front ends.
-struct Reader(StreamReader);
-/// A socket with the interface for front ends.
-struct Writer(StreamWriter);
-
-impl ReadHalf for Reader {
-    async fn read(&mut self, buf: BufMut, start: usize) -> (io::Result<usize>, BufMut) {
-        self.0.read(buf, start).await
-    }
-}
-
-impl WriteHalf for Writer {
-    async fn write_all(&mut self, pieces: Vec<Bytes>) -> (io::Result<()>, Vec<Bytes>) {
-        self.0.write_all(pieces).await
-    }
-
-    async fn shutdown(&mut self) {
-        // The client may be gone already.
-        let _ = self.0.shutdown();
-    }
 }
 
 #[cfg(test)]

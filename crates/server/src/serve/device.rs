@@ -69,6 +69,14 @@ impl OriginDevice {
         }
     }
 
+    /// RAM that the origin takes besides the data of requests, in bytes, and its threads.
+    pub(super) fn ram(&self) -> Option<(u64, u64)> {
+        match self {
+            Self::Real(origin) => origin.device().ram(),
+            Self::Nowhere(_) => None,
+        }
+    }
+
     /// The lease of the origin.
     pub fn lease(&self) -> Option<&OriginLease> {
         match self {

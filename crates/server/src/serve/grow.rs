@@ -19,7 +19,9 @@ impl Served {
         let before = export.volume.size_bytes();
         export.check_name().await?;
         let Some(device) = export.identity.open_again(export.emulate_disk)? else {
-            return Err(Error::new(what, "objects of a store cannot grow").or("copy it to a larger one: nitro cos"));
+            let why = "only files and block devices grow while they are served";
+            return Err(Error::new(what, why)
+                .or("an object: copy it to a larger one (nitro cos); an NBD export: restart the server"));
         };
         let size_bytes = nitro_port::Device::geometry(&device).size_bytes;
         if size_bytes < before {

@@ -77,6 +77,9 @@ pub fn need(served: &Served) -> Ram {
         let detection = export.detector.as_ref().map_or(0, |_| detect::ram_bytes_max(export.volume.size_bytes()));
         let settings = export.volume.cache().settings();
         parts.push(part(format!("volume {}", export.name), settings.volume_ram_bytes() + detection));
+        if let Some((bytes, threads)) = export.volume.origin().ram() {
+            parts.push(part(format!("volume {}: its origin", export.name), bytes + threads * THREAD_BYTES));
+        }
         let counters = settings.counters_ram_bytes(export.volume.size_bytes());
         parts.extend((counters > 0).then(|| part(format!("volume {}: counters of accesses", export.name), counters)));
     }

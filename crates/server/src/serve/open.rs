@@ -109,7 +109,7 @@ fn warn_of_others(config: &Config, entry: &CacheEntry) {
 /// Refuses a configuration that uses one file or device twice, or one on a block device of the server's own.
 pub(super) fn check_identities(config: &Config) -> Result<(), Error> {
     let mut seen: Vec<(FileId, String, bool)> = Vec::new();
-    let mut objects: BTreeMap<&Path, (&String, bool)> = BTreeMap::new();
+    let mut objects: BTreeMap<PathBuf, (&String, bool)> = BTreeMap::new();
     for path in config.caches.values().flat_map(paths_of) {
         own::refuse(path)?;
     }
@@ -120,8 +120,9 @@ pub(super) fn check_identities(config: &Config) -> Result<(), Error> {
         }
         let file = origin.host_path().filter(|_| origin.is_host()).and_then(|path| FileId::of(path).ok());
         let Some(identity) = file else {
-            // An object of a store, or what will be found missing.
-            let other = objects.insert(&volume.origin, (name, volume.read_only));
+            // An object of a store, an export of a server, or what will be found missing.
+            let absolute = origin.absolute().map_err(|e| Error::new(volume.origin.display(), e))?;
+            let other = objects.insert(absolute, (name, volume.read_only));
             if let Some((other, _)) = other.filter(|(_, read_only)| !(*read_only && volume.read_only)) {
                 return Err(served_twice(&volume.origin, other, name));
             }

@@ -2,6 +2,7 @@
 
 pub mod client;
 pub mod export;
+pub mod mortal;
 pub mod stream;
 
 use client::Client;
