@@ -1,6 +1,7 @@
 //! `nitro serve`: opens the configured caches and volumes, serves them, and closes them in order.
 
 mod activation;
+mod busy;
 mod caches;
 mod classes;
 mod compare;
@@ -48,6 +49,7 @@ mod warm;
 mod witness;
 mod workers;
 
+pub(crate) use busy::Seen;
 pub use caches::{CacheEntry, create_alone, look_at, open_to_look};
 pub(crate) use connections::{Count, pause_accepting};
 pub use detect::VolumeDetector;
