@@ -56,7 +56,8 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Cap<T> {
             Written::Number(number) => number.to_string(),
             Written::Text(text) => text,
         };
-        text.parse().map_err(de::Error::custom)
+        let refused = |error: T::Err| de::Error::custom(format_args!("{text:?}: {error}; write a number, or \"none\""));
+        text.parse().map_err(refused)
     }
 }
 

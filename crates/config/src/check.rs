@@ -266,7 +266,7 @@ impl VolumeConfig {
                 .or("leave it out; iops and bandwidth limit any volume"));
             }
         }
-        if self.burst.is_some() && !self.rates().is_limit() {
+        if self.burst.is_some() && self.iops.is_none() && self.bandwidth.is_none() {
             let what = format!("volume.{name}.burst");
             return Err(
                 Error::new(what, "it has no effect without a limit").or("set iops or bandwidth, or leave it out")

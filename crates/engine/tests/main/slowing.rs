@@ -47,7 +47,7 @@ impl Bed {
         Self { sim, cache }
     }
 
-    fn volume(&self, object: u32) -> TestVolume {
+    fn volume(&self, object: u16) -> TestVolume {
         let disk = HddDevice::new(RamDevice::new(EXTENTS * EXTENT, 512), self.sim.clock.clone(), HddModel::rpm_7200());
         let options = VolumeOptions { object: ObjectId(object), read_only: false, mode: WriteMode::WriteBack };
         let volume = Volume::new(self.cache.clone(), Erased::new(disk), options);
