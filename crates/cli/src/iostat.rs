@@ -49,7 +49,7 @@ enum Cell {
 }
 
 /// In the order of the fields of [`Row`].
-const COLUMNS: [Column; 19] = [
+const COLUMNS: [Column; 23] = [
     ("volume", "volume", 0, |r| Cell::Text(r.volume.clone())),
     ("time", "time", 20, |r| Cell::Text(r.time.to_string())),
     ("seconds", "seconds", 19, |r| Cell::Number(r.seconds)),
@@ -69,6 +69,10 @@ const COLUMNS: [Column; 19] = [
     ("drops_per_second", "drops/s", 11, |r| Cell::Shared(r.drops_per_second)),
     ("dirty_mib", "dirty_MiB", 4, |r| Cell::Number(r.dirty_mib)),
     ("destage_mib_per_second", "dest_MiB/s", 6, |r| Cell::Number(r.destage_mib_per_second)),
+    ("limit_waiting", "w_limit", 12, |r| Cell::Number(r.limit_waiting)),
+    ("dirty_waiting", "w_dirty", 13, |r| Cell::Number(r.dirty_waiting)),
+    ("journal_waiting", "w_jrnl", 14, |r| Cell::Number(r.journal_waiting)),
+    ("ram_waiting", "w_ram", 15, |r| Cell::Number(r.ram_waiting)),
 ];
 /// Width of the first column, and its maximum; width of the others.
 const NAME_WIDTH: usize = 10;

@@ -128,7 +128,8 @@ settings! {
         /// [default: 20]
         #[arg(long, value_name = "PCT", requires = "path")]
         dirty_start: Option<u8> = Percent, Live, "0".."90";
-        /// Write-back: percentage of the cache that may be dirty before writes wait for destage [default: 60]
+        /// Write-back: percentage of the cache that may be dirty before writes wait for destage; the closer it is, the more they are
+        /// slowed [default: 60]
         #[arg(long, value_name = "PCT", requires = "path")]
         dirty_max: Option<u8> = Percent, Live, "1".."90";
         /// Write-back: age at which dirty data are destaged [default: 30s]

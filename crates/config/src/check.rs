@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 /// Longest name of an export ("Values" of names in the NBD protocol: 4096 bytes; here short enough for a file name).
 const NAME_BYTES_MAX: usize = 200;
 
+/// Percentage of the time of a store's disk that may be reserved for volumes: background work has a share, too.
+const RESERVED_MAX: u32 = 90;
+
 impl Config {
     /// Checks the configuration.
     ///
@@ -37,6 +40,7 @@ impl Config {
         if self.volumes.keys().all(|name| self.cache_of(name).is_ok()) {
             all.push(self.check_shares());
         }
+        all.push(self.check_reservations());
         all.into_iter().filter_map(Result::err).collect()
     }
 
@@ -90,6 +94,23 @@ impl Config {
             Some((cache, percent)) => {
                 let why = format!("the volumes of cache {cache} reserve {percent} percent of its room for dirty data");
                 Err(Error::new("dirty_share_min", why).or("reserve at most 100 percent in total"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that no more of a store's disk is reserved than there is.
+    fn check_reservations(&self) -> Result<(), Error> {
+        let mut reserved = BTreeMap::<&str, u32>::new();
+        for volume in self.volumes.values() {
+            if let (Some(store), Some(percent)) = (volume.store(), volume.reservation) {
+                *reserved.entry(store).or_default() += u32::from(percent);
+            }
+        }
+        match reserved.into_iter().find(|(_, percent)| *percent > RESERVED_MAX) {
+            Some((store, percent)) => {
+                let why = format!("{percent} percent of the disk of store {store} are reserved for volumes");
+                Err(Error::new("reservation", why).or(format_args!("reserve at most {RESERVED_MAX} percent in total")))
             }
             None => Ok(()),
         }
@@ -238,6 +259,22 @@ impl VolumeConfig {
         if let Some(size) = self.block_size.filter(|size| !matches!(size.0, 512 | 4096)) {
             let what = format!("volume.{name}.block_size = {}", size.0);
             return Err(Error::new(what, "there are no blocks of that size").or("use 512 or 4096"));
+        }
+        for (key, is_set) in [("weight", self.weight.is_some()), ("reservation", self.reservation.is_some())] {
+            if is_set && self.store().is_none() {
+                let what = format!("volume.{name}.{key}");
+                return Err(Error::new(
+                    what,
+                    "it has no effect: the origin is not an object of a store (cos:STORE#OBJECT)",
+                )
+                .or("leave it out; iops and bandwidth limit any volume"));
+            }
+        }
+        if self.burst.is_some() && self.iops.is_none() && self.bandwidth.is_none() {
+            let what = format!("volume.{name}.burst");
+            return Err(
+                Error::new(what, "it has no effect without a limit").or("set iops or bandwidth, or leave it out")
+            );
         }
         if self.read_only && self.mode == Some(Mode::WriteBack) {
             let what = format!("volume.{name}.mode");

@@ -4,6 +4,7 @@
 mod access;
 pub mod accounts;
 mod cache;
+mod cap;
 mod check;
 pub mod classes;
 mod edit;
@@ -24,6 +25,7 @@ mod volume;
 pub use access::{ModeError, SocketMode};
 pub use cache::{CacheConfig, CacheStore, CompressionName, DiscardName, FingerprintIndexName, FingerprintName, Mode};
 pub use cache::{FLASH_INDEX_RATIO, SHA1_REFUSED};
+pub use cap::Cap;
 pub use check::{check_scan, check_share};
 pub use edit::{KeyPath, edited};
 pub use endurance::{DriveEndurance, DriveEnduranceError};

@@ -1,6 +1,6 @@
 //! Time spans in the form `30s`, `5m`, `1h`, `90`.
 
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -42,6 +42,13 @@ impl FromStr for Span {
         };
         let seconds = number.trim_end().parse::<u64>().ok().and_then(|n| n.checked_mul(each));
         seconds.filter(|seconds| *seconds <= SECONDS_MAX).map(|s| Self(Duration::from_secs(s))).ok_or_else(refuse)
+    }
+}
+
+impl Serialize for Span {
+    /// As a number of seconds.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.0.as_secs())
     }
 }
 

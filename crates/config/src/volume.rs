@@ -2,20 +2,24 @@
 
 use super::iscsi::allow_list;
 use super::settings::settings;
-use super::{Address, Mode};
+use super::{Address, Cap, Mode, Span};
 use nitro_cache::admission::WritePolicy;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_cos::Settings;
 use nitro_device::hdd::HddModel;
 use nitro_engine::{DedupDomain, DirtyShare};
+use nitro_frontend::limits::Rates;
 use nitro_iscsi::AllowList;
 use nitro_nbd::FINGERPRINT_PREFIX;
+use nitro_shares::Terms;
 use nitro_units::ClassId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 settings! {
     /// A volume: an origin behind a cache, exported under the volume's name.
@@ -61,6 +65,25 @@ settings! {
         /// Write-back: percentage of the cache's room for dirty data that this volume may use [default: 100]
         #[arg(long, value_name = "PCT", requires = "origin")]
         dirty_share_max: Option<u8> = Percent, Live, "1".."100";
+        /// Requests a second that may begin, of all clients of the volume together: reads, writes, trims, zeroes and prefetches, but
+        /// not flushes; others wait. none: any number [default: none]
+        #[arg(long, value_name = "N", requires = "origin")]
+        iops: Option<Cap<u32>> = Number, Live, "1".."";
+        /// Bytes a second that may be read, written, made zeroes and prefetched, by all clients of the volume together; other requests
+        /// wait. none: any number [default: none]
+        #[arg(long, value_name = "SIZE", requires = "origin")]
+        bandwidth: Option<Cap<Size>> = Size, Live, "64K".."";
+        /// How long requests that iops and bandwidth allow, and that did not come, may come later in addition [default: 1s]
+        #[arg(long, value_name = "TIME", requires = "origin")]
+        burst: Option<Span> = Time, Live, "0".."1h";
+        /// Origin cos:STORE#OBJECT: how much of the time of the store's disk the volume gets while other volumes of the store wait for it,
+        /// in proportion to their weights [default: 100]
+        #[arg(long, value_name = "N", requires = "origin")]
+        weight: Option<u32> = Number, Live, "1".."10000";
+        /// Origin cos:STORE#OBJECT: percentage of the time of the store's disk that the volume gets whatever else waits for it; 90 in
+        /// total for the volumes of a store [default: 0]
+        #[arg(long, value_name = "PCT", requires = "origin")]
+        reservation: Option<u8> = Percent, Live, "0".."90";
         /// Write-through: which written content is cached: allocate (all), update (only extents that are cached already),
         /// invalidate (none) [default: allocate]
         #[arg(long, value_name = "POLICY", requires = "origin")]
@@ -212,6 +235,44 @@ impl VolumeConfig {
     pub fn dirty_share(&self) -> DirtyShare {
         let usual = DirtyShare::default();
         DirtyShare { min_percent: self.dirty_share_min, max_percent: self.dirty_share_max.unwrap_or(usual.max_percent) }
+    }
+}
+
+/// Default of [`burst`](VolumeConfig::burst): a client that reads and writes in bursts is not slowed while it keeps to its limits in
+/// the mean of a second.
+const BURST: Duration = Duration::from_secs(1);
+
+impl VolumeConfig {
+    /// How fast requests of its clients may come.
+    #[must_use]
+    pub fn rates(&self) -> Rates {
+        Rates {
+            requests: self.iops.and_then(Cap::limit).and_then(|iops| NonZeroU64::new(iops.into())),
+            bytes: self.bandwidth.and_then(Cap::limit).and_then(|bandwidth| NonZeroU64::new(bandwidth.0)),
+            burst: self.burst.map_or(BURST, |burst| burst.0),
+        }
+    }
+}
+
+/// Default of [`weight`](VolumeConfig::weight).
+const WEIGHT: u32 = 100;
+
+impl VolumeConfig {
+    /// The store of which it is an object, if it is one.
+    #[must_use]
+    pub fn store(&self) -> Option<&str> {
+        let store = self.origin.to_str()?.strip_prefix("cos:")?;
+        Some(store.rsplit_once('#').map_or(store, |(store, _)| store))
+    }
+
+    /// What it may have of its store's disk.
+    #[must_use]
+    pub fn terms(&self) -> Terms {
+        Terms {
+            reservation: f64::from(self.reservation.unwrap_or(0)) / 100.0,
+            weight: f64::from(self.weight.unwrap_or(WEIGHT)) / f64::from(WEIGHT),
+            ..Terms::default()
+        }
     }
 }
 

@@ -121,6 +121,12 @@ pub trait Disk {
     /// client disconnects.
     fn cache(&self, from: Requester, offset: u64, len: u32) -> impl Future<Output = Result<(), DiskError>>;
 
+    /// Notes that a client has gone without awaiting its answers: those of its requests that have not begun, because they wait for
+    /// their turn, need not begin, and may fail. Only for protocols that hand on no answer then.
+    fn leave(&self, from: Requester) {
+        let _ = from;
+    }
+
     /// The status of a range of `len` bytes: at least one run from `offset` on, in order. It may end early.
     fn status(&self, of: StatusOf, offset: u64, len: u32) -> impl Future<Output = Result<Vec<Run>, DiskError>>;
 

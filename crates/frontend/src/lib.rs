@@ -9,6 +9,7 @@ mod connection;
 mod disk;
 mod error;
 mod identity;
+pub mod limits;
 mod memory;
 mod pace;
 mod receiver;

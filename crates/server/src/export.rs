@@ -1,8 +1,10 @@
 //! The engine's volumes as NBD exports.
 
 mod list;
+mod throttle;
 
 pub use list::ExportList;
+pub use throttle::{Throttle, WaitCounters};
 
 use crate::origins::{Guard, Identity, Uuid, aside};
 use crate::record::{Arrival, VolumeRecorder};
@@ -103,6 +105,10 @@ pub struct VolumeExport {
     /// It was in write-back when it was detached from its cache.
     pub was_write_back: AtomicBool,
     pub clients: Count,
+    /// Where its requests wait before they begin.
+    pub throttle: Throttle,
+    /// Its `weight` and its `reservation`, as far as they are set.
+    shares: RwLock<(Option<u32>, Option<u8>)>,
     /// The recorder of its requests, if they are recorded.
     pub recorder: OnceLock<VolumeRecorder>,
     /// The spans of its requests, if they are exported.
@@ -138,7 +144,7 @@ impl VolumeExport {
             Arc::new(config.identity(name, Some(own.unit).filter(|unit| !unit.is_named).map(|unit| unit.uuid.0))?);
         let detector = entry.detector(volume.size_bytes(), own.block_bytes, config.detect_scan);
         volume.classify_by(detector.clone().map(|detector| detector as Arc<dyn Classifier>));
-        Ok(Self {
+        let export = Self {
             name: name.to_owned(),
             description: config.description.clone(),
             dedup_domain: config.dedup_domain.clone(),
@@ -161,12 +167,27 @@ impl VolumeExport {
             busy: AtomicBool::new(false),
             was_write_back: AtomicBool::new(false),
             clients: Count::default(),
+            throttle: Throttle::new(config.rates()),
+            shares: RwLock::default(),
             recorder: OnceLock::new(),
             spans: OnceLock::new(),
             detector,
             oldest_dirty: DirtyAge::default(),
             failures: Repeats::default(),
-        })
+        };
+        export.set_shares(config);
+        Ok(export)
+    }
+
+    /// Changes what it may have of its store's disk.
+    pub fn set_shares(&self, config: &VolumeConfig) {
+        *self.shares.write() = (config.weight, config.reservation);
+        self.volume.origin().set_terms(config.terms());
+    }
+
+    /// Its `weight` and its `reservation`, as far as they are set.
+    pub fn shares(&self) -> (Option<u32>, Option<u8>) {
+        *self.shares.read()
     }
 
     /// Checks that the text that names its origin still leads to it.
@@ -451,7 +472,11 @@ impl Disk for VolumeExport {
         let recording = self.recording(class);
         let spans = self.spans.get();
         let span = spans.and_then(|spans| spans.prepare(asked_to_read(class, offset, len)));
+        if !self.throttle.may_begin() {
+            return None;
+        }
         let data = self.volume.try_read_as(class, offset, len.into())?;
+        self.throttle.charge(len.into());
         // A request that is not answered here is counted when it is read.
         if spans.is_some_and(VolumeSpans::counts) {
             end(span, Ok(Outcome::Hit));
@@ -465,6 +490,7 @@ impl Disk for VolumeExport {
     #[expect(clippy::manual_async_fn, reason = "the arguments of an async fn take room in its future twice")]
     fn read(&self, from: Requester, offset: u64, len: u32) -> impl Future<Output = Result<Pieces, DiskError>> {
         async move {
+            self.turn(from, len.into()).await?;
             let class = self.class_of_read(from, offset, len);
             if let Some(span) = self.spans.get().and_then(|spans| spans.begin(asked_to_read(class, offset, len))) {
                 // Boxed: the future of other reads need not have room for the span.
@@ -480,6 +506,7 @@ impl Disk for VolumeExport {
     }
 
     async fn write(&self, from: Requester, offset: u64, data: Bytes, fua: bool) -> Result<(), DiskError> {
+        self.turn_to_write(from, data.len() as u64).await?;
         let class = self.class_of_change(from, offset, data.len() as u64);
         let recording = self.recording(class).map(|recording| (recording, data.clone()));
         self.change(class, Change::Write { offset, data, fua }).await?;
@@ -498,6 +525,7 @@ impl Disk for VolumeExport {
     }
 
     async fn trim(&self, from: Requester, offset: u64, len: u32, fua: bool) -> Result<(), DiskError> {
+        self.turn(from, 0).await?;
         let class = self.class_of_change(from, offset, len.into());
         let recording = self.recording(class);
         self.change(class, Change::Trim { offset, len: len.into(), fua }).await?;
@@ -506,6 +534,7 @@ impl Disk for VolumeExport {
     }
 
     async fn write_zeroes(&self, from: Requester, offset: u64, len: u32, flags: ZeroFlags) -> Result<(), DiskError> {
+        self.turn(from, len.into()).await?;
         let class = self.class_of_change(from, offset, len.into());
         let recording = self.recording(class);
         let ZeroFlags { no_hole, fast, fua } = flags;
@@ -515,8 +544,13 @@ impl Disk for VolumeExport {
         Ok(())
     }
 
-    async fn cache(&self, _: Requester, offset: u64, len: u32) -> Result<(), DiskError> {
+    async fn cache(&self, from: Requester, offset: u64, len: u32) -> Result<(), DiskError> {
+        self.turn(from, len.into()).await?;
         self.volume.warm(offset, len.into()).await.map_err(|e| self.told(&e))
+    }
+
+    fn leave(&self, from: Requester) {
+        self.throttle.leave(from.client);
     }
 
     async fn status(&self, of: StatusOf, offset: u64, len: u32) -> Result<Vec<Run>, DiskError> {

@@ -1,6 +1,6 @@
 //! A device before which requests wait for their turn.
 
-use crate::{Counters, Gate, Policy, Request, Turn};
+use crate::{Counters, Gate, Policy, Request, Terms, Turn};
 use nitro_port::{Allocation, Bytes, Clock, Device, DeviceError, Geometry, Urgency, Work};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -30,6 +30,11 @@ impl<D: Device, C: Clock> SharedDevice<D, C> {
         if let Some(policy) = policy {
             self.gate.set_policy(&policy);
         }
+    }
+
+    /// Changes what a group, such as a volume, may have of the time that its work has.
+    pub fn set_terms(&self, group: u64, terms: Terms) {
+        self.gate.set_terms(group, terms);
     }
 
     /// What the workloads have had while the time was shared.

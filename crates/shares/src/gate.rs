@@ -1,6 +1,6 @@
 //! Where requests wait for their turn.
 
-use crate::{Counters, Entry, Next, Policy, Request, Running, Scheduler, Ticket, Workload};
+use crate::{Counters, Entry, Next, Policy, Request, Running, Scheduler, Terms, Ticket, Workload};
 use futures_util::future::{Either, select};
 use futures_util::task::AtomicWaker;
 use nitro_port::Clock;
@@ -173,6 +173,14 @@ impl<C: Clock> Gate<C> {
         let now = self.clock.now();
         let mut state = self.state();
         state.scheduler.set_policy(policy);
+        state.go_on(now);
+    }
+
+    /// Changes what a group may have within its workloads.
+    pub fn set_terms(&self, group: u64, terms: Terms) {
+        let now = self.clock.now();
+        let mut state = self.state();
+        state.scheduler.set_terms(group, terms);
         state.go_on(now);
     }
 

@@ -10,7 +10,7 @@ const WRITES_BESIDE_READS: usize = 2;
 pub struct Contention {
     /// Clients read from an origin that seeks for each write.
     pub disturbs_reads: bool,
-    /// Writers wait for room, or dirty data take all the room that they may take, so that the next writer would wait.
+    /// Writers wait for room or are slowed, or dirty data take all the room that they may take, so that the next writer would wait.
     pub lacks_room: bool,
 }
 

@@ -4,11 +4,13 @@ mod backlog;
 mod contention;
 mod elevator;
 mod oldest;
+mod slowing;
 
 pub use backlog::Backlog;
 pub use contention::{Contention, WRITES_AT_ONCE_MAX};
 pub use elevator::Elevator;
 pub use oldest::Oldest;
+pub use slowing::Slowing;
 
 use crate::dirty::Held;
 use nitro_units::ExtentIndex;

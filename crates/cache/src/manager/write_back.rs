@@ -154,6 +154,12 @@ impl CacheManager {
         self.weus.pinned_after(extents)
     }
 
+    /// Extents that may become dirty, without compression and duplicates, until `most` WEUs are pinned.
+    #[must_use]
+    pub fn dirty_room(&self, most: u64) -> u64 {
+        self.weus.dirty_room(most)
+    }
+
     /// WEUs pinned for content of one object; content of other objects may pin them, too.
     #[must_use]
     pub fn pinned_count_of(&self, object: ObjectId) -> u32 {

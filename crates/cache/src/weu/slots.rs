@@ -426,11 +426,24 @@ impl WeuTable {
         if extents == 0 {
             return self.pinned.into();
         }
+        let (pinned, room, per_weu) = self.dirty_fill();
+        pinned + extents.saturating_sub(room).div_ceil(per_weu)
+    }
+
+    /// Extents that may become dirty, without compression, until `most` WEUs are pinned.
+    pub(crate) fn dirty_room(&self, most: u64) -> u64 {
+        let (pinned, room, per_weu) = self.dirty_fill();
+        most.checked_sub(pinned).map_or(0, |more| room + more * per_weu)
+    }
+
+    /// WEUs that are pinned once the open one for dirty extents is; the extents that still have room in it; those that have room in a
+    /// new one.
+    fn dirty_fill(&self) -> (u64, u64, u64) {
         let open = self.open.iter().find(|(weu, _)| self.slot(*weu).for_dirty);
         let room = open.map_or(0, |(_, fill)| fill.room_for(self.extent_bytes));
         let joins = room > 0 && open.is_some_and(|(weu, _)| !self.is_pinned(*weu));
         let per_weu = Fill::new(self.weu_bytes, self.entries_max).room_for(self.extent_bytes).max(1);
-        u64::from(self.pinned) + u64::from(joins) + extents.saturating_sub(room.into()).div_ceil(per_weu.into())
+        (u64::from(self.pinned) + u64::from(joins), room.into(), per_weu.into())
     }
 
     pub(crate) fn align_open(&mut self, weu: WeuId, block_bytes: u32) {

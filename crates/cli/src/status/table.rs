@@ -10,7 +10,7 @@ use nitro_engine::metrics::Counted;
 use nitro_server::control::faults::{self, SILENCE_SECONDS, faults};
 use nitro_server::control::protocol::{
     Cache, ClassOfContents, ClassOfRequests, Detection, Endurance, KnownVolume, Latency, Ram, Recording, Recovered,
-    Scan, Server, Spans, Status, Store, Volume,
+    Scan, Server, Spans, Status, Store, Volume, WaitCounters,
 };
 
 /// Parts of the RAM that are smaller than this are shown as one sum; `-o json` has all parts.
@@ -57,7 +57,9 @@ pub(crate) fn block(heading: &str, lines: &[(&str, String)]) -> String {
 fn server(server: &Server) -> String {
     let heading = format!("nitro {}, process {}, up {}", server.version, server.pid, duration(server.uptime_seconds));
     let clients = format!("{} now, {} since the start", server.connections, server.connections_total);
-    let threads = format!("{} for clients, {} for insertion", server.threads, server.insert_threads);
+    let busy: Vec<_> = server.reactors.iter().map(|reactor| format!("{:.0} %", reactor.busy_percent)).collect();
+    let busy = if busy.is_empty() { String::new() } else { format!(" ({} busy)", busy.join(", ")) };
+    let threads = format!("{} for clients{busy}, {} for insertion", server.threads, server.insert_threads);
     let mut lines = vec![("clients", clients), ("threads", threads)];
     lines.extend(server.uris.iter().map(|uri| ("serves", uri.clone())));
     if let Some(Recording { path, requests, dropped }) = &server.recording {
@@ -472,6 +474,8 @@ fn volume(volume: &Volume) -> String {
             ),
         ),
     ];
+    lines.extend(limits(volume).map(|text| ("limits", text)));
+    lines.extend(waits(volume).map(|text| ("waits", text)));
     if let Some(error) = &volume.destage_error {
         let (seconds, times) = (volume.destage_failing_seconds, volume.counters.destage_failures);
         lines.push(("destage fails", format!("{error}; for {seconds:.0} s, {times} failures since the start")));
@@ -503,6 +507,33 @@ fn volume(volume: &Volume) -> String {
     lines.extend(volume.poisoned.iter().map(|reason| ("writes refused", reason.clone())));
     let classes = if volume.classes.is_empty() { String::new() } else { indented(&classes(volume).aligned()) };
     block(&heading, &lines) + &classes + &indented(&latencies(volume).aligned())
+}
+
+/// How fast requests may begin, if that is limited.
+fn limits(volume: &Volume) -> Option<String> {
+    let requests = volume.iops.map(|iops| format!("{iops} requests/s"));
+    let bytes = volume.bandwidth_bytes.map(|bytes| format!("{}/s", Size(bytes)));
+    let limits: Vec<_> = requests.into_iter().chain(bytes).collect();
+    (!limits.is_empty()).then(|| format!("{}; {} s of it may be saved up", limits.join(", "), volume.burst_seconds))
+}
+
+/// How clients have waited before their requests began, if they have.
+fn waits(volume: &Volume) -> Option<String> {
+    let WaitCounters { limit_waits, dirty_waits, journal_waits, ram_waits, .. } = volume.waits;
+    let told = |count: u64, us: u64, what: &str| {
+        (count > 0).then(|| format!("{count} requests {what}, {:.1} s in total", us as f64 / 1e6))
+    };
+    let now = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what} now"));
+    let all = [
+        told(limit_waits, volume.waits.limit_waited_us, "for the limits"),
+        now(volume.waiting_limit, "wait for the limits"),
+        told(dirty_waits, volume.waits.dirty_waited_us, "for room for dirty data"),
+        told(journal_waits, volume.waits.journal_waited_us, "for the journal"),
+        told(ram_waits, volume.waits.ram_waited_us, "for RAM"),
+        now(volume.waiting_room, "writes are slowed"),
+    ];
+    let all: Vec<_> = all.into_iter().flatten().collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// The results of block detection in a volume.

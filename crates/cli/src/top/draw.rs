@@ -152,7 +152,7 @@ fn bar(cache: &Cache, width: u16) -> Line<'static> {
 /// A column: its header, its width, whether only wide screens have it, and its cell.
 type Column = (&'static str, u16, bool, fn(&Row, &Volume) -> String);
 
-const COLUMNS: [Column; 11] = [
+const COLUMNS: [Column; 12] = [
     ("volume", 14, false, |row, _| row.volume.clone()),
     ("hits", 8, false, |row, _| percent(row.hit_percent)),
     ("reads/s", 8, false, |row, _| format!("{:.0}", row.reads_per_second)),
@@ -161,16 +161,31 @@ const COLUMNS: [Column; 11] = [
     ("p99 ms", 8, false, |row, _| milliseconds(row.write_p99_ms)),
     ("dirty MiB", 9, false, |row, _| format!("{:.0}", row.dirty_mib)),
     ("state", 9, false, |_, volume| state(volume).to_owned()),
+    ("waits for", 12, true, waits_for),
     ("mode", 13, true, |_, volume| volume.mode.clone()),
     ("dest. MiB/s", 10, true, |row, _| format!("{:.1}", row.destage_mib_per_second)),
     ("clients", 7, true, |_, volume| volume.clients.to_string()),
 ];
+
+/// What most of a volume's requests wait for before they begin, and how many of them do.
+fn waits_for(row: &Row, volume: &Volume) -> String {
+    // A request that has waited for longer than the interval is counted when it begins.
+    let limit = row.limit_waiting.max(volume.waiting_limit as f64);
+    let slowed = row.dirty_waiting + row.journal_waiting + row.ram_waiting;
+    let dirty = if slowed == 0.0 { volume.waiting_room as f64 } else { row.dirty_waiting };
+    let all = [(limit, "limit"), (dirty, "dirty"), (row.journal_waiting, "journal"), (row.ram_waiting, "RAM")];
+    let most = all.into_iter().filter(|(count, _)| *count >= 0.05).max_by(|a, b| a.0.total_cmp(&b.0));
+    most.map_or_else(String::new, |(count, cause)| format!("{cause} {count:.1}"))
+}
 
 fn state(volume: &Volume) -> &'static str {
     match volume {
         Volume { poisoned: Some(_), .. } => "no writes",
         Volume { destage_error: Some(_), .. } => "failing",
         Volume { attached: false, .. } => "detached",
+        // Only wide screens have room for what they wait for.
+        Volume { waiting_limit: 1.., .. } => "limited",
+        Volume { waiting_room: 1.., .. } => "slowed",
         _ => "ok",
     }
 }

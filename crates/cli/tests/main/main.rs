@@ -38,6 +38,7 @@ mod status;
 mod support;
 mod tenants;
 mod terminal;
+mod throttling;
 mod virtual_machines;
 mod warming;
 mod write_back;

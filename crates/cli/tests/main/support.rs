@@ -175,12 +175,17 @@ impl Nbd {
         u32::from_be_bytes(*reply[4..].first_chunk().unwrap())
     }
 
-    pub fn read(&mut self, offset: u64, len: usize) -> Vec<u8> {
-        self.request(0, offset, len, &[]);
-        assert_eq!(self.reply(), 0);
+    /// The data of a read that has been answered.
+    pub fn take(&mut self, len: usize) -> Vec<u8> {
         let mut data = vec![0; len];
         self.0.read_exact(&mut data).unwrap();
         data
+    }
+
+    pub fn read(&mut self, offset: u64, len: usize) -> Vec<u8> {
+        self.request(0, offset, len, &[]);
+        assert_eq!(self.reply(), 0);
+        self.take(len)
     }
 
     pub fn flush(&mut self) -> u32 {

@@ -58,6 +58,11 @@ pub(super) struct Destage {
 }
 
 impl Destage {
+    /// Has the volume look for work.
+    pub(super) fn wake(&self) {
+        self.wanted.notify(usize::MAX);
+    }
+
     /// Notes that a writer waits for room: everything is destaged while the result exists.
     pub(super) fn starved(&self) -> Starved<'_> {
         self.starved.fetch_add(1, Ordering::SeqCst);
@@ -218,7 +223,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             return None;
         }
         let drained = self.destage.drainers.load(Ordering::SeqCst) > 0;
-        if drained || self.cache.wants_destage_of(self.options.object) {
+        if drained || self.cache.wants_destage_of(self.options.object) || self.lacks_room_soon() {
             return Some(u32::MAX);
         }
         self.cache.watermarks().due(false, self.cache.seconds())
@@ -434,7 +439,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         // An origin that knows contents by fingerprint writes them sequentially, but may have to look each one up.
         let disturbs_reads =
             self.origin_reading.load(Ordering::Relaxed) > 0 && self.origin.recipe_extent_bytes().is_none();
-        let lacks_room = || self.destage.starved.load(Ordering::SeqCst) > 0 || self.cache.lacks_dirty_room();
+        let starves = || self.destage.starved.load(Ordering::SeqCst) > 0;
+        let lacks_room = || starves() || self.cache.lacks_dirty_room() || self.lacks_room_soon();
         Contention { disturbs_reads, lacks_room: disturbs_reads && lacks_room() }
     }
 

@@ -19,6 +19,7 @@ mod regions;
 pub(crate) mod registry;
 mod remainder;
 mod room;
+mod slowing;
 mod stretches;
 pub(crate) mod transitions;
 mod write;
@@ -37,6 +38,8 @@ pub use registry::VolumeEntry;
 pub(crate) use remainder::{AT_ONCE_MAX as REMAINDERS_MAX, Parts};
 pub use room::DestageFailure;
 use room::DestageState;
+use slowing::Looks;
+pub use slowing::{Slowed, SlowedBy};
 
 use crate::cache::Cache;
 use crate::error::Error;
@@ -136,6 +139,7 @@ pub struct Volume<F, O, C: Clock> {
     poisoned: Mutex<Option<Arc<str>>>,
     destage: Destage,
     destage_state: DestageState,
+    looks: Looks,
     /// Its counters.
     pub metrics: VolumeMetrics,
     classes: ClassesMetrics,
@@ -186,6 +190,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             poisoned: Mutex::default(),
             destage: Destage::default(),
             destage_state: DestageState::default(),
+            looks: Looks::default(),
             streams: Mutex::new(StreamDetector::new(cache.settings.manager.streams)),
             runs: cache.settings.manager.patterns.then(Mutex::default),
             flights,

@@ -403,6 +403,11 @@ impl<D: Device> WriteLog<D> {
         state.last.get(&object).is_some_and(|last| *last >= state.journaled.sequence)
     }
 
+    /// The part of the ring that is still needed, from 0 to 1.
+    pub(crate) fn used(&self) -> f64 {
+        self.state.lock().used_bytes as f64 / self.label.ring_bytes.max(1) as f64
+    }
+
     pub(crate) fn status(&self) -> LogStatus {
         let state = self.state.lock();
         LogStatus {

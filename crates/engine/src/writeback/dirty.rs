@@ -8,6 +8,7 @@ use crate::domain::{Named, Names};
 use crate::format::journal::{DIRTY_BASE_BYTES_MAX, DIRTY_DUP_BYTES, FORGET_BYTES, Record};
 use crate::insert::{Compared, Content, Entering, Job, OpenWeu, payload, stored_as};
 use crate::journal::{DIRTY_BYTES, UNSEALED_BYTES};
+use crate::write_log::WriteLog;
 use bytes::Bytes;
 use futures_util::future::select;
 use nitro_cache::destage::{DirtyUse, Watermarks};
@@ -295,6 +296,19 @@ impl<F: Device, C: Clock> Cache<F, C> {
             }
             select(room, pin!(self.clock.sleep(ROOM_WAIT))).await;
         }
+    }
+
+    /// The part that is taken of the journal's room for dirty extents, or of the write log's ring, whichever is more.
+    pub(crate) fn journal_used(&self) -> f64 {
+        let unsealed = self.dirty_open.lock().unsealed_count();
+        let bytes = self.manager.lock().dirty_count() * DIRTY_BYTES + unsealed * UNSEALED_BYTES;
+        let in_journal = bytes as f64 / self.budget.dirty_bytes(self.weu_count()).max(1) as f64;
+        in_journal.max(self.log.as_ref().map_or(0.0, WriteLog::used))
+    }
+
+    /// The part that is taken of the RAM for dirty extents that wait for insertion.
+    pub(crate) fn dirty_ram_used(&self) -> f64 {
+        self.dirty_queue.bytes() as f64 / self.settings.dirty_queue_bytes.max(1) as f64
     }
 
     /// Requests destage. `false`: the cache is closed, and the time limit has passed.

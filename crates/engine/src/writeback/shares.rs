@@ -122,10 +122,31 @@ impl Room<'_> {
         if own == 0 && own_after <= self.first_max || own_after <= self.min(&taker) {
             return true;
         }
+        own_after <= self.max_of(&taker) && self.all_after + self.kept() <= self.max
+    }
+
+    fn max_of(&self, taker: &Taker) -> u64 {
+        self.max * u64::from(taker.share.max_percent) / 100
+    }
+
+    /// What has to remain for others.
+    fn kept(&self) -> u64 {
         let others = || self.takers.iter().filter(|(object, _)| **object != self.asks);
         let kept: u64 = others().map(|(object, taker)| self.min(taker).saturating_sub((self.taken)(*object))).sum();
-        let left = if others().any(|(_, taker)| taker.writes_back) { self.left } else { 0 };
-        own_after <= self.max * u64::from(taker.share.max_percent) / 100 && self.all_after + kept.max(left) <= self.max
+        if others().any(|(_, taker)| taker.writes_back) { kept.max(self.left) } else { kept }
+    }
+
+    /// The part that the volume has taken of all that it may take now, from 0 to 1.
+    fn used(&self) -> f64 {
+        let (own, free) = ((self.taken)(self.asks), self.max.saturating_sub(self.all_after));
+        let taker = self.takers.get(&self.asks).copied().unwrap_or_default();
+        let first = if own == 0 { self.first_max } else { 0 };
+        let reserved = self.min(&taker).saturating_sub(own);
+        let shared = self.max_of(&taker).saturating_sub(own).min(free.saturating_sub(self.kept()));
+        match first.max(reserved).max(shared).min(free) {
+            0 => 1.0,
+            left => own as f64 / (own + left) as f64,
+        }
     }
 }
 
@@ -176,6 +197,33 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let own_weus = u64::from(manager.pinned_count_of(asks)) + (admitted(asks) + extents) / per_weu;
         let own = dirty(asks);
         in_extents.fits(own, own + extents) && in_weus.fits(own, own_weus)
+    }
+
+    /// The part that a volume has taken of the room for dirty data that it may take now, from 0 to 1: of extents or of units, whichever
+    /// is more.
+    pub(crate) fn dirty_used(&self, object: ObjectId) -> f64 {
+        let takers = self.shares.0.lock();
+        let manager = self.manager.lock();
+        let per_weu = u64::from((self.superblock.weu_bytes / self.superblock.extent_bytes).max(1));
+        let admitted = |object: ObjectId| takers.get(&object).map_or(0, |taker| taker.admitted);
+        let all_admitted = admitted_by_all(&takers);
+        let dirty = |object: ObjectId| manager.dirty_count_of(object) + admitted(object);
+        let in_extents = Room {
+            takers: &takers,
+            asks: object,
+            max: self.extents_dirty_max(),
+            taken: &dirty,
+            all_after: manager.dirty_count() + all_admitted,
+            left: 0,
+            first_max: per_weu,
+        };
+        // In extents, too: a unit that is being filled counts as far as it is full.
+        let (weus_max, max) = (self.weus_dirty_max(), self.weus_dirty_max() * per_weu);
+        let all = max.saturating_sub(manager.dirty_room(weus_max).saturating_sub(all_admitted));
+        let pinned =
+            |object: ObjectId| (u64::from(manager.pinned_count_of(object)) * per_weu + admitted(object)).min(all);
+        let in_weus = Room { max, taken: &pinned, all_after: all, left: per_weu, ..in_extents };
+        in_extents.used().max(in_weus.used())
     }
 
     /// Whether a volume that has nothing dirty finds no room because of others whose destage fails, or whose dirty

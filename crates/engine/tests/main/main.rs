@@ -28,6 +28,7 @@ mod paths;
 mod pool;
 mod ram;
 mod recipes;
+mod slowing;
 mod threads;
 mod transitions;
 mod urgency;

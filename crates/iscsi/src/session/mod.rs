@@ -18,7 +18,8 @@ use crate::target::{Nexus, Target};
 use execute::execute;
 use futures_util::future::FusedFuture;
 use nitro_frontend::transport::{ReadHalf, WriteHalf};
-use nitro_frontend::{Caller, Disks, Requester, Tasks, Work, drive};
+use nitro_frontend::{Caller, Disk, Disks, Requester, Tasks, Work, drive};
+use nitro_port::yielding::yield_now;
 use reader::read_pdus;
 use state::Session;
 use std::future::poll_fn;
@@ -73,11 +74,17 @@ pub(crate) async fn run<X: Disks, R: ReadHalf, W: WriteHalf>(
     let start = |started| tasks.start(execute(&session, started));
     let reader = async {
         let mut reading = pin!(read_pdus(&session, disks, receiver, start));
-        poll_fn(|context| {
+        let end = poll_fn(|context| {
             session.release(start);
             reading.as_mut().poll(context)
         })
-        .await
+        .await;
+        if let Some(unit) = unit.filter(|_| !matches!(end, Ok(End::LoggedOut))) {
+            // Once, so that what it has sent last waits, too.
+            yield_now().await;
+            unit.disk.leave(unit.requester);
+        }
+        end
     };
     drive(&session, reader, &tasks, writer, stop).await
 }

@@ -51,7 +51,15 @@ pub(crate) async fn transmit<E: Disk, R: ReadHalf, W: WriteHalf>(
     let Link { receiver, writer } = link;
     let session = Session::new(negotiated, options);
     let tasks = Tasks::default();
-    let reader = read_requests(&session, receiver, |started| tasks.start(execute(&session, started)));
+    let reader = async {
+        let end = read_requests(&session, receiver, |started| tasks.start(execute(&session, started))).await;
+        if !matches!(end, Ok(End::Disconnected)) {
+            // Once, so that what it has sent last waits, too.
+            yield_now().await;
+            negotiated.disk.leave(negotiated.requester);
+        }
+        end
+    };
     drive(&session, reader, &tasks, writer, stop).await
 }
 

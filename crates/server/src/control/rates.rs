@@ -52,6 +52,14 @@ pub struct Row {
     pub dirty_mib: f64,
     /// MiB written back to the origin.
     pub destage_mib_per_second: f64,
+    /// Requests that waited for the volume's limits, in the mean of the interval.
+    pub limit_waiting: f64,
+    /// Writes that were slowed for lack of room for dirty data, in the same sense.
+    pub dirty_waiting: f64,
+    /// For lack of room in the journal or the write log.
+    pub journal_waiting: f64,
+    /// For lack of RAM.
+    pub ram_waiting: f64,
 }
 
 /// The activity of each volume between two points in time.
@@ -98,6 +106,7 @@ fn sum_volumes(sum: Volume, v: &Volume) -> Volume {
         counters: sum.counters.plus(&v.counters),
         dirty_bytes: sum.dirty_bytes + v.dirty_bytes,
         destaged_bytes: sum.destaged_bytes + v.destaged_bytes,
+        waits: sum.waits.plus(&v.waits),
         read_hit_latency: sum_latencies(sum.read_hit_latency, v.read_hit_latency),
         read_miss_latency: sum_latencies(sum.read_miss_latency, v.read_miss_latency),
         write_latency: sum_latencies(sum.write_latency, v.write_latency),
@@ -137,6 +146,7 @@ fn difference(then: Sample<'_>, now: Sample<'_>, seconds: f64) -> Row {
     let (Sample { volume: then, cache: cache_then }, Sample { volume: now, cache }) = (then, now);
     let rate = |then: u64, now: u64| now.saturating_sub(then) as f64 / seconds;
     let mebibytes = |then: u64, now: u64| rate(then, now) / MIB;
+    let waiting = |then: u64, now: u64| rate(then, now) / 1e6;
     let hits = now.counters.read_hit_extents.saturating_sub(then.counters.read_hit_extents);
     let extents = now.counters.read_extents().saturating_sub(then.counters.read_extents());
     let drops = |c: &Cache| c.counters.fills_dropped;
@@ -169,6 +179,10 @@ fn difference(then: Sample<'_>, now: Sample<'_>, seconds: f64) -> Row {
         drops_per_second: Some(rate(drops(cache_then), drops(cache))),
         dirty_mib: now.dirty_bytes as f64 / MIB,
         destage_mib_per_second: mebibytes(then.destaged_bytes, now.destaged_bytes),
+        limit_waiting: waiting(then.waits.limit_waited_us, now.waits.limit_waited_us),
+        dirty_waiting: waiting(then.waits.dirty_waited_us, now.waits.dirty_waited_us),
+        journal_waiting: waiting(then.waits.journal_waited_us, now.waits.journal_waited_us),
+        ram_waiting: waiting(then.waits.ram_waited_us, now.waits.ram_waited_us),
     }
 }
 

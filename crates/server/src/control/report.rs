@@ -2,12 +2,13 @@
 
 use super::protocol::{
     Cache, CacheDevice, ClassOfContents, ClassOfRequests, Detection, Endurance, Explanation, FlashIndex, KnownVolume,
-    Latency, Log, Recording, Recovered, Scan, Server, Spans, Status, Store, StoreSsd, Stored, Volume, WhatIf,
+    Latency, Log, ReactorLoad, Recording, Recovered, Scan, Server, Spans, Status, Store, StoreSsd, Stored, Volume,
+    WhatIf,
 };
 use crate::cos::CosStore;
 use crate::export::VolumeExport;
 use crate::origins;
-use crate::serve::{CacheEntry, FlashIndexStatus, Served, VolumeDetector, host_name, mode_of_byte, ram_need};
+use crate::serve::{CacheEntry, FlashIndexStatus, Seen, Served, VolumeDetector, host_name, mode_of_byte, ram_need};
 use nitro_cache::admission::Lane;
 use nitro_cache::weu::Space;
 use nitro_cache::{Missed, builtin, curve};
@@ -19,6 +20,7 @@ use nitro_port::Device;
 use nitro_units::ClassId;
 use serde::Serialize;
 use serde_json::Value;
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -38,6 +40,7 @@ pub fn status(served: &Served) -> Status {
             connections: served.connections.now() as u64,
             connections_total: served.connections.total() as u64,
             threads: threads as u64,
+            reactors: served.loads().into_iter().map(reactor).collect(),
             insert_threads: insert_threads as u64,
             uris: served.uris(),
             config_file: served.in_force.source.as_ref().map(|source| source.file.clone()),
@@ -58,6 +61,10 @@ pub fn status(served: &Served) -> Status {
         volumes: served.all().iter().map(|export| volume_status(served, export)).collect(),
         stores: origins::open_stores().iter().map(|(path, open)| store(served, path, open)).collect(),
     }
+}
+
+fn reactor(Seen { busy, clients, .. }: Seen) -> ReactorLoad {
+    ReactorLoad { clients: clients as u64, busy_percent: busy as f64 / 10.0 }
 }
 
 fn store(served: &Served, path: &Path, open: &CosStore) -> Store {
@@ -284,6 +291,7 @@ fn volume_status(served: &Served, export: &VolumeExport) -> Volume {
     let lost = export.volume.lost_ranges();
     let (counters, latencies) = (export.volume.counters(), export.volume.latencies());
     let (failure, share) = (export.volume.destage_failure(), export.volume.dirty_share());
+    let (rates, (waiting_limit, waiting_room)) = (export.throttle.rates(), export.throttle.waiting());
     Volume {
         name: export.name.clone(),
         cache: export.entry.name.clone(),
@@ -312,6 +320,12 @@ fn volume_status(served: &Served, export: &VolumeExport) -> Volume {
         destage_failing_seconds: failure.map_or(0.0, |failure| failure.age.as_secs_f64()),
         dirty_share_min: share.min_percent,
         dirty_share_max: share.max_percent,
+        iops: rates.requests.map(NonZeroU64::get),
+        bandwidth_bytes: rates.bytes.map(NonZeroU64::get),
+        burst_seconds: rates.burst.as_secs(),
+        waiting_limit: waiting_limit as u64,
+        waiting_room: waiting_room as u64,
+        waits: export.throttle.counters(),
         missed: missed(&counters),
         read_hit_latency: latencies.read_hit.into(),
         read_miss_latency: latencies.read_miss.into(),

@@ -159,7 +159,7 @@ fn samples<'a>(metric: &Metric, status: &'a Status) -> Vec<(Labels<'a>, f64)> {
             caches().flat_map(|c| counted(&[&c.name], Scope::Cache, values, c.counted())).collect()
         }
         Samples::Counted(Scope::Volume, values) => {
-            volumes().flat_map(|v| counted(&[&v.name], Scope::Volume, values, v.counters.each())).collect()
+            volumes().flat_map(|v| counted(&[&v.name], Scope::Volume, values, v.counted())).collect()
         }
         Samples::Counted(Scope::VolumeClass, values) => volumes()
             .flat_map(|v| v.classes.iter().map(move |class| (v, class)))

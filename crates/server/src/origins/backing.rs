@@ -7,6 +7,7 @@ use futures_util::future::Either;
 use nitro_device::AnyDevice;
 use nitro_nbd::client::RemoteDisk;
 use nitro_port::{Allocation, Device, DeviceError, Geometry, Origin, Recipe, Urgency};
+use nitro_shares::Terms;
 use nitro_units::Fingerprint;
 use std::ops::Range;
 
@@ -39,6 +40,15 @@ macro_rules! backing {
             Backing::Remote($device) => $call,
         }
     };
+}
+
+impl Backing {
+    /// Changes what the volume may have of its store's disk, if it is an object of a store.
+    pub(crate) fn set_terms(&self, terms: Terms) {
+        if let Self::Object(object) = self {
+            object.store().device().set_terms(object.identity().1, terms);
+        }
+    }
 }
 
 impl Device for Backing {

@@ -9,6 +9,7 @@ use futures_util::future::Either;
 use nitro_device::{AnyDevice, FileDevice};
 use nitro_port::buf::BufMut;
 use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe, Urgency};
+use nitro_shares::Terms;
 use nitro_units::Fingerprint;
 use std::future::ready;
 use std::ops::Range;
@@ -82,6 +83,13 @@ impl OriginDevice {
         match self {
             Self::Real(origin) => origin.lease.as_ref(),
             Self::Nowhere(_) => None,
+        }
+    }
+
+    /// Changes what the volume may have of its store's disk, if it is an object of a store.
+    pub(crate) fn set_terms(&self, terms: Terms) {
+        if let Self::Real(origin) = self {
+            origin.device().set_terms(terms);
         }
     }
 

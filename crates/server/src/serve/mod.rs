@@ -2,6 +2,7 @@
 
 mod activation;
 mod blocks;
+mod busy;
 mod caches;
 mod classes;
 mod compare;
@@ -49,6 +50,7 @@ mod warm;
 mod witness;
 mod workers;
 
+pub(crate) use busy::Seen;
 pub use caches::{CacheEntry, create_alone, look_at, open_to_look};
 pub(crate) use connections::{Count, pause_accepting};
 pub use detect::VolumeDetector;

@@ -375,6 +375,7 @@ impl Served {
         }
         self.volumes.write().retain(|other| other.name != name);
         export.gone.set();
+        export.throttle.set_over(true);
         if export.clients.drain(sleep(DRAIN_MAX), &export.cut).await == Drain::Cut {
             tracing::warn!(
                 "volume {name}: some clients did not disconnect within {} s; their connections were closed",
@@ -386,12 +387,14 @@ impl Served {
             Err(error) => {
                 // As it was, but for its clients.
                 export.gone.clear();
+                export.throttle.set_over(false);
                 export.cut.clear();
                 self.volumes.write().push(Arc::clone(&export));
                 return Err(error);
             }
         };
         export.volume.classify_by(None);
+        export.set_shares(&VolumeConfig::default());
         export.ended.set();
         self.in_force.note_gone(name);
         tracing::info!("volume {name}: removed");

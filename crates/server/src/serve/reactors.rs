@@ -1,6 +1,7 @@
 //! The threads that serve clients.
 
 use super::Served;
+use super::busy::{ClientGuard, Load, least_busy};
 use super::connections::{self, Admission, Options, sleep};
 use super::notify;
 use super::vhost;
@@ -18,26 +19,17 @@ use nitro_vhost::{Host, Incarnation, LocalTask, MmapRegion};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A task on its way to its thread.
 type Job = Box<dyn FnOnce(Arc<Served>, Arc<Options>) -> LocalBoxFuture<'static, ()> + Send>;
 
-/// One of a thread's clients; counted until dropped.
-struct ClientGuard(Arc<AtomicUsize>);
-
-impl Drop for ClientGuard {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// The task queue of a thread that serves clients.
 #[derive(Debug)]
 struct Desk {
-    clients: Arc<AtomicUsize>,
+    load: Arc<Load>,
     assign: UnboundedSender<Job>,
 }
 
@@ -76,11 +68,13 @@ impl Reactors {
             .map(|index| start_server(index, served, &options))
             .collect::<Result<Vec<_>, _>>()
             .map_err(fail)?;
-        let (threads, desks): (Vec<_>, Vec<_>) = servers.into_iter().unzip();
+        let (threads, desks): (Vec<_>, Vec<Desk>) = servers.into_iter().unzip();
+        // They are started once.
+        let _ = served.loads.set(desks.iter().map(|desk| Arc::clone(&desk.load)).collect());
         Ok(Self { threads, desks: Arc::new(desks), busy_poll_max, incarnation: Incarnation::new() })
     }
 
-    /// Assigns a client of NBD or iSCSI to the thread with the fewest clients.
+    /// Assigns a client of NBD or iSCSI to the least busy thread.
     pub(super) fn assign(&self, protocol: Protocol, socket: &Arc<Address>, client: Accepted, admission: Admission) {
         let listener = (protocol, Arc::clone(socket));
         self.hand_over(|_, guard| {
@@ -94,8 +88,7 @@ impl Reactors {
         });
     }
 
-    /// Assigns a virtual machine, which uses the volume `name`, to the thread with the fewest clients. Its first queue
-    /// runs there.
+    /// Assigns a virtual machine, which uses the volume `name`, to the least busy thread. Its first queue runs there.
     pub(super) fn assign_vhost(&self, client: Accepted, admission: Admission, name: String) {
         self.hand_over(|first, guard| {
             let host = QueueHost { desks: Arc::downgrade(&self.desks), first };
@@ -116,10 +109,11 @@ impl Reactors {
     }
 
     fn hand_over(&self, job: impl FnOnce(usize, ClientGuard) -> Job) {
-        let clients = |(_, desk): &(usize, &Desk)| desk.clients.load(Ordering::Relaxed);
-        let Some((index, desk)) = self.desks.iter().enumerate().min_by_key(clients) else { return };
-        desk.clients.fetch_add(1, Ordering::Relaxed);
-        let guard = ClientGuard(Arc::clone(&desk.clients));
+        let loads: Vec<_> = self.desks.iter().map(|desk| desk.load.seen()).collect();
+        let Some((index, desk)) = least_busy(&loads).and_then(|index| Some((index, self.desks.get(index)?))) else {
+            return;
+        };
+        let guard = desk.load.enter();
         if desk.assign.unbounded_send(job(index, guard)).is_err() {
             tracing::error!("a reactor thread has ended; a client is refused");
         }
@@ -182,10 +176,13 @@ fn start_server(
 ) -> Result<(ReactorThread<()>, Desk), nitro_device::Error> {
     let (assign, mut assigned) = unbounded::<Job>();
     let (served, options) = (Arc::clone(served), Arc::clone(options));
+    let load = Arc::new(Load::new());
+    let measured = Arc::clone(&load);
     let thread = spawn_thread(&format!("nitro-io-{index}"), move || async move {
+        spawn_local(async move { measured.measure().await });
         while let Some(job) = assigned.next().await {
             spawn_local(job(Arc::clone(&served), Arc::clone(&options)));
         }
     })?;
-    Ok((thread, Desk { clients: Arc::default(), assign }))
+    Ok((thread, Desk { load, assign }))
 }

@@ -11,6 +11,7 @@ use nitro_config::classes::ClassTable;
 use nitro_config::{CacheConfig, CacheStore, Config, Effect, KeyPath, Scope, accounts};
 use nitro_console::error::Error;
 use nitro_console::logging::EACH;
+use nitro_console::size::Size;
 use nitro_engine::{LiveSettings, WriteMode};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -189,6 +190,19 @@ impl Served {
             if let Some(min) = share.min_percent {
                 table.insert("dirty_share_min".to_owned(), Value::from(i64::from(min)));
             }
+            let (weight, reservation) = export.shares();
+            table.extend(weight.map(|weight| ("weight".to_owned(), Value::from(i64::from(weight)))));
+            table.extend(reservation.map(|percent| ("reservation".to_owned(), Value::from(i64::from(percent)))));
+            let rates = export.throttle.rates();
+            if let Some(iops) = rates.requests {
+                table.insert("iops".to_owned(), Value::from(iops.get() as i64));
+            }
+            if let Some(bandwidth) = rates.bytes {
+                table.insert("bandwidth".to_owned(), Value::from(Size(bandwidth.get()).exact()));
+            }
+            if rates.is_limit() {
+                table.insert("burst".to_owned(), Value::from(rates.burst.as_secs() as i64));
+            }
             (export.name.clone(), Value::Table(table))
         });
         Table::from_iter([
@@ -271,6 +285,8 @@ impl Served {
         match key {
             "mode" => return Ok(self.go_to(name, config).await?),
             "class" => export.volume.set_class(wanted.class()),
+            "weight" | "reservation" => export.set_shares(wanted),
+            "iops" | "bandwidth" | "burst" => export.throttle.set(wanted.rates()),
             "write_policy" => export.volume.set_write_policy(wanted.write_policy.unwrap_or_default()),
             "iscsi_initiators" | "iscsi_addresses" => *export.iscsi_allowed.write() = wanted.iscsi_allowed()?,
             "iscsi_accounts" if !self.authentication.needs_chap && !wanted.iscsi_accounts.is_empty() => {

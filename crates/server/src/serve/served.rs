@@ -1,5 +1,6 @@
 //! The served caches and volumes, shared by all threads.
 
+use super::busy::{Load, Seen};
 use super::connections::Connections;
 use super::in_force::InForce;
 use super::jobs::Jobs;
@@ -22,8 +23,8 @@ use nitro_device::CompioClock;
 use nitro_frontend::UnitIdentity;
 use nitro_trace::ObjectName;
 use parking_lot::RwLock;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// What observes the requests of clients.
@@ -51,6 +52,8 @@ pub struct Served {
     pub connections: Connections,
     /// Secrets that clients give.
     pub(crate) attempts: Attempts,
+    /// The loads of the threads that serve clients, once they run.
+    pub(super) loads: OnceLock<Vec<Arc<Load>>>,
     /// The limits of its RAM.
     pub(super) limits: Limits,
     offers: Vec<Offer>,
@@ -94,6 +97,7 @@ impl Served {
             volumes: RwLock::default(),
             connections,
             attempts: Attempts::new(CompioClock::new()),
+            loads: OnceLock::new(),
             limits,
             offers,
             vhost,
@@ -131,6 +135,11 @@ impl Served {
     /// Numbers of threads that serve clients, and of those of insertion.
     pub(crate) fn threads(&self) -> (usize, usize) {
         (self.limits.threads, self.limits.insert_threads)
+    }
+
+    /// The loads of the threads that serve clients.
+    pub(crate) fn loads(&self) -> Vec<Seen> {
+        self.loads.get().into_iter().flatten().map(|load| load.seen()).collect()
     }
 
     /// A volume by its name.

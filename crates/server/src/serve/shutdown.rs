@@ -42,6 +42,8 @@ pub(super) async fn leave(served: &Served, reactors: Reactors, signals: &Signals
 
 async fn leave_in_order(served: &Served, reactors: Reactors, destage: bool, hurry: &Latch) -> Result<(), Error> {
     served.jobs.close("the end of the server");
+    // What has come is still done, and need not wait.
+    served.all().iter().for_each(|export| export.throttle.set_over(true));
     let patience = async {
         select(pin!(sleep(DRAIN_MAX)), pin!(hurry.wait())).await;
     };

@@ -21,8 +21,10 @@ mod volume;
 pub use cache::{Cache, CacheDevice, ClassOfContents, Endurance, FlashIndex, KnownVolume, Log, Pin, Recovered, WhatIf};
 pub use command::{AddVolume, Changed, Command, Done, Outcome, WARM_BYTES_MAX};
 pub use settings::{SettingInForce, SettingSource, Settings};
-pub use status::{Latency, Ram, RamPart, Recording, Server, Spans, Status, Store, StoreSsd};
+pub use status::{Latency, Ram, RamPart, ReactorLoad, Recording, Server, Spans, Status, Store, StoreSsd};
 pub use volume::{ClassOfRequests, Detection, Explanation, Scan, Stored, Volume};
+
+pub use crate::export::WaitCounters;
 
 use super::operate::News;
 use crate::cos::transfer::Report;

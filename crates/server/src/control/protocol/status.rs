@@ -100,6 +100,9 @@ pub struct Server {
     /// Threads that serve clients.
     #[serde(default)]
     pub threads: u64,
+    /// Each of these threads.
+    #[serde(default)]
+    pub reactors: Vec<ReactorLoad>,
     /// Threads of insertion.
     #[serde(default)]
     pub insert_threads: u64,
@@ -123,6 +126,16 @@ pub struct Server {
     /// Requests for actions over HTTP that had a wrong token.
     #[serde(default)]
     pub http_wrong_tokens: u64,
+}
+
+/// A thread that serves clients.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReactorLoad {
+    /// Its clients.
+    pub clients: u64,
+    /// Percentage of a processor that it has taken in the last half second.
+    pub busy_percent: f64,
 }
 
 /// A recording in progress.

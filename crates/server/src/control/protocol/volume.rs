@@ -1,9 +1,10 @@
 //! The status of a volume, and of one offset of it.
 
-use super::Latency;
+use super::{Latency, WaitCounters};
 use nitro_cache::Missed;
 use nitro_cache::admission::WritePolicy;
 use nitro_engine::metrics::{ClassCounters, VolumeCounters};
+use nitro_units::Counted;
 use serde::{Deserialize, Serialize};
 
 /// The state of detection for a volume.
@@ -110,6 +111,24 @@ pub struct Volume {
     pub dirty_share_min: Option<u8>,
     /// Percentage of the cache's room for dirty data that the volume may use.
     pub dirty_share_max: u8,
+    /// Requests a second that may begin, if that is limited.
+    #[serde(default)]
+    pub iops: Option<u64>,
+    /// Bytes a second that may be read and written, if that is limited.
+    #[serde(default)]
+    pub bandwidth_bytes: Option<u64>,
+    /// Seconds whose unused requests and bytes may be used later.
+    #[serde(default)]
+    pub burst_seconds: u64,
+    /// Requests that wait for these limits now.
+    #[serde(default)]
+    pub waiting_limit: u64,
+    /// Writes that are slowed now, because the room for dirty data, the journal or RAM runs out.
+    #[serde(default)]
+    pub waiting_room: u64,
+    /// How clients have waited since the start.
+    #[serde(flatten)]
+    pub waits: WaitCounters,
     /// Missed extents of reads, by cause.
     #[serde(default)]
     pub missed: Missed,
@@ -124,6 +143,13 @@ pub struct Volume {
     /// The counters since the start; docs/METRICS.md has their meanings.
     #[serde(flatten)]
     pub counters: VolumeCounters,
+}
+
+impl Volume {
+    /// All its counters with their values.
+    pub fn counted(&self) -> impl Iterator<Item = (&'static Counted, u64)> + use<> {
+        self.counters.each().chain(self.waits.each())
+    }
 }
 
 /// What the cache knows about one extent of a volume.
