@@ -36,6 +36,7 @@ mod status;
 mod support;
 mod tenants;
 mod terminal;
+mod transfers;
 mod virtual_machines;
 mod warming;
 mod write_back;
