@@ -184,8 +184,12 @@ async fn operated(
             let work = async {
                 job.check(&store, path).await?;
                 let file = if job.needs_file() { Some(open(&watch)?) } else { None };
-                let running = job.run((&store, path), file, Pace::of_command(job.threads()), &watch);
-                if job.stores() { stores::while_growing(&store, running).await } else { running.await }
+                // Boxed, as they are large.
+                let running = Box::pin(job.run((&store, path), file, Pace::of_command(job.threads()), &watch));
+                match job.stores() {
+                    true => Box::pin(stores::while_growing(&store, running)).await,
+                    false => running.await,
+                }
             };
             with_opened(path, &store, work).await
         }
