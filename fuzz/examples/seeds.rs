@@ -25,6 +25,7 @@ fn main() -> Result<()> {
     write_logs()?;
     stores()?;
     store_ssds()?;
+    store_transfers()?;
     stored_extents()
 }
 
@@ -321,6 +322,10 @@ fn store_ssds() -> Result<()> {
         save("store_ssd", &format!("{number}"), &[&[which], &bytes[..]].concat())?;
     }
     Ok(())
+}
+
+fn store_transfers() -> Result<()> {
+    save("store_transfer", "all", &[&[1], &nitro_cos::fuzzing::transfer_samples()[..]].concat())
 }
 
 fn stored_extents() -> Result<()> {

@@ -117,7 +117,7 @@ impl<D: Device> Store<D> {
 
     async fn collect_now(&self, options: &CollectOptions, progress: &Progress<'_>) -> Result<Collected, Error> {
         let Some(_alone) = self.collecting.try_lock() else {
-            return Err(Error::Busy("a collection is under way already"));
+            return Err(Error::Busy("a collection is under way already, or the store is growing"));
         };
         self.check_poison()?;
         let used_bytes_before = self.used_bytes();

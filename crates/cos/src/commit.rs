@@ -57,7 +57,7 @@ impl<D: Device> Store<D> {
 
     /// Writes the changes (with `all`, the whole state) to the journal. Returns false if the journal has no room for
     /// the changes.
-    async fn commit_to(&self, journal: &mut Journal, all: bool) -> Result<bool, Error> {
+    pub(crate) async fn commit_to(&self, journal: &mut Journal, all: bool) -> Result<bool, Error> {
         let mut gathered = self.gather(all);
         let records = std::mem::take(&mut gathered.records);
         let result = self.write_records(journal, records, all).await;
@@ -174,7 +174,8 @@ impl<D: Device> Store<D> {
 
     /// Makes the index durable. If that fails, it is unknown which of its entries are.
     pub(crate) async fn flush_index(&self) -> Result<(), Error> {
-        Work::pressing(pin!(self.index.sync())).await.map_err(|e| self.poison(&e.into()))
+        let tables = self.tables();
+        Work::pressing(pin!(tables.index.sync())).await.map_err(|e| self.poison(&e.into()))
     }
 
     /// Makes the index durable, and lets the next checkpoint record this: a start then does not enter older containers
@@ -199,10 +200,13 @@ impl<D: Device> Store<D> {
         self.check_poison()?;
         self.flush_trees().await?;
         self.seal_lanes().await?;
+        // Index, summary vector and journal are those of the same size.
+        let _resizing = self.resizing.lock().await;
         self.sync_index().await?;
         // The summary vector on the device is complete unless there are newer containers.
         if self.upto.summarised() != self.upto.indexed() {
-            self.summary.write(&*self.device, self.layout.summary_at, self.superblock.seed).await?;
+            let tables = self.tables();
+            tables.summary.write(&*self.device, tables.layout.summary_at, self.superblock.seed).await?;
             self.device.flush().await.map_err(|e| self.poison(&e.into()))?;
             self.upto.set_summarised(self.upto.indexed());
         }

@@ -17,7 +17,6 @@ use crate::chunks::fingerprint_of;
 use crate::format::page::{Child, Entries, Head, PAGE_BYTES, Page, Totals, child_of};
 use crate::format::record::{Kind, ObjectRecord, Root};
 use crate::format::region::ChunkKind;
-use crate::format::superblock::Superblock;
 use crate::lane::RECIPE_LANE;
 use crate::namespace::Objects;
 use crate::object::{Change, Object};
@@ -232,8 +231,7 @@ impl<D: Device> Store<D> {
     async fn edit<'a>(&'a self, changing: MutexGuard<'a, ()>) -> Result<Edit<'a, D>, Error> {
         if self.objects.lock().directory().is_none() {
             // Programs that know no directory must not open the store from now on.
-            let superblock = Superblock { directory: true, ..self.superblock };
-            superblock.write(&*self.device).await.map_err(|error| self.poison(&error))?;
+            self.change_superblock(|superblock| superblock.directory = true).await?;
         }
         let directory = self.objects.lock().directory_or_new();
         let mut edit = Edit { store: self, directory, pages: BTreeMap::new(), changed: BTreeSet::new(), changing };

@@ -33,7 +33,7 @@ pub enum Error {
     },
     /// There is no room for new content.
     #[error(
-        "the store is full: {used} of {containers} containers hold content; delete what is not needed and run gc, or make it larger"
+        "the store is full: {used} of {containers} containers hold content; delete what is not needed and run gc, or make it larger (`nitro cos grow`)"
     )]
     Full {
         /// The number of containers in use.
@@ -58,7 +58,7 @@ pub enum Error {
     /// The journal has no room for another object in use.
     #[error(
         "the store's journal has no room for another object in use ({namespace_bytes} bytes of names and states); use fewer at a time, \
-         collect (`nitro cos gc`), or make a larger store"
+         collect (`nitro cos gc`), or make the store larger (`nitro cos grow`)"
     )]
     Objects {
         /// Bytes that the journal has for objects.
@@ -121,6 +121,9 @@ pub enum Error {
     /// An earlier failure left it unknown what is durable.
     #[error("the store accepts no changes because a write failed: {0}")]
     Poisoned(String),
+    /// The other side of a transfer does not do as it should.
+    #[error("{0}")]
+    Transfer(&'static str),
     /// Another operation is in progress.
     #[error("{0}")]
     Busy(&'static str),

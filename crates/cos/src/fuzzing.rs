@@ -10,6 +10,7 @@ use crate::format::record::{Kind, ObjectRecord, Record, Root, SlotRecord, SlotSt
 use crate::format::region::{self, ChunkKind, Prepared, RegionChunk, RegionHead};
 use crate::format::ssd::{self, SsdSuperblock};
 use crate::format::superblock::Superblock;
+use crate::format::transfer::{self, FrameReader};
 use crate::format::{BLOCK_BYTES, SECTOR_BYTES, u64_at};
 use crate::place::{Place, Reference};
 use crate::plan::{Layout, Plan, StoreOptions};
@@ -45,7 +46,8 @@ fn superblock(bytes: &[u8]) -> bool {
     let Ok(superblock) = Superblock::decode(&page) else { return false };
     if let Some(layout) = Layout::of(&superblock) {
         assert!(layout.journals_at <= layout.summary_at && layout.summary_at <= layout.index_at, "{layout:?}");
-        assert!(layout.index_at <= layout.containers_at && layout.containers_at <= layout.end, "{layout:?}");
+        assert!(layout.index_at <= layout.metadata_end && layout.metadata_end <= layout.end, "{layout:?}");
+        assert!(layout.containers_at <= layout.end, "{layout:?}");
     }
     true
 }
@@ -236,6 +238,41 @@ fn sample_pages() -> impl Iterator<Item = Vec<u8>> {
     )
 }
 
+/// Parses bytes as the frames of one direction of a transfer. Returns the number of messages before the end, or before the first
+/// error.
+///
+/// # Panics
+/// If a message does not survive a round trip, or is larger than one may be.
+#[must_use]
+pub fn transfer(bytes: &[u8], is_resealed: bool) -> usize {
+    let mut bytes = bytes.to_vec();
+    if is_resealed {
+        transfer::reseal(&mut bytes);
+    }
+    let bytes = Bytes::from(bytes);
+    let (mut reader, mut at, mut count) = (FrameReader::default(), 0, 0);
+    while let Some(Ok(rest)) = bytes.get(at..at + FrameReader::FIRST_BYTES).map(FrameReader::rest) {
+        let end = at + FrameReader::FIRST_BYTES + rest;
+        if end > bytes.len() {
+            break;
+        }
+        let Ok(message) = reader.frame(&bytes.slice(at..end)) else { break };
+        let again = message.encode(0);
+        let back = FrameReader::default().frame(&again.into());
+        assert!(back.is_ok_and(|back| back == message), "{message:?}");
+        let raw_bytes = message.raw().map_or(0, |raw| raw.len());
+        assert!(raw_bytes <= transfer::RAW_BYTES_MAX, "{raw_bytes} bytes in a frame");
+        (at, count) = (end, count + 1);
+    }
+    count
+}
+
+/// Samples for [`transfer`].
+#[must_use]
+pub fn transfer_samples() -> Vec<u8> {
+    transfer::samples().iter().zip(0..).flat_map(|(message, number)| message.encode(number)).collect()
+}
+
 /// Parses bytes as an increment. Returns the number of parts before the end, or before the first error.
 ///
 /// # Panics
@@ -281,6 +318,19 @@ mod tests {
                     let _ = parse(which, &changed);
                 }
                 let _ = parse(which, &bytes[..at]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_whole_of_a_transfer_is_taken_and_what_is_changed_harms_nobody() {
+        let bytes = transfer_samples();
+        assert_eq!(transfer(&bytes, false), transfer::samples().len());
+        for at in 0..bytes.len() {
+            for value in [0, 1, 0x7F, 0xFF] {
+                let mut changed = bytes.clone();
+                changed[at] = value;
+                let _ = transfer(&changed, true);
             }
         }
     }

@@ -53,6 +53,11 @@ impl Journal {
         Self { at, area_bytes, seed, epoch, number: 0, used: area_bytes, checkpoint_bytes: 0, session: 0 }
     }
 
+    /// The number of the newest epoch.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     fn area(&self, epoch: u64) -> u64 {
         self.at + epoch % 2 * self.area_bytes
     }

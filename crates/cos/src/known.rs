@@ -66,8 +66,9 @@ impl<D: Device> Store<D> {
             return Ok(found);
         }
         if access == Access::Random && self.settings.nsio_parallel {
+            let tables = self.tables();
             let lookups = fingerprints.iter().zip(&mut found).map(async |(fingerprint, found)| {
-                if found.is_none() && self.summary.may_contain(fingerprint) {
+                if found.is_none() && tables.summary.may_contain(fingerprint) {
                     *found = self.find_in_index(fingerprint).await?;
                 }
                 Ok::<_, Error>(())
@@ -75,8 +76,9 @@ impl<D: Device> Store<D> {
             Box::pin(try_join_all(lookups)).await?;
             return Ok(found);
         }
+        let tables = self.tables();
         for (fingerprint, found) in fingerprints.iter().zip(&mut found) {
-            if found.is_none() && self.summary.may_contain(fingerprint) {
+            if found.is_none() && tables.summary.may_contain(fingerprint) {
                 // A container that was read for an earlier fingerprint may contain this one.
                 *found = self.state.lock().find(fingerprint);
                 if found.is_none() {
@@ -98,7 +100,7 @@ impl<D: Device> Store<D> {
 
     /// The place of a content according to the store's own index.
     pub(crate) async fn own_indexed_place(&self, fingerprint: &Fingerprint) -> Result<Option<Place>, Error> {
-        let value = self.index.get(&fingerprint.0).await?;
+        let value = self.tables().index.get(&fingerprint.0).await?;
         let value = value.and_then(|v| <[u8; Place::BYTES]>::try_from(&v[..]).ok());
         Ok(value.map(|v| Place::unpack(u64::from_le_bytes(v))))
     }
@@ -108,9 +110,10 @@ impl<D: Device> Store<D> {
     async fn find_by_region(&self, fingerprints: &[Fingerprint], found: &mut [Option<Place>]) -> Result<(), Error> {
         let mut rest: Vec<_> = fingerprints.iter().zip(found).filter(|(_, found)| found.is_none()).collect();
         let at_once = if self.settings.nsio_parallel { ENTERED_AT_ONCE } else { 1 };
+        let tables = self.tables();
         for some in rest.chunks_mut(at_once) {
             let lookups = some.iter_mut().map(async |(fingerprint, found)| {
-                if self.summary.may_contain(fingerprint) {
+                if tables.summary.may_contain(fingerprint) {
                     **found = self.find_in_region(fingerprint).await?;
                 }
                 Ok::<_, Error>(())
@@ -218,19 +221,22 @@ impl<D: Device> Store<D> {
         if let Some(other) = self.other_index.get() {
             other.enter(fingerprint, place.pack());
         }
-        // Inserts wait for one another while the index converts its logs.
-        let place = place.pack().to_le_bytes();
-        Ok(Work::pressing(pin!(self.index.insert(&fingerprint.0, &place))).await?)
+        if let Some(next) = self.tables.next()
+            && let Err(error) = next.enter(fingerprint, place).await
+        {
+            // The store goes on as it is.
+            tracing::warn!("the store does not grow: {error}");
+            self.tables.prepare(None);
+        }
+        self.tables().enter(fingerprint, place).await
     }
 
     /// Enters the chunks of a container in the index.
     pub(crate) async fn index_container(&self, slot: u32, chunks: &[ContainerChunk]) -> Result<(), Error> {
         let numbered: Vec<_> = (0..).zip(chunks).collect();
         for some in numbered.chunks(ENTERED_AT_ONCE) {
-            let entering = some.iter().map(|(number, chunk)| {
-                self.summary.insert(&chunk.fingerprint);
-                self.index_content(&chunk.fingerprint, chunk.place(slot, *number))
-            });
+            let entering =
+                some.iter().map(|(number, chunk)| self.index_content(&chunk.fingerprint, chunk.place(slot, *number)));
             try_join_all(entering).await?;
         }
         self.note_short(slot, chunks.iter().map(|chunk| &chunk.fingerprint)).await;
@@ -241,7 +247,7 @@ impl<D: Device> Store<D> {
     pub(crate) async fn unindex(&self, slot: u32, fingerprints: &[Fingerprint]) -> Result<(), Error> {
         for fingerprint in fingerprints {
             if self.indexed_place(fingerprint).await?.is_some_and(|place| place.slot == slot) {
-                Work::pressing(pin!(self.index.remove(&fingerprint.0))).await?;
+                Work::pressing(pin!(self.tables().index.remove(&fingerprint.0))).await?;
             }
         }
         Ok(())

@@ -12,6 +12,7 @@ use crate::{Error, Store};
 use nitro_port::buf::BufMut;
 use nitro_port::{Device, ErrorKind, Work};
 use parking_lot::Mutex;
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -189,7 +190,7 @@ impl Drop for Claimed<'_> {
 impl<D: Device> Store<D> {
     /// The offset of a container on the device.
     pub(crate) fn container_at(&self, slot: u32) -> u64 {
-        self.layout.containers_at + u64::from(slot) * u64::from(self.superblock.container_bytes)
+        self.containers_at + u64::from(slot) * u64::from(self.superblock.container_bytes)
     }
 
     /// Appends regions to the container of a lane, and to new containers when it is full. Returns the places of the
@@ -274,16 +275,17 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// Reserves the storage that is needed to free space: for the metadata in front of the containers, and for a few
-    /// containers.
+    /// Reserves the storage that is needed to free space: for what is not in containers, and for a few containers.
     ///
     /// # Errors
     /// [`Error::NoRoom`], or an error of the device.
     pub(crate) async fn fill_reserve(&self) -> Result<(), Error> {
-        match self.device.reserve(0, self.layout.containers_at).await {
-            Err(error) if error.kind == ErrorKind::NoSpace => return Err(Error::NoRoom(error)),
-            Err(error) if error.kind != ErrorKind::Unsupported => return Err(error.into()),
-            _ => {}
+        for Range { start, end } in self.tables().layout.parts() {
+            match self.device.reserve(start, end - start).await {
+                Err(error) if error.kind == ErrorKind::NoSpace => return Err(Error::NoRoom(error)),
+                Err(error) if error.kind != ErrorKind::Unsupported => return Err(error.into()),
+                _ => {}
+            }
         }
         loop {
             let taken = self.state.lock().slots.take_for_reserve();

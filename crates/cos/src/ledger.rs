@@ -28,7 +28,7 @@ use crate::{Error, Store};
 use event_listener::{Event, EventListener};
 use futures_util::lock::Mutex as AsyncMutex;
 use nitro_port::Device;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -70,7 +70,7 @@ impl Bounds {
 /// The size of the records that the journal has to hold, and the objects with changes.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    bounds: Bounds,
+    bounds: RwLock<Bounds>,
     /// The number of changes in overlays and in permits.
     changes: AtomicUsize,
     namespace_bytes: AtomicU64,
@@ -105,7 +105,7 @@ impl Drop for Permit<'_> {
 impl Ledger {
     pub(crate) fn new(bounds: Bounds) -> Self {
         Self {
-            bounds,
+            bounds: RwLock::new(bounds),
             changes: AtomicUsize::new(0),
             namespace_bytes: AtomicU64::new(0),
             dirty: Mutex::default(),
@@ -114,8 +114,14 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn bounds(&self) -> &Bounds {
-        &self.bounds
+    pub(crate) fn bounds(&self) -> Bounds {
+        *self.bounds.read()
+    }
+
+    /// Sets the bounds of a larger journal.
+    pub(crate) fn set_bounds(&self, bounds: Bounds) {
+        *self.bounds.write() = bounds;
+        self.given_back.notify(usize::MAX);
     }
 
     /// The number of changes in overlays and in permits.
@@ -125,8 +131,8 @@ impl Ledger {
 
     /// Whether the records are within the bounds. A journal that was not written by this program may exceed them.
     pub(crate) fn is_bounded(&self) -> bool {
-        self.changes.load(SeqCst) <= self.bounds.changes
-            && self.namespace_bytes.load(SeqCst) <= self.bounds.namespace_bytes
+        self.changes.load(SeqCst) <= self.bounds().changes
+            && self.namespace_bytes.load(SeqCst) <= self.bounds().namespace_bytes
     }
 
     /// Counts the record of an object that gets into the journal.
@@ -134,8 +140,8 @@ impl Ledger {
     /// # Errors
     /// [`Error::Objects`] if the record does not fit.
     pub(crate) fn add_object(&self, record: &ObjectRecord) -> Result<(), Error> {
-        let reserve = self.bounds.namespace_bytes / HIDING_SHARE;
-        self.add_name(record.journal_bytes(), self.bounds.namespace_bytes - reserve)
+        let reserve = self.bounds().namespace_bytes / HIDING_SHARE;
+        self.add_name(record.journal_bytes(), self.bounds().namespace_bytes - reserve)
     }
 
     /// Counts the record that hides an object.
@@ -143,7 +149,7 @@ impl Ledger {
     /// # Errors
     /// [`Error::Objects`] if the record does not fit.
     pub(crate) fn add_hidden(&self, name: &str) -> Result<(), Error> {
-        self.add_name(Record::hidden_bytes(name), self.bounds.namespace_bytes)
+        self.add_name(Record::hidden_bytes(name), self.bounds().namespace_bytes)
     }
 
     /// Counts bytes of records that may get into the journal, until [`remove_name`](Self::remove_name).
@@ -151,14 +157,14 @@ impl Ledger {
     /// # Errors
     /// [`Error::Objects`] if they do not fit.
     pub(crate) fn reserve_names(&self, bytes: usize) -> Result<(), Error> {
-        self.add_name(bytes, self.bounds.namespace_bytes)
+        self.add_name(bytes, self.bounds().namespace_bytes)
     }
 
     fn add_name(&self, bytes: usize, bound: u64) -> Result<(), Error> {
         let add = |taken: u64| Some(taken + bytes as u64).filter(|taken| *taken <= bound);
         match self.namespace_bytes.fetch_update(SeqCst, SeqCst, add) {
             Ok(_) => Ok(()),
-            Err(_) => Err(Error::Objects { namespace_bytes: self.bounds.namespace_bytes }),
+            Err(_) => Err(Error::Objects { namespace_bytes: self.bounds().namespace_bytes }),
         }
     }
 
@@ -173,12 +179,12 @@ impl Ledger {
 
     /// Whether objects should be moved to the directory before there is no room for others.
     pub(crate) fn is_namespace_high(&self) -> bool {
-        self.namespace_bytes.load(SeqCst) > self.bounds.namespace_bytes / 4 * 3
+        self.namespace_bytes.load(SeqCst) > self.bounds().namespace_bytes / 4 * 3
     }
 
     /// Bytes of the records of objects beyond half of the bound.
     pub(crate) fn namespace_surplus(&self) -> u64 {
-        self.namespace_bytes.load(SeqCst).saturating_sub(self.bounds.namespace_bytes / 2)
+        self.namespace_bytes.load(SeqCst).saturating_sub(self.bounds().namespace_bytes / 2)
     }
 
     /// Counts changes that were read from the journal at a start.
@@ -194,18 +200,18 @@ impl Ledger {
     }
 
     fn try_permit(&self, changes: usize) -> Option<Permit<'_>> {
-        let add = |taken: usize| taken.checked_add(changes).filter(|taken| *taken <= self.bounds.changes);
+        let add = |taken: usize| taken.checked_add(changes).filter(|taken| *taken <= self.bounds().changes);
         self.changes.fetch_update(SeqCst, SeqCst, add).ok()?;
         Some(Permit { ledger: self, left: changes })
     }
 
     fn has_room(&self, changes: usize) -> bool {
-        self.changes.load(SeqCst).saturating_add(changes) <= self.bounds.changes
+        self.changes.load(SeqCst).saturating_add(changes) <= self.bounds().changes
     }
 
     /// Whether overlays should be written into recipes before writers have to wait for it.
     fn is_high(&self) -> bool {
-        self.changes.load(SeqCst) > self.bounds.changes / 4 * 3
+        self.changes.load(SeqCst) > self.bounds().changes / 4 * 3
     }
 
     fn listen(&self) -> EventListener {
@@ -278,7 +284,7 @@ impl<D: Device> Store<D> {
             .collect();
         overlays.sort_by_key(|(changes, _)| std::cmp::Reverse(*changes));
         let is_any = !overlays.is_empty();
-        let mut wanted = self.ledger.bounds.changes / 4 + 1;
+        let mut wanted = self.ledger.bounds().changes / 4 + 1;
         for (changes, object) in overlays {
             self.flush_tree(&object).await?;
             wanted = wanted.saturating_sub(changes);

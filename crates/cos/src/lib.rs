@@ -22,6 +22,7 @@ mod error;
 pub mod format;
 #[doc(hidden)]
 pub mod fuzzing;
+mod grow;
 mod increment;
 mod journal;
 mod known;
@@ -47,6 +48,8 @@ mod stats;
 mod store;
 mod stream;
 mod summary;
+mod tables;
+mod transfer;
 mod tree;
 mod unfinished;
 mod unique;
@@ -62,6 +65,7 @@ pub(crate) use error::Hex;
 pub use format::increment::{IncrementHead, IncrementPart, IncrementReader, IncrementWriter};
 pub use format::record::Kind;
 pub use format::ssd::is_ssd;
+pub use format::transfer::{FrameReader, List, Message, Offer};
 pub use namespace::ObjectInfo;
 pub use nitro_cache::pattern::{Pattern, RegionPattern};
 pub use placing::{ContentIndex, Part};
@@ -73,6 +77,7 @@ pub use ssd::{Fpi, ShortStats, SsdOptions, SsdPieces, SsdSource, SsdState, SsdSt
 pub use stats::Stats;
 pub use store::{Settings, Store};
 pub use stream::{StreamImport, StreamPart};
+pub use transfer::{Receiving, Sending};
 pub use volume::Volume;
 
 /// Called with the progress of a long operation: the name of its phase, the work done, and the total work.

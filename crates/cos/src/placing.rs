@@ -68,12 +68,12 @@ impl<D: Device> Store<D> {
 
     /// The part of the device that has this byte.
     pub fn part_at(&self, offset: u64) -> Part {
-        let layout = &self.layout;
+        let layout = self.tables().layout;
         match offset {
             at if at >= layout.end => Part::Behind,
-            at if at < layout.summary_at => Part::Journal,
-            at if at < layout.index_at => Part::Summary,
-            at if at < layout.containers_at => Part::Index,
+            at if (layout.index_at..layout.metadata_end).contains(&at) => Part::Index,
+            at if (layout.summary_at..layout.index_at).contains(&at) => Part::Summary,
+            at if at < layout.containers_at || (layout.journals_at..layout.summary_at).contains(&at) => Part::Journal,
             at => {
                 let container_bytes = u64::from(self.superblock.container_bytes);
                 let within = at - layout.containers_at;

@@ -2,12 +2,13 @@
 
 use crate::Error;
 use crate::format::region::{CHUNK_BYTES, CHUNKS_MAX, HEADER_BYTES};
-use crate::format::superblock::{SUPERBLOCKS_BYTES, Superblock};
+use crate::format::superblock::{Moved, SUPERBLOCKS_BYTES, Superblock};
 use crate::format::{BLOCK_BYTES, SECTOR_BYTES};
 use crate::place::Place;
 use nitro_index::silt;
 use nitro_index::{Options, Shape};
 use nitro_port::codec::Compression;
+use std::ops::Range;
 
 /// Sizes of the index's keys (fingerprints) and values (places).
 const INDEX_SHAPE: Shape = Shape { key_bytes: 20, value_bytes: Place::BYTES as u16 };
@@ -75,9 +76,7 @@ impl StoreOptions {
                 "it must be a power of two from 64 KiB to 4 MiB",
             );
         }
-        let region_max =
-            (usize::from(Place::REGION_SECTORS_MAX) * SECTOR_BYTES - HEADER_BYTES - CHUNKS_MAX * CHUNK_BYTES)
-                .min(self.container_bytes as usize / 4) as u32;
+        let region_max = region_bytes_max(self.container_bytes);
         if self.region_bytes < self.chunk_bytes || self.region_bytes > region_max {
             let why = format!("it must be from {} (a chunk) to {region_max}", self.chunk_bytes);
             return refuse("bytes of a region", self.region_bytes, &why);
@@ -92,6 +91,8 @@ pub(crate) struct Layout {
     pub(crate) journals_at: u64,
     pub(crate) summary_at: u64,
     pub(crate) index_at: u64,
+    /// The end of the index.
+    pub(crate) metadata_end: u64,
     pub(crate) containers_at: u64,
     pub(crate) end: u64,
 }
@@ -103,13 +104,41 @@ impl Layout {
         StoreOptions { size_bytes: 0, chunk_bytes, region_bytes, container_bytes, compression, journal_bytes: None }
             .check()
             .ok()?;
+        let container_bytes = u64::from(container_bytes);
+        let journals_at = match superblock.moved {
+            None => SUPERBLOCKS_BYTES,
+            Some(Moved { containers_at, first, .. }) => {
+                let is_aligned = containers_at.is_multiple_of(BLOCK_BYTES as u64) && containers_at >= SUPERBLOCKS_BYTES;
+                containers_at.checked_add(u64::from(first) * container_bytes).filter(|_| is_aligned)?
+            }
+        };
+        let (summary_at, index_at, metadata_end) = Self::metadata(superblock, journals_at)?;
+        let containers_at = match superblock.moved {
+            None => metadata_end,
+            Some(Moved { containers_at, first, slots }) => {
+                let is_within = first.checked_add(slots)? <= superblock.containers;
+                let is_right = metadata_end - journals_at == u64::from(slots) * container_bytes;
+                Some(containers_at).filter(|_| is_within && is_right)?
+            }
+        };
+        let end = containers_at.checked_add(u64::from(superblock.containers) * container_bytes)?;
+        Some(Self { journals_at, summary_at, index_at, metadata_end, containers_at, end })
+    }
+
+    /// Where the summary vector and the index begin, and the index ends, if the journals begin there.
+    fn metadata(superblock: &Superblock, journals_at: u64) -> Option<(u64, u64, u64)> {
         let align = |at: u64| at.checked_next_multiple_of(superblock.container_bytes.max(BLOCK_BYTES as u32).into());
-        let summary_at = superblock.journal_bytes.checked_mul(2)?.checked_add(SUPERBLOCKS_BYTES)?;
-        let index_at = align(summary_at.checked_add(superblock.summary_bytes)?)?;
-        let containers_at = align(index_at.checked_add(superblock.index_bytes)?)?;
-        let containers = u64::from(superblock.containers) * u64::from(superblock.container_bytes);
-        let end = containers_at.checked_add(containers)?;
-        Some(Self { journals_at: SUPERBLOCKS_BYTES, summary_at, index_at, containers_at, end })
+        // What has moved is aligned to containers from where slot 0 begins.
+        let base = superblock.moved.map_or(0, |_| journals_at);
+        let summary_at = superblock.journal_bytes.checked_mul(2)?.checked_add(journals_at)?;
+        let index_at = align(summary_at.checked_add(superblock.summary_bytes)? - base)?.checked_add(base)?;
+        let end = align(index_at.checked_add(superblock.index_bytes)? - base)?.checked_add(base)?;
+        Some((summary_at, index_at, end))
+    }
+
+    /// The parts of the device that have neither containers nor room for them.
+    pub(crate) fn parts(&self) -> [Range<u64>; 2] {
+        [0..SUPERBLOCKS_BYTES, self.journals_at..self.metadata_end]
     }
 }
 
@@ -149,6 +178,51 @@ impl Plan {
         }
     }
 
+    /// Plans the growth of a store to `size_bytes` of its device: journals, summary vector and index move to the first of the
+    /// new slots, in the sizes that they then have. `None`: that would give no more room.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] if no index can hold that many chunks.
+    pub(crate) fn grown(old: &Superblock, size_bytes: u64) -> Result<Option<Superblock>, Error> {
+        let Some(layout) = Layout::of(old) else { return Ok(None) };
+        let container_bytes = u64::from(old.container_bytes);
+        let slots = size_bytes.saturating_sub(layout.containers_at) / container_bytes;
+        let containers = slots.min(Place::SLOTS_MAX.into()) as u32;
+        // The part of the journal for objects does not shrink.
+        let objects_bytes = old.journal_bytes.saturating_sub(u64::from(old.containers) * JOURNAL_BYTES_A_SLOT);
+        let by_size = JOURNAL_OBJECTS_BYTES.min(u64::from(containers) * container_bytes / 64);
+        let options = StoreOptions {
+            size_bytes,
+            chunk_bytes: old.chunk_bytes,
+            region_bytes: old.region_bytes,
+            container_bytes: old.container_bytes,
+            compression: old.compression,
+            journal_bytes: Some(objects_bytes.max(by_size)),
+        };
+        let planned = Self::with(&options, containers, old.seed, old.identity).map_err(|error| Error::Setting {
+            what: "size of the store in bytes",
+            given: size_bytes,
+            why: format!("no index can hold all its chunks ({error})"),
+        })?;
+        let moved = Moved { containers_at: layout.containers_at, first: old.containers, slots: 0 };
+        let planned = Superblock { directory: old.directory, grows_to: old.grows_to, moved: Some(moved), ..planned };
+        let Some((_, _, end)) = Layout::metadata(&planned, layout.end) else { return Ok(None) };
+        let slots = u32::try_from((end - layout.end) / container_bytes).unwrap_or(u32::MAX);
+        let grown = Superblock { moved: Some(Moved { slots, ..moved }), ..planned };
+        let room = |superblock: &Superblock| {
+            superblock.containers.saturating_sub(superblock.moved.map_or(0, |moved| moved.slots))
+        };
+        let is_larger = containers > old.containers && room(&grown) > room(old);
+        Ok(Some(grown).filter(|grown| is_larger && Layout::of(grown).is_some()))
+    }
+
+    /// Lets the store grow by itself up to `size_bytes` of its device; 0: it does not.
+    #[must_use]
+    pub fn growing_to(mut self, size_bytes: u64) -> Self {
+        self.superblock.grows_to = size_bytes;
+        self
+    }
+
     fn with(options: &StoreOptions, containers: u32, seed: u64, identity: u64) -> Result<Superblock, Error> {
         let stored = u64::from(containers) * u64::from(options.container_bytes);
         let chunks = (stored as f64 / (f64::from(options.chunk_bytes) * STORED_SHARE)) as u64;
@@ -174,6 +248,8 @@ impl Plan {
             index_ram_bytes,
             identity,
             directory: false,
+            grows_to: 0,
+            moved: None,
         })
     }
 
@@ -195,11 +271,23 @@ impl Plan {
         u64::from(self.superblock.containers) * u64::from(self.superblock.container_bytes)
     }
 
+    /// Bytes of the device up to which the store grows by itself; `None`: it does not.
+    #[must_use]
+    pub fn grows_to(&self) -> Option<u64> {
+        Some(self.superblock.grows_to).filter(|bytes| *bytes > 0)
+    }
+
     /// Bytes of the device that the store uses.
     #[must_use]
     pub fn device_bytes(&self) -> u64 {
         Layout::of(&self.superblock).map_or(u64::MAX, |l| l.end)
     }
+}
+
+/// The maximum number of bytes that are compressed together.
+pub(crate) fn region_bytes_max(container_bytes: u32) -> u32 {
+    (usize::from(Place::REGION_SECTORS_MAX) * SECTOR_BYTES - HEADER_BYTES - CHUNKS_MAX * CHUNK_BYTES)
+        .min(container_bytes as usize / 4) as u32
 }
 
 /// The flash and the minimum RAM of an index of `entries` entries, in bytes.

@@ -5,8 +5,10 @@ use crate::access::Patterns;
 use crate::ahead::Ahead;
 use crate::format::record::OBJECT_BYTES;
 use crate::lane::{self, LANES};
+use crate::ledger::Bounds;
 use crate::locality::Locality;
 use crate::namespace::LOADED_MAX;
+use crate::plan::Plan;
 use nitro_index::FlashIndex;
 use nitro_port::Device;
 use serde::Serialize;
@@ -35,8 +37,12 @@ impl<D: Device> Store<D> {
     /// The parts of the RAM of an open store, each with its maximum. The RAM of requests in progress is not included:
     /// the caller bounds their number.
     pub fn ram_parts(&self) -> Vec<RamPart> {
-        let superblock = &self.superblock;
-        let bounds = self.ledger.bounds();
+        let now = self.tables.superblock();
+        // What it takes when it has grown as far as it does by itself.
+        let largest = Plan::grown(&now, now.grows_to).ok().flatten();
+        let superblock = largest.unwrap_or(now);
+        let bounds = Bounds::of(&superblock);
+        let tables = superblock.index_ram_bytes + superblock.summary_bytes;
         let chunks = lane::chunks_max(superblock.container_bytes);
         let open = u64::from(superblock.container_bytes) * 2 + chunks as u64 * OPEN_CHUNK_RAM_BYTES;
         let locality = Locality::ram_bytes_max(self.settings.locality_containers, LANES, chunks);
@@ -44,6 +50,7 @@ impl<D: Device> Store<D> {
         vec![
             part("fingerprint index", superblock.index_ram_bytes),
             part("summary of fingerprints", superblock.summary_bytes),
+            part("both of them anew, to grow", if largest.is_some() { tables } else { 0 }),
             part("fingerprints of containers", locality),
             part("decompressed regions", self.settings.region_cache_bytes * REGION_SLACK),
             part("blocks of recipes", self.settings.recipe_cache_bytes),
@@ -73,8 +80,8 @@ impl<D: Device> Store<D> {
         let regions: usize = self.regions.lock().iter().map(|(_, region)| region.raw_bytes()).sum();
         let nodes: usize = self.nodes.lock().iter().map(|(_, node)| size_of_val(&node.entries[..])).sum();
         let objects = self.objects.lock().in_ram() as u64 * OBJECT_RAM_BYTES;
-        self.index.counters().ram_bytes
-            + self.superblock.summary_bytes
+        self.tables().index.counters().ram_bytes
+            + self.tables.superblock().summary_bytes
             + locality
             + slots
             + open

@@ -102,7 +102,10 @@ pub(crate) async fn finish<D: Device>(store: &Store<D>, (indexed, summarised): (
                 store.index_container(slot, &chunks).await?;
                 store.state.lock().slots.set_leaving(slot, false);
             }
-            Ok(chunks) => chunks.iter().for_each(|chunk| store.summary.insert(&chunk.fingerprint)),
+            Ok(chunks) => {
+                let tables = store.tables();
+                chunks.iter().for_each(|chunk| tables.summary.insert(&chunk.fingerprint));
+            }
             // Its chunks are still found at the places in recipes; new chunks with the same content are stored again.
             Err(error) => tracing::warn!(slot, "a container's metadata cannot be read: {error}"),
         }

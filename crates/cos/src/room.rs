@@ -20,6 +20,8 @@ const PARTS_WORTHWHILE: u64 = 64;
 /// The pause after a collection that was not: a multiple of the time it took, and a minimum.
 const PAUSE_FACTOR: u32 = 10;
 const PAUSE_MIN: Duration = Duration::from_secs(10);
+/// The pause after the store could not grow.
+const PAUSE_GROWTH: Duration = Duration::from_secs(60);
 /// How often the free room is checked.
 const CHECKED_EVERY: Duration = Duration::from_secs(1);
 
@@ -94,7 +96,12 @@ impl Room {
         Collecting(self)
     }
 
-    /// Notes that containers can be used again.
+    /// Notes that the store begins to grow.
+    pub(crate) fn begin_growth(&self) {
+        self.change(|counts| counts.stopping = false);
+    }
+
+    /// Notes that containers can be used again, or are new.
     pub(crate) fn freed(&self, containers: usize) {
         self.change(|counts| counts.freed += containers as u64);
     }
@@ -105,7 +112,7 @@ impl Room {
     /// [`Error::Busy`]: it was asked to end.
     pub(crate) fn check_stop(&self) -> Result<(), Error> {
         match self.counts.lock().stopping {
-            true => Err(Error::Busy("the collection was ended early")),
+            true => Err(Error::Busy("it was ended early")),
             false => Ok(()),
         }
     }
@@ -155,6 +162,10 @@ pub struct AutoCollector {
     left: Option<u32>,
     /// No collection begins before this time.
     paused_until: Duration,
+    /// The store does not try to grow before this time.
+    grows_from: Duration,
+    /// Whether it collects; otherwise, it only lets the store grow.
+    collects: bool,
 }
 
 impl Drop for AutoCollector {
@@ -164,14 +175,33 @@ impl Drop for AutoCollector {
 }
 
 impl AutoCollector {
-    /// The collector of `store`, which must not have another one. `None`: its settings forbid it.
+    /// The collector of `store`, which must not have another one. `None`: its settings forbid it, and it does not grow by itself.
     pub fn of<D: Device>(store: &Store<D>) -> Option<Self> {
-        if !store.settings.auto_collect {
-            return None;
-        }
+        let collects = store.settings.auto_collect;
+        (collects || store.grows_to().is_some()).then(|| Self::with(store, collects))
+    }
+
+    /// One that only lets the store grow, as far as it grows by itself.
+    pub fn growing<D: Device>(store: &Store<D>) -> Self {
+        Self::with(store, false)
+    }
+
+    fn with<D: Device>(store: &Store<D>, collects: bool) -> Self {
         let room = Arc::clone(&store.room);
         room.change(|counts| counts.automatic = true);
-        Some(Self { room, left: None, paused_until: Duration::ZERO })
+        Self { room, left: None, paused_until: Duration::ZERO, grows_from: Duration::ZERO, collects }
+    }
+
+    /// Lets the store grow if it should. Returns whether it did.
+    async fn grow<D: Device>(&mut self, store: &Store<D>, clock: &impl Clock) -> bool {
+        let Some(wanted) = store.wanted_size().filter(|_| clock.now() >= self.grows_from) else { return false };
+        let grown = store.grow(wanted, &|_, _, _| ()).await;
+        if let Err(error) = &grown {
+            let source = std::error::Error::source(error).map_or_else(String::new, |source| format!(": {source}"));
+            tracing::warn!("the store stays at {} bytes: {error}{source}", store.size_bytes());
+            self.grows_from = clock.now() + PAUSE_GROWTH;
+        }
+        grown.is_ok()
     }
 
     /// Waits until the store should be [checked](Self::check).
@@ -180,10 +210,13 @@ impl AutoCollector {
         select(pin!(clock.sleep(CHECKED_EVERY)), pin!(asked)).await;
     }
 
-    /// Collects if less than an eighth of the store is free and a quarter of what the last collection left is used up,
+    /// Lets the store grow if less than an eighth of it is free and it grows by itself. Otherwise collects if less than an eighth of the store is free and a quarter of what the last collection left is used up,
     /// or if a write waits for room. After a collection that frees little, there is none for ten times as long as it took, and writes
     /// that find no room fail. `None`: nothing was done.
     pub async fn check<D: Device>(&mut self, store: &Store<D>, clock: &impl Clock) -> Option<Result<Collected, Error>> {
+        if self.grow(store, clock).await {
+            return None;
+        }
         let is_pressing = self.room.is_pressing();
         let (free, all) = store.free_containers();
         let is_low = free < all / PARTS;
@@ -194,7 +227,7 @@ impl AutoCollector {
         if !is_pressing && !is_due {
             return None;
         }
-        if clock.now() < self.paused_until {
+        if clock.now() < self.paused_until || !self.collects {
             self.end_after(self.ended());
             return None;
         }
@@ -228,7 +261,7 @@ impl AutoCollector {
 }
 
 impl<D: Device> Store<D> {
-    /// Lets a collection that is under way end soon, with [`Error::Busy`]. To drop it could lose changes that its commits
+    /// Lets a collection or a growth that is under way end soon, with [`Error::Busy`]. To drop it could lose changes that its commits
     /// have gathered.
     pub fn stop_collection(&self) {
         self.room.change(|counts| counts.stopping = true);

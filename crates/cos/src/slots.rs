@@ -2,7 +2,9 @@
 
 use crate::format::record::{SlotRecord, SlotState};
 use crate::format::region::ChunkKind;
+use crate::format::superblock::Superblock;
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 
 /// The state of a slot.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +30,8 @@ const FREE: Slot =
 #[derive(Debug)]
 pub(crate) struct Slots {
     slots: Vec<Slot>,
+    /// Slots that have no containers, but journals, summary vector and index. They are not in `free`.
+    taken: Range<u32>,
     free: VecDeque<u32>,
     /// Free slots whose storage is kept; they are not in `free`.
     reserved: BTreeSet<u32>,
@@ -40,10 +44,12 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    pub(crate) fn new(count: u32) -> Self {
+    pub(crate) fn new(superblock: &Superblock) -> Self {
+        let taken = superblock.moved.map_or(0..0, |moved| moved.first..moved.first + moved.slots);
         Self {
-            slots: vec![FREE; count as usize],
-            free: (0..count).collect(),
+            slots: vec![FREE; superblock.containers as usize],
+            free: (0..superblock.containers).filter(|slot| !taken.contains(slot)).collect(),
+            taken,
             reserved: BTreeSet::new(),
             changed: BTreeSet::new(),
             sequence: 0,
@@ -52,8 +58,22 @@ impl Slots {
         }
     }
 
+    /// The number of slots that can have containers.
     pub(crate) fn count(&self) -> u32 {
-        self.slots.len() as u32
+        self.slots.len() as u32 - self.taken.len() as u32
+    }
+
+    /// Adds the new slots of a store that has grown, and returns their number. Those that journals, summary vector and index had
+    /// taken are not free yet: they are to be [reused](Self::reuse).
+    pub(crate) fn grow(&mut self, superblock: &Superblock) -> usize {
+        let before = self.slots.len() as u32;
+        let others = Self::new(superblock);
+        let added = others.free.into_iter().filter(|slot| *slot >= before);
+        let free = self.free.len();
+        self.free.extend(added);
+        self.slots.resize(others.slots.len(), FREE);
+        self.taken = others.taken;
+        self.free.len() - free
     }
 
     pub(crate) fn free(&self) -> u32 {
@@ -211,7 +231,9 @@ impl Slots {
 
     /// Applies a record of the journal at a start.
     pub(crate) fn restore(&mut self, record: &SlotRecord) -> bool {
-        let Some(slot) = self.slots.get_mut(record.slot as usize) else { return false };
+        let Some(slot) = self.slots.get_mut(record.slot as usize).filter(|_| !self.taken.contains(&record.slot)) else {
+            return false;
+        };
         let SlotRecord { state, kind, sectors, chunks, sequence, .. } = *record;
         match state {
             SlotState::Reserved => self.reserved.insert(record.slot),
@@ -228,7 +250,9 @@ impl Slots {
 
     /// Ends [`restore`](Self::restore): lists the free slots.
     pub(crate) fn restored(&mut self) {
-        let is_free = |slot: u32, held: &Slot| held.state == SlotState::Free && !self.reserved.contains(&slot);
+        let is_free = |slot: u32, held: &Slot| {
+            held.state == SlotState::Free && !self.reserved.contains(&slot) && !self.taken.contains(&slot)
+        };
         self.free = self.iter().filter(|(slot, held)| is_free(*slot, held)).map(|(slot, _)| slot).collect();
     }
 }

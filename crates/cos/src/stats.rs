@@ -28,6 +28,10 @@ pub struct Stats {
     pub containers_used: u32,
     /// The number of containers of the store.
     pub containers: u32,
+    /// Bytes of the device that the store uses.
+    pub size_bytes: u64,
+    /// Bytes of the device up to which it grows by itself; `None`: it does not.
+    pub grows_to_bytes: Option<u64>,
     /// The quota in bytes, if there is one.
     pub quota_bytes: Option<u64>,
     /// Bytes of a container.
@@ -47,6 +51,7 @@ impl<D: Device> Store<D> {
     pub fn stats(&self) -> Stats {
         let totals = self.objects.lock().all_totals();
         let quota_bytes = self.quota_bytes();
+        let (size_bytes, grows_to_bytes) = (self.size_bytes(), self.grows_to());
         let ram_bytes = self.ram_bytes();
         let ssd = self.ssd_stats();
         let state = self.state.lock();
@@ -67,6 +72,8 @@ impl<D: Device> Store<D> {
             chunks,
             containers_used: state.slots.used(),
             containers: state.slots.count(),
+            size_bytes,
+            grows_to_bytes,
             quota_bytes,
             container_bytes: self.superblock.container_bytes,
             ram_bytes,

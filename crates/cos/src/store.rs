@@ -16,23 +16,22 @@ use crate::ledger::{Bounds, Ledger};
 use crate::locality::Locality;
 use crate::namespace::Objects;
 use crate::placing::ContentIndex;
-use crate::plan::{Layout, Plan, index_plan};
+use crate::plan::{Layout, Plan, region_bytes_max};
 use crate::reads::Reads;
 use crate::recover;
 use crate::room::Room;
 use crate::slots::Slots;
 use crate::ssd::{self, IndexDevice, Session, Ssd, SsdSlot, SsdSource};
 use crate::summary::Summary;
+use crate::tables::{Tables, TablesSlot, create_index, open_index};
 use crate::tree::NodeKey;
 use crate::unfinished::Unfinished;
 use futures_util::lock::Mutex as AsyncMutex;
 use hashbrown::HashMap;
 use lru::LruCache;
-use nitro_index::FlashIndex;
-use nitro_index::silt::{Rates, Silt};
+use nitro_index::silt::Silt;
 use nitro_port::Device;
 use nitro_port::range_lock::RangeLock;
-use nitro_port::slice::SliceDevice;
 use parking_lot::Mutex;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -133,21 +132,24 @@ type Regions = LruCache<(u32, u64, u16), Arc<Region>>;
 /// Several threads may use it concurrently. It must not be open twice: the code that opens the device ensures that.
 pub struct Store<D> {
     pub(crate) device: Arc<D>,
+    /// As the store was opened: what does not change when it grows. [`TablesSlot::superblock`] is as it is now.
     pub(crate) superblock: Superblock,
-    pub(crate) layout: Layout,
+    /// Where slot 0 begins.
+    pub(crate) containers_at: u64,
+    pub(crate) tables: TablesSlot<D>,
+    /// Locked while the superblock changes.
+    pub(crate) resizing: AsyncMutex<()>,
     pub(crate) settings: Settings,
     pub(crate) state: Mutex<State>,
     /// Open containers, by slot.
     pub(crate) opened: Mutex<HashMap<u32, Arc<Open>>>,
     pub(crate) lanes: Box<[AsyncMutex<Lane>]>,
-    pub(crate) index: Silt<IndexDevice<D>>,
     /// An index that is asked instead, if one was given.
     pub(crate) other_index: OnceLock<Box<dyn ContentIndex>>,
     pub(crate) ssd: Arc<SsdSlot>,
     pub(crate) patterns: Patterns,
     pub(crate) ahead: Ahead,
     pub(crate) reads: Reads,
-    pub(crate) summary: Summary,
     pub(crate) objects: Mutex<Objects>,
     pub(crate) directory: Directory,
     pub(crate) ledger: Arc<Ledger>,
@@ -156,7 +158,7 @@ pub struct Store<D> {
     pub(crate) nodes: Mutex<LruCache<NodeKey, Arc<Node>>>,
     pub(crate) upto: Upto,
     pub(crate) counters: Counting,
-    /// Locked by a collection.
+    /// Locked by a collection, and while the store grows.
     pub(crate) collecting: AsyncMutex<()>,
     pub(crate) room: Arc<Room>,
     /// Held in shared mode between finding or storing chunks and adding the references to them.
@@ -172,12 +174,10 @@ fn entries(bytes: u64, each: u64) -> NonZeroUsize {
 /// What a store consists of when it was created or opened.
 struct StoreParts<D: Device> {
     superblock: Superblock,
-    layout: Layout,
+    tables: Tables<D>,
     slots: Slots,
     objects: Objects,
-    index: Silt<IndexDevice<D>>,
     ssd: Arc<SsdSlot>,
-    summary: Summary,
     journal: Journal,
 }
 
@@ -191,9 +191,7 @@ impl<D: Device> Store<D> {
         let superblock = plan.superblock;
         let layout = check_size(&*device, &superblock)?;
         let ssd = Arc::new(SsdSlot::default());
-        let parts = IndexParts { device: &device, superblock: &superblock, layout: &layout, ssd: &ssd };
-        let index = Silt::create(parts.device()?, index_plan(&superblock)?, Rates::default(), superblock.seed).await?;
-        index.sync().await?;
+        let index = create_index(&device, (&superblock, &layout), &ssd, 0).await?;
         let mut journal = Journal::new(layout.journals_at, superblock.journal_bytes, superblock.seed, 0);
         // An older store's journal does not count as a newer epoch of this one, because its seed differs.
         journal.checkpoint(&*device, &[]).await?;
@@ -201,9 +199,10 @@ impl<D: Device> Store<D> {
         summary.write(&*device, layout.summary_at, superblock.seed).await?;
         device.flush().await?;
         superblock.write(&*device).await?;
-        let slots = Slots::new(superblock.containers);
+        let slots = Slots::new(&superblock);
         let objects = Objects::new(Arc::new(Ledger::new(Bounds::of(&superblock))));
-        let parts = StoreParts { superblock, layout, slots, objects, index, ssd, summary, journal };
+        let tables = Tables { layout, index, summary };
+        let parts = StoreParts { superblock, tables, slots, objects, ssd, journal };
         let store = Self::with(device, settings, parts);
         store.fill_reserve().await?;
         store.commit().await?;
@@ -227,6 +226,9 @@ impl<D: Device> Store<D> {
     pub async fn open_with_ssd(device: Arc<D>, settings: Settings, source: Option<SsdSource>) -> Result<Self, Error> {
         let superblock = Superblock::read(&*device).await?;
         let layout = check_size(&*device, &superblock)?;
+        if let Err(error) = superblock.repair(&*device).await {
+            tracing::warn!("the store has one copy of its superblock only: {error}");
+        }
         let (seed, bytes) = (superblock.seed, superblock.journal_bytes);
         let (epoch, mut records) = Journal::read(&*device, layout.journals_at, bytes, seed).await?;
         let mut journal = Journal::new(layout.journals_at, bytes, seed, epoch);
@@ -240,37 +242,38 @@ impl<D: Device> Store<D> {
         }
         let parts = IndexParts { device: &device, superblock: &superblock, layout: &layout, ssd: &ssd };
         let index = parts.open(&mut journal, epoch, &mut records).await?;
-        let mut slots = Slots::new(superblock.containers);
+        let mut slots = Slots::new(&superblock);
         let mut objects = Objects::new(Arc::new(Ledger::new(Bounds::of(&superblock))));
         let upto = recover::replay(records, &mut slots, &mut objects)?;
         let read = Summary::read(&*device, layout.summary_at, superblock.summary_bytes, seed).await?;
         let is_read = read.is_some();
         let summary = read.unwrap_or_else(|| Summary::new(superblock.summary_bytes));
-        let parts = StoreParts { superblock, layout, slots, objects, index, ssd, summary, journal };
+        let tables = Tables { layout, index, summary };
+        let parts = StoreParts { superblock, tables, slots, objects, ssd, journal };
         let store = Self::with(device, settings, parts);
         recover::finish(&store, (upto.0, if is_read { upto.1 } else { 0 })).await?;
         Ok(store)
     }
 
     fn with(device: Arc<D>, settings: Settings, parts: StoreParts<D>) -> Self {
-        let StoreParts { superblock, layout, slots, objects, index, ssd, summary, journal } = parts;
+        let StoreParts { superblock, tables, slots, objects, ssd, journal } = parts;
         let locality = Locality::new(settings.locality_containers);
         let region_bytes = u64::from(superblock.region_bytes);
         Self {
             device,
             superblock,
-            layout,
+            containers_at: tables.layout.containers_at,
+            tables: TablesSlot::new(tables, superblock),
+            resizing: AsyncMutex::new(()),
             settings,
             state: Mutex::new(State { slots, locality, marks: None }),
             opened: Mutex::new(HashMap::new()),
             lanes: (0..LANES).map(|_| AsyncMutex::new(None)).collect(),
-            index,
             other_index: OnceLock::new(),
             ssd,
             patterns: Patterns::default(),
             ahead: Ahead::default(),
             reads: Reads::default(),
-            summary,
             ledger: Arc::clone(objects.ledger()),
             objects: Mutex::new(objects),
             directory: Directory::new(settings.recipe_cache_bytes / DIRECTORY_SHARE),
@@ -305,6 +308,11 @@ impl<D: Device> Store<D> {
     /// Bytes of a chunk of new volumes.
     pub fn chunk_bytes(&self) -> u32 {
         self.superblock.chunk_bytes
+    }
+
+    /// The maximum number of bytes of a chunk.
+    pub(crate) fn chunk_bytes_max(&self) -> u32 {
+        region_bytes_max(self.superblock.container_bytes)
     }
 
     pub(crate) fn check_poison(&self) -> Result<(), Error> {
@@ -344,12 +352,6 @@ struct IndexParts<'a, D> {
 }
 
 impl<D: Device> IndexParts<'_, D> {
-    /// The part of the store's device that the index takes.
-    fn device(&self) -> Result<IndexDevice<D>, Error> {
-        let slice = SliceDevice::new(Arc::clone(self.device), self.layout.index_at, self.superblock.index_bytes)?;
-        Ok(IndexDevice::new(slice, Arc::clone(self.ssd)))
-    }
-
     /// Opens the index. Replaces a damaged one by an empty one, which lacks all containers; before that, this is
     /// recorded durably in the journal, whose epoch is `epoch`.
     async fn open(
@@ -358,7 +360,8 @@ impl<D: Device> IndexParts<'_, D> {
         epoch: u64,
         records: &mut Vec<Record>,
     ) -> Result<Silt<IndexDevice<D>>, Error> {
-        match Silt::open(self.device()?, Rates::default()).await {
+        let sizes = (self.superblock, self.layout);
+        match open_index(self.device, sizes, self.ssd).await {
             Err(error @ (nitro_index::Error::Damaged(_) | nitro_index::Error::NotAnIndex(_))) => {
                 tracing::warn!("the store's fingerprint index is created again from the containers: {error}");
                 records.push(Record::Indexed { sequence: 0 });
@@ -366,19 +369,14 @@ impl<D: Device> IndexParts<'_, D> {
                 self.device.flush().await?;
                 journal.checkpoint(&**self.device, records).await?;
                 self.device.flush().await?;
-                // With another seed, so that no page of the old index is valid in the new one.
-                let seed = self.superblock.seed ^ (epoch + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-                let plan = index_plan(self.superblock)?;
-                let index = Silt::create(self.device()?, plan, Rates::default(), seed).await?;
-                index.sync().await?;
-                Ok(index)
+                create_index(self.device, sizes, self.ssd, epoch + 1).await
             }
             opened => Ok(opened?),
         }
     }
 }
 
-fn check_size(device: &impl Device, superblock: &Superblock) -> Result<Layout, Error> {
+pub(crate) fn check_size(device: &impl Device, superblock: &Superblock) -> Result<Layout, Error> {
     let layout = Layout::of(superblock).ok_or_else(|| Error::Damaged { what: "the superblock's sizes".to_owned() })?;
     let given = device.geometry().size_bytes;
     if given < layout.end {

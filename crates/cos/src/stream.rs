@@ -2,10 +2,12 @@
 
 use crate::access::{Access, OF_THE_STORE};
 use crate::chunks::{Cuts, fingerprint_of};
+use crate::format::increment::{Content, content_of};
 use crate::format::node::Entry;
 use crate::format::record::Kind;
 use crate::format::region::ChunkKind;
 use crate::lane::DATA_LANES;
+use crate::place::Reference;
 use crate::unfinished::Kept;
 use crate::{Error, Store};
 use bytes::Bytes;
@@ -23,6 +25,17 @@ pub struct StreamPart {
     since: u64,
     /// Until they are in the recipe.
     _kept: Kept,
+}
+
+impl StreamPart {
+    /// The newest container before its chunks were stored.
+    pub(crate) fn since(&self) -> u64 {
+        self.since
+    }
+
+    pub(crate) fn references(&self) -> impl Iterator<Item = Reference> {
+        self.entries.iter().map(|entry| entry.reference)
+    }
 }
 
 /// A stream that is being imported. The object is created by [`finish`](Self::finish).
@@ -69,13 +82,25 @@ impl<D: Device> Store<D> {
     /// [`Error::Full`], or an error of the device.
     pub async fn store_part(&self, lane: usize, source: Bytes, cuts: &[Range<usize>]) -> Result<StreamPart, Error> {
         let pieces: Vec<_> = cuts.iter().map(|cut| (fingerprint_of(&source[cut.clone()]), cut.clone())).collect();
+        self.store_known(lane, &source, &pieces).await
+    }
+
+    /// As [`store_part`](Self::store_part), for chunks whose fingerprints are known.
+    pub(crate) async fn store_known(&self, lane: usize, source: &Bytes, pieces: &Cuts) -> Result<StreamPart, Error> {
         let mut before = self.room.before_write();
         loop {
-            match self.store_pieces(lane % DATA_LANES, &source, &pieces).await {
+            match self.store_pieces(lane % DATA_LANES, source, pieces).await {
                 Err(error) if error.is_full() && before.wait().await => {}
                 stored => return stored,
             }
         }
+    }
+
+    /// Keeps chunks that the store has, and that something else keeps while this is called; `since`: the newest container before
+    /// they were found.
+    pub(crate) fn keep_part(&self, entries: Vec<Entry>, since: u64) -> StreamPart {
+        let entries: Arc<[Entry]> = entries.into();
+        StreamPart { _kept: self.unfinished.add_part(Arc::clone(&entries), since), entries, since }
     }
 
     async fn store_pieces(&self, lane: usize, source: &Bytes, pieces: &Cuts) -> Result<StreamPart, Error> {
@@ -85,8 +110,7 @@ impl<D: Device> Store<D> {
         let references = Work::new(WorkKind::Ingest, OF_THE_STORE).scope(storing).await?;
         let entries = references.into_iter().zip(pieces);
         let entries = entries.map(|(reference, (_, cut))| Entry { reference, bytes: cut.len() as u64 });
-        let entries: Arc<[Entry]> = entries.collect();
-        Ok(StreamPart { _kept: self.unfinished.add_part(Arc::clone(&entries), since), entries, since })
+        Ok(self.keep_part(entries.collect(), since))
     }
 }
 
@@ -112,13 +136,22 @@ impl<D: Device> StreamImport<D> {
     /// # Errors
     /// [`Error::Name`], [`Error::Exists`], [`Error::Objects`], [`Error::Full`], or an error of the device.
     pub async fn finish(self) -> Result<(), Error> {
+        self.finish_as(None).await
+    }
+
+    /// As [`finish`](Self::finish), if it has the size and the content that it should have.
+    pub(crate) async fn finish_as(self, expected: Option<(u64, Content)>) -> Result<(), Error> {
         // Before `mutating` is locked, because whatever makes room locks it as well.
         self.store.make_room_for_objects().await?;
         {
             let _mutating = self.store.mutating.shared(ALL).await;
             let builder = self.kept.take()?;
             let shape = (builder.bytes, self.store.stream_chunk_bytes().1 as u32);
+            let bytes = builder.bytes;
             let root = builder.finish(&self.store).await?;
+            if expected.is_some_and(|expected| expected != (bytes, content_of(root))) {
+                return Err(Error::Transfer("what was received is not what was offered"));
+            }
             self.store.enter_object(&self.name, Kind::Stream, shape, root, self.created).await?;
         }
         self.store.commit().await

@@ -480,7 +480,7 @@ impl<D: Device> Volume<D> {
     }
 
     /// Applies changes to the object.
-    fn change(&self, changes: impl Iterator<Item = (u64, Change)>, mut permit: Permit<'_>) {
+    pub(crate) fn change(&self, changes: impl Iterator<Item = (u64, Change)>, mut permit: Permit<'_>) {
         let mut state = self.object.state.lock();
         changes.for_each(|(index, change)| state.change(index, change, &mut permit));
         state.touch();

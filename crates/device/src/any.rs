@@ -81,6 +81,10 @@ impl Device for AnyDevice {
         each!(self, d => d.reserve(offset, len).await)
     }
 
+    async fn extend(&self, size_bytes: u64) -> Result<(), DeviceError> {
+        each!(self, d => d.extend(size_bytes).await)
+    }
+
     async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
         each!(self, d => d.write_zeroes(offset, len, may_unmap).await)
     }

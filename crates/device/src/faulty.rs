@@ -308,6 +308,10 @@ impl<D: Device, C: Clock> Device for FaultyDevice<D, C> {
         self.inner.reserve(offset, len).await
     }
 
+    async fn extend(&self, size_bytes: u64) -> Result<(), DeviceError> {
+        self.inner.extend(size_bytes).await
+    }
+
     async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
         self.meet(Operation::WriteZeroes, offset, len).await?;
         self.inner.write_zeroes(offset, len, may_unmap).await

@@ -31,7 +31,7 @@ pub use any::AnyDevice;
 pub use crash_memory::{map_words, remove_unmapped};
 pub use error::{Error, ErrorKind};
 pub use faulty::FaultyDevice;
-pub use file::{Blocking, FileDevice, FileOptions};
+pub use file::{Blocking, FileDevice, FileOptions, Medium};
 pub use hdd::HddDevice;
 pub use identity::identify;
 pub use ram::RamDevice;

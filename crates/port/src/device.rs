@@ -90,6 +90,14 @@ pub trait Device: Send + Sync + 'static {
         async { Ok(()) }
     }
 
+    /// Makes the device at least `size_bytes` large, if it is smaller, and notices that it has become larger. What is new has no
+    /// certain content. [`ErrorKind::Unsupported`]: it has the size that it has.
+    fn extend(&self, size_bytes: u64) -> impl Future<Output = Result<(), DeviceError>> {
+        let has = self.geometry().size_bytes;
+        let refused = DeviceError::new(ErrorKind::Unsupported, Operation::Reserve, has, size_bytes.saturating_sub(has));
+        async move { if size_bytes <= has { Ok(()) } else { Err(refused) } }
+    }
+
     /// Makes a range read as zeroes without transferring them. With `may_unmap`, storage may be released.
     /// [`ErrorKind::Unsupported`]: this is not faster than writing zeroes; nothing has changed then.
     fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> impl Future<Output = Result<(), DeviceError>>;
@@ -240,6 +248,10 @@ impl<D: Device> Device for Arc<D> {
 
     fn reserve(&self, offset: u64, len: u64) -> impl Future<Output = Result<(), DeviceError>> {
         (**self).reserve(offset, len)
+    }
+
+    fn extend(&self, size_bytes: u64) -> impl Future<Output = Result<(), DeviceError>> {
+        (**self).extend(size_bytes)
     }
 
     fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> impl Future<Output = Result<(), DeviceError>> {

@@ -11,11 +11,23 @@ use std::str::FromStr;
 const INIT_EXAMPLES: &str = "\
 Examples:
   nitro cos init /srv/store
-  nitro cos init /srv/store --size 500G --compression zstd
+  nitro cos init /srv/store --max-size 2T --compression zstd
+  nitro cos init /srv/store --size 500G
   nitro cos init /dev/sdb --force
 
-In a folder, the store is a sparse file, which grows up to --size as content is added and shrinks as gc frees space. About 1.1 % of --size is
-allocated at once, for the index and the journal.";
+In a folder, the store is a sparse file that begins small and grows by itself up to --max-size: whenever less than an eighth of it is free, its
+size doubles. With --size alone it has that size until `nitro cos grow`. About 1.1 % of the size is allocated for the index and the journal;
+content takes space as it is added, and gc gives it back. RAM for the largest size is part of what a server says that it needs.";
+
+const GROW_EXAMPLES: &str = "\
+Examples:
+  nitro cos grow /srv/store 500G
+  nitro cos grow /srv/store --max-size 4T
+  nitro cos grow /dev/sdb
+
+Without a size, a store on a block device takes all of it, as large as it is now. The index is made anew for the new size, from the lists of chunks
+of all containers, while the store is in use; until the end, and if it fails or is interrupted, the store has its former size. Programs before this
+version do not open a store that has grown.";
 
 const IMPORT_EXAMPLES: &str = "\
 Examples:
@@ -38,6 +50,16 @@ Examples:
 
 An increment can be imported where a volume has the content of the snapshot that it is from, whatever its name; the result is compared with the
 original by its fingerprint. A file is written sparsely as FILE.part and renamed when it is complete; what an interrupted export has left there is overwritten.";
+
+const SEND_EXAMPLES: &str = "\
+Examples:
+  nitro cos send /srv/store vm1@monday --to 'nitro cos receive /srv/copy vm1'
+  nitro cos send /srv/store vm1@tuesday --to 'ssh host nitro cos receive /srv/copy vm1-tuesday'
+
+The two sides compare fingerprints, and only the chunks that the other store lacks are sent, compressed; no earlier snapshot is named. The
+command of --to is run by the shell, with a connection as its standard input and output. What was received when a transfer is cut off is kept as an
+unfinished object, and the same command continues it. Only give those a way to send who may read what the receiving store has: an object is made
+of all chunks whose fingerprints the sender knows.";
 
 const SNAPSHOT_EXAMPLES: &str = "\
 Examples:
@@ -75,6 +97,12 @@ pub(crate) enum CosCommand {
     /// Write an object or a snapshot to a file, a block device or standard output
     #[command(after_long_help = EXPORT_EXAMPLES)]
     Export(CosExportArgs),
+    /// Send an object or a snapshot to another store: only the chunks that it lacks
+    #[command(after_long_help = SEND_EXAMPLES)]
+    Send(CosSendArgs),
+    /// Receive an object that `nitro cos send` sends to standard input, and answer on standard output
+    #[command(after_long_help = SEND_EXAMPLES)]
+    Receive(CosReceiveArgs),
     /// List objects and snapshots
     List {
         #[command(flatten)]
@@ -144,6 +172,17 @@ pub(crate) enum CosCommand {
         alive: u8,
         #[command(flatten)]
         output: OutputArgs,
+    },
+    /// Make a store larger, or let it grow by itself
+    #[command(after_long_help = GROW_EXAMPLES)]
+    Grow {
+        #[command(flatten)]
+        shown: ShownStoreArgs,
+        /// The new size [default: that of the block device]
+        size: Option<Size>,
+        /// Size up to which the store grows by itself from now on
+        #[arg(long, value_name = "SIZE")]
+        max_size: Option<Size>,
     },
     /// Limit the disk space of a store
     #[command(after_long_help = QUOTA_EXAMPLES)]
@@ -294,9 +333,12 @@ pub(crate) enum CosCompression {
 pub(crate) struct CosInitArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Maximum size of the store, which cannot be made larger later [default: half of the free space in the folder, or the size of the device]
+    /// Size of the store at first [default: 1G, or --max-size if that is less; on a device: that of the device]
     #[arg(long)]
     pub(crate) size: Option<Size>,
+    /// Size up to which the store grows by itself [default: half of the free space in the folder; with --size, or on a device: it does not]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max_size: Option<Size>,
     /// Chunk size of new volumes: a power of two from 4K to 128K, preferably the extent size of the cache in front
     #[arg(long, value_name = "BYTES", default_value = "8K")]
     pub(crate) chunk_size: Size,
@@ -404,6 +446,34 @@ pub(crate) struct CosForgetArgs {
     /// Show what would be deleted, and delete nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `nitro cos send`
+#[derive(Debug, Args)]
+pub(crate) struct CosSendArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// OBJECT or OBJECT@NAME
+    pub(crate) name: String,
+    /// Command line of the shell that starts the receiver [default: it is at standard input and output]
+    #[arg(long, value_name = "CMD")]
+    pub(crate) to: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `nitro cos receive`
+#[derive(Debug, Args)]
+pub(crate) struct CosReceiveArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// The new object's name
+    pub(crate) name: String,
+    /// Treat chunks as duplicates only after comparing their bytes: all are sent
+    #[arg(long)]
+    pub(crate) compare: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

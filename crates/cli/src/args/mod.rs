@@ -16,8 +16,8 @@ pub(crate) use cache::{CacheCommand, CreateArgs, SalvageArgs};
 pub(crate) use class::ClassCommand;
 pub(crate) use configure::{CheckArgs, ConfigArgs, GetArgs, SetArgs};
 pub(crate) use cos::{
-    CosCommand, CosCompression, CosExportArgs, CosForgetArgs, CosImportArgs, CosInitArgs, CosKind, CosSsdArgs,
-    CosSsdCommand, CosTuningArgs, ShownStoreArgs, StoreArgs,
+    CosCommand, CosCompression, CosExportArgs, CosForgetArgs, CosImportArgs, CosInitArgs, CosKind, CosReceiveArgs,
+    CosSendArgs, CosSsdArgs, CosSsdCommand, CosTuningArgs, ShownStoreArgs, StoreArgs,
 };
 pub(crate) use doctor::{BundleArgs, DoctorArgs};
 pub(crate) use pin::PinArgs;

@@ -1,5 +1,6 @@
 //! `nitro cos`: the deduplicating store.
 
+mod pass;
 mod ssd;
 mod store;
 mod terminal;
@@ -9,6 +10,7 @@ use crate::args::{CosCommand, CosForgetArgs, CosTuningArgs, ShownStoreArgs, Stor
 use crate::volume;
 use nitro_console::error::Error;
 use nitro_console::output::print;
+use nitro_console::size::Size;
 use nitro_cos::Settings;
 use nitro_device::Reactor;
 use nitro_server::control::client::Client;
@@ -31,6 +33,8 @@ async fn run_inner(command: &CosCommand) -> Result<(), Error> {
         CosCommand::Init(args) => store::init(args).await,
         CosCommand::Import(args) => transfer::import(args).await,
         CosCommand::Export(args) => transfer::export(args).await,
+        CosCommand::Send(args) => pass::send(args).await,
+        CosCommand::Receive(args) => pass::receive(args).await,
         CosCommand::Scrub(args) => operate(&args.store, Job::Check { reading: true, format: args.output.format }).await,
         CosCommand::Fsck(args) => operate(&args.store, Job::Check { reading: false, format: args.output.format }).await,
         CosCommand::List { shown, unique: true } => {
@@ -54,6 +58,12 @@ async fn run_inner(command: &CosCommand) -> Result<(), Error> {
         CosCommand::Gc { store, alive, output } => {
             operate(store, Job::Collect { alive: *alive, format: output.format }).await
         }
+        CosCommand::Grow { shown, size, max_size } => {
+            let bytes = |size: &Option<Size>| size.map(|size| size.0);
+            let format = shown.output.format;
+            let job = Job::Grow { size_bytes: bytes(size), max_bytes: bytes(max_size), format };
+            operate(&shown.store, job).await
+        }
         CosCommand::Quota { shown, quota } => tell(shown, CosAction::Quota { bytes: quota.0 }).await,
         CosCommand::Ssd { command } => ssd::run(command).await,
         CosCommand::Patterns { store, object, output } => {
@@ -66,10 +76,9 @@ async fn run_inner(command: &CosCommand) -> Result<(), Error> {
 /// Makes snapshots, all with the same time in their names if they are timed.
 async fn snapshot(shown: &ShownStoreArgs, names: &[String], timed: bool) -> Result<(), Error> {
     let now = now();
-    for name in names {
-        let name = if timed { timed_name(name, now) } else { name.clone() };
-        done(&shown.store, CosAction::Snapshot { name }).await?;
-    }
+    let named = |name: &String| if timed { timed_name(name, now) } else { name.clone() };
+    let actions: Vec<_> = names.iter().map(|name| CosAction::Snapshot { name: named(name) }).collect();
+    done(&shown.store, &actions).await?;
     volume::print(&Outcome::default(), shown.output)
 }
 
@@ -88,12 +97,12 @@ async fn forget(args: &CosForgetArgs) -> Result<(), Error> {
 
 /// Executes an action on a store, and prints the text that it answers with.
 async fn act(args: &StoreArgs, action: CosAction) -> Result<(), Error> {
-    print(&done(args, action).await?).map(drop)
+    print(&done(args, &[action]).await?).map(drop)
 }
 
 /// Executes an action that changes a store, and prints its outcome.
 async fn tell(args: &ShownStoreArgs, action: CosAction) -> Result<(), Error> {
-    let message = done(&args.store, action).await?.trim_end().to_owned();
+    let message = done(&args.store, &[action]).await?.trim_end().to_owned();
     volume::print(&Outcome { message, ..Outcome::default() }, args.output)
 }
 
@@ -135,14 +144,28 @@ impl Opened {
     }
 }
 
-/// The answer to an action on a store: in this process, or in the server that has the store open.
-async fn done(args: &StoreArgs, action: CosAction) -> Result<String, Error> {
+/// The answers to actions on a store, until one fails: in this process, which opens the store once for all of them, or in the
+/// server that has the store open.
+async fn done(args: &StoreArgs, actions: &[CosAction]) -> Result<String, Error> {
     match Opened::find(args, Settings::default()).await? {
         Opened::Here(store) => {
-            let work = async { action.act(&store, &args.store, &[]).await.map_err(|e| e.within(args.store.display())) };
+            let work = async {
+                let mut answers = String::new();
+                for action in actions {
+                    let answer = action.act(&store, &args.store, &[]).await;
+                    answers += &answer.map_err(|e| e.within(args.store.display()))?;
+                }
+                Ok(answers)
+            };
             with_opened(&args.store, &store, work).await
         }
-        Opened::There(mut client, store) => Ok(client.execute(Command::Cos { store, action })?.message),
+        Opened::There(mut client, store) => {
+            let answers = actions.iter().map(|action| {
+                let command = Command::Cos { store: store.clone(), action: action.clone() };
+                client.execute(command).map(|outcome| outcome.message)
+            });
+            answers.collect()
+        }
     }
 }
 
@@ -161,7 +184,12 @@ async fn operated(
             let work = async {
                 job.check(&store, path).await?;
                 let file = if job.needs_file() { Some(open(&watch)?) } else { None };
-                job.run((&store, path), file, Pace::of_command(job.threads()), &watch).await
+                // Boxed, as they are large.
+                let running = Box::pin(job.run((&store, path), file, Pace::of_command(job.threads()), &watch));
+                match job.stores() {
+                    true => Box::pin(stores::while_growing(&store, running)).await,
+                    false => running.await,
+                }
             };
             with_opened(path, &store, work).await
         }

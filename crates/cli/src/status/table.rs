@@ -12,6 +12,7 @@ use nitro_server::control::protocol::{
     Cache, ClassOfContents, ClassOfRequests, Detection, Endurance, KnownVolume, Latency, Ram, Recording, Recovered,
     Scan, Server, Spans, Status, Store, Volume, WaitCounters,
 };
+use nitro_server::cos::sizes;
 
 /// Parts of the RAM that are smaller than this are shown as one sum; `-o json` has all parts.
 const RAM_PART_MIN: u64 = 1 << 20;
@@ -352,6 +353,7 @@ fn store(store: &Store) -> String {
             ),
         ),
         ("commits", format!("{}; {} collections", counters.commits, counters.collections)),
+        ("size", sizes(store.size_bytes, store.max_bytes)),
     ];
     lines.extend(store.operations.iter().map(|operation| ("under way", operation.clone())));
     let shares = &store.shares;

@@ -77,6 +77,12 @@ fn a_store_of_version_1_opens_with_all_its_objects() {
     place.stdout("cos delete store stream");
     place.stdout("cos gc store");
     place.stdout("cos scrub store");
+    // It grows, and has everything then.
+    place.stdout("cos grow store 256M");
+    place.stdout("cos scrub store");
+    assert!(place.stdout("cos ssd status store").contains("fast.ssd"));
+    place.stdout("cos export store vm@then after.out");
+    assert!(fs::read(place.path("after.out")).unwrap() == first_content());
 }
 
 #[test]

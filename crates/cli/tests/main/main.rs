@@ -39,6 +39,7 @@ mod support;
 mod tenants;
 mod terminal;
 mod throttling;
+mod transfers;
 mod virtual_machines;
 mod warming;
 mod write_back;

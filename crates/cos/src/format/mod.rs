@@ -10,12 +10,13 @@ pub(crate) mod record;
 pub(crate) mod region;
 pub(crate) mod ssd;
 pub(crate) mod superblock;
+pub(crate) mod transfer;
 
 pub(crate) use nitro_log::{u16_at, u32_at, u64_at};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// The newest version of the format; later ones are refused. Version 2 may have a directory.
-pub const VERSION: u32 = 2;
+/// The newest version of the format; later ones are refused. Version 2 may have a directory, version 3 has grown.
+pub const VERSION: u32 = 3;
 /// The unit of positions within containers.
 pub(crate) const SECTOR_BYTES: usize = 512;
 /// Writes begin and end at multiples of this, in bytes.

@@ -12,7 +12,7 @@ impl<D: Device> Store<D> {
     /// [`Error::Setting`] if it is too small or its options are not valid, or an error of the SSD. The store then keeps
     /// its previous SSD.
     pub async fn attach_ssd(&self, source: SsdSource) -> Result<(), Error> {
-        let ssd = Ssd::open(source, &self.superblock, Session::Open).await?;
+        let ssd = Ssd::open(source, &self.tables.superblock(), Session::Open).await?;
         if let Some(before) = self.ssd.set(Some(Arc::new(ssd))) {
             before.detach();
         }

@@ -43,14 +43,17 @@ impl SsdSlot {
 /// device: a write first invalidates it on the SSD, and a read that overlaps a write does not cache the page.
 pub(crate) struct IndexDevice<D> {
     inner: SliceDevice<Arc<D>>,
+    /// The number of its first page on the store's device: no two indexes of a store have pages of the same numbers.
+    first_page: u64,
     ssd: Arc<SsdSlot>,
     /// Counters of writes of pages, see [`BEGUN`].
     writes: Box<[AtomicU64]>,
 }
 
 impl<D: Device> IndexDevice<D> {
-    pub(crate) fn new(inner: SliceDevice<Arc<D>>, ssd: Arc<SsdSlot>) -> Self {
-        Self { inner, ssd, writes: (0..STRIPES).map(|_| AtomicU64::new(0)).collect() }
+    /// `at` is where `inner` begins on the store's device.
+    pub(crate) fn new(inner: SliceDevice<Arc<D>>, at: u64, ssd: Arc<SsdSlot>) -> Self {
+        Self { inner, first_page: at / PAGE_BYTES, ssd, writes: (0..STRIPES).map(|_| AtomicU64::new(0)).collect() }
     }
 
     fn writes(&self, page: u64) -> &AtomicU64 {
@@ -64,7 +67,7 @@ impl<D: Device> IndexDevice<D> {
             self.writes(page).fetch_add(BEGUN, SeqCst);
         }
         if let Some(ssd) = self.ssd.get() {
-            pages.for_each(|page| ssd.forget(&ssd.page(page)));
+            pages.for_each(|page| ssd.forget(&ssd.page(self.first_page + page)));
         }
     }
 
@@ -85,7 +88,8 @@ impl<D: Device> Device for IndexDevice<D> {
         let Some(ssd) = self.ssd.paging().filter(|_| is_page) else {
             return self.inner.read(offset, len).await;
         };
-        let (page, writes) = (ssd.page(offset / PAGE_BYTES), self.writes(offset / PAGE_BYTES));
+        let number = offset / PAGE_BYTES;
+        let (page, writes) = (ssd.page(self.first_page + number), self.writes(number));
         if let Some(bytes) = ssd.get(&page).await.filter(|bytes| bytes.len() == len) {
             return Ok(bytes);
         }

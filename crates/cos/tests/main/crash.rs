@@ -23,7 +23,12 @@ pub type Outcome = Result<(), Error>;
 
 impl World {
     pub async fn new(seed: u64) -> Self {
-        let device = Arc::new(CrashingDevice::new(SIZE_BYTES, 4096, seed));
+        Self::on(SIZE_BYTES, seed).await
+    }
+
+    /// A store on the first part of a device.
+    pub async fn on(device_bytes: u64, seed: u64) -> Self {
+        let device = Arc::new(CrashingDevice::new(device_bytes, 4096, seed));
         let store = Store::create(Arc::clone(&device), &plan(SIZE_BYTES, seed), settings()).await.unwrap();
         Self { device, store: Arc::new(store), model: Model::default(), random: Rng::new(seed ^ 0xC0_5000) }
     }
@@ -175,6 +180,11 @@ impl World {
     async fn collect(&mut self) -> Outcome {
         let store = Arc::clone(&self.store);
         let options = CollectOptions { alive_share_min: [0.5, 0.9, 1.0][self.random.below(3) as usize] };
+        self.beside(async { store.collect(&options, &|_, _, _| ()).await.map(drop) }).await
+    }
+
+    /// Something that takes long, with other requests meanwhile.
+    pub async fn beside(&mut self, long: impl Future<Output = Outcome>) -> Outcome {
         let others = async {
             for _ in 0..self.random.below(6) {
                 match self.random.below(8) {
@@ -186,12 +196,12 @@ impl World {
             }
             Ok(())
         };
-        let (collected, others) = join(store.collect(&options, &|_, _, _| ()), others).await;
-        others.and(collected.map(drop))
+        let (long, others) = join(long, others).await;
+        others.and(long)
     }
 
     /// Power fails, or somebody kills the program; then everything must be as it was, or as was asked for since.
-    async fn crash(&mut self) {
+    pub async fn crash(&mut self) {
         self.device = Arc::new(self.device.crashed());
         if self.random.below(4) == 0 {
             self.damage_index().await;

@@ -1,7 +1,7 @@
 //! docs/FORMAT.md shows the tables of the source.
 
 const DOCUMENT: &str = include_str!("../../../../docs/FORMAT.md");
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 10] = [
     include_str!("../../src/format/superblock.rs"),
     include_str!("../../src/format/batch.rs"),
     include_str!("../../src/format/record.rs"),
@@ -11,6 +11,7 @@ const SOURCES: [&str; 9] = [
     include_str!("../../src/format/page.rs"),
     include_str!("../../src/format/ssd.rs"),
     include_str!("../../src/format/increment.rs"),
+    include_str!("../../src/format/transfer.rs"),
 ];
 
 #[test]

@@ -31,6 +31,7 @@ use rustix::io::{Errno, retry_on_intr};
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// The maximum number of times that a request is repeated if the kernel deferred it (`EAGAIN`) or a signal interrupted
@@ -56,7 +57,10 @@ pub struct FileDevice {
     /// The file behind a loop device, locked.
     _backing: Option<OwnedFd>,
     under_way: Box<UnderWay>,
+    /// Without its size.
     geometry: Geometry,
+    /// It may grow.
+    size_bytes: AtomicU64,
     medium: Medium,
     direct: bool,
     read_only: bool,
@@ -148,7 +152,7 @@ impl FileDevice {
     }
 
     fn check(&self, operation: Operation, offset: u64, len: u64) -> Result<(), DeviceError> {
-        DeviceError::check(&self.geometry, operation, offset, len)
+        DeviceError::check(&self.geometry(), operation, offset, len)
     }
 
     fn check_writable(&self, operation: Operation, offset: u64, len: u64) -> Result<(), DeviceError> {
@@ -296,7 +300,7 @@ impl FileDevice {
     }
 
     async fn flush_once(&self) -> Result<(), DeviceError> {
-        self.sync().await.map_err(|e| DeviceError::from_io(e, Operation::Flush, 0, self.geometry.size_bytes))
+        self.sync().await.map_err(|e| DeviceError::from_io(e, Operation::Flush, 0, self.geometry().size_bytes))
     }
 
     async fn sync(&self) -> io::Result<()> {
@@ -315,7 +319,7 @@ impl FileDevice {
 
 impl Device for FileDevice {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        Geometry { size_bytes: self.size_bytes.load(Relaxed), ..self.geometry }
     }
 
     fn read(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>> {
@@ -376,6 +380,24 @@ impl Device for FileDevice {
         let result = self.blocking(move |fd| space::reserve(fd, medium, offset, len)).await;
         let result = result.map_err(|e| DeviceError::from_io(e, Operation::Reserve, offset, len))?;
         result.map_err(|e| space::device_error(e, Operation::Reserve, offset, len))
+    }
+
+    /// A file becomes sparse there; a block device may have become larger.
+    async fn extend(&self, size_bytes: u64) -> Result<(), DeviceError> {
+        let has = self.geometry().size_bytes;
+        if size_bytes <= has {
+            return Ok(());
+        }
+        self.check_writable(Operation::Reserve, has, 0)?;
+        let medium = self.medium;
+        let fail = |e| DeviceError::from_io(e, Operation::Reserve, has, size_bytes - has);
+        let now = self.blocking(move |fd| space::extend(fd, medium, size_bytes)).await.map_err(fail)?;
+        let now = now.map_err(|e| space::device_error(e, Operation::Reserve, has, size_bytes - has))?;
+        self.size_bytes.fetch_max(now, Relaxed);
+        match now >= size_bytes {
+            true => Ok(()),
+            false => Err(DeviceError::new(ErrorKind::Unsupported, Operation::Reserve, has, size_bytes - has)),
+        }
     }
 
     async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {

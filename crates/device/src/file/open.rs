@@ -17,6 +17,7 @@ use rustix::process::Resource;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// How to open a [`FileDevice`].
 #[derive(Debug, Clone)]
@@ -140,6 +141,7 @@ impl FileOptions {
             .map_err(|e| Error { kind: ErrorKind::NoThread, ..Error::from_io(e, operation, self.path.display()) })?;
         Ok(FileDevice {
             geometry: probe.geometry(block_bytes),
+            size_bytes: AtomicU64::new(probe.size_bytes),
             medium: probe.medium,
             fd: Arc::new(fd),
             _backing: backing,

@@ -4,8 +4,9 @@ use super::Medium;
 use crate::ioctl;
 use nitro_port::{Allocation, DeviceError, ErrorKind, Operation};
 use rustix::fd::OwnedFd;
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fsync, ftruncate, seek};
 use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{Resource, getrlimit};
 
 /// The maximum number of runs in an allocation map; the rest is reported as allocated, which is always safe.
 const RUNS_MAX: usize = 4096;
@@ -29,6 +30,21 @@ pub(super) fn reserve(fd: &OwnedFd, medium: Medium, offset: u64, len: u64) -> Re
         return Ok(());
     }
     retry_on_intr(|| fallocate(fd, FallocateFlags::KEEP_SIZE, offset, len))
+}
+
+/// Makes a file `size_bytes` long, durably, if it is shorter. Returns the size that the file or device has now.
+pub(super) fn extend(fd: &OwnedFd, medium: Medium, size_bytes: u64) -> Result<u64, Errno> {
+    let has = seek(fd, SeekFrom::End(0))?;
+    if medium == Medium::Block || has >= size_bytes {
+        return Ok(has);
+    }
+    // The kernel would send a signal, too.
+    if getrlimit(Resource::Fsize).current.is_some_and(|limit| size_bytes > limit) {
+        return Err(Errno::FBIG);
+    }
+    retry_on_intr(|| ftruncate(fd, size_bytes))?;
+    retry_on_intr(|| fsync(fd))?;
+    Ok(size_bytes)
 }
 
 pub(super) fn write_zeroes(fd: &OwnedFd, offset: u64, len: u64, may_unmap: bool) -> Result<(), Errno> {

@@ -197,6 +197,11 @@ impl<D: Device, C: Clock> Device for HddDevice<D, C> {
         self.inner.reserve(offset, len).await
     }
 
+    /// The arm's span stays what it was.
+    async fn extend(&self, size_bytes: u64) -> Result<(), DeviceError> {
+        self.inner.extend(size_bytes).await
+    }
+
     async fn write_zeroes(&self, offset: u64, len: u64, _may_unmap: bool) -> Result<(), DeviceError> {
         Err(DeviceError::new(ErrorKind::Unsupported, Operation::WriteZeroes, offset, len))
     }

@@ -82,6 +82,8 @@ fn store(served: &Served, path: &Path, open: &CosStore) -> Store {
     Store {
         path: path.display().to_string(),
         poisoned: open.poisoned(),
+        size_bytes: open.size_bytes(),
+        max_bytes: open.grows_to(),
         counters: open.counters(),
         shares,
         ssd,

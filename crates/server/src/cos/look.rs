@@ -1,5 +1,6 @@
 //! The contents of a store, and its checks.
 
+use super::grow;
 use super::ssd::rows;
 use super::transfer::{Report, Unit, Watch, ended, pause};
 use super::{CosStore, failed};
@@ -127,6 +128,7 @@ pub(super) fn stats(store: &CosStore, format: Format) -> Result<String, Error> {
         ("chunks", stats.chunks.to_string()),
         ("bytes a chunk", per_chunk.to_string()),
         ("containers", format!("{} of {}", Size(used), Size(room))),
+        ("size", grow::sizes(stats.size_bytes, stats.grows_to_bytes)),
         ("quota", stats.quota_bytes.map_or_else(|| "none".to_owned(), |bytes| Size(bytes).to_string())),
         ("RAM while open", format!("{}, at most {}", Size(stats.ram_bytes), Size(stats.ram_need_bytes))),
     ] {

@@ -12,8 +12,34 @@ use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-/// Default of the maximum size of a store.
+/// The size with which a store in a folder begins, unless that is said.
+const SIZE_FIRST: u64 = 1 << 30;
+/// The most that the default of its maximum is.
 const SIZE_DEFAULT_MAX: u64 = 16 << 40;
+
+/// The size of a new store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NewSize {
+    /// How large it is at first. `None`: small, if it grows; on a device, that of the device.
+    pub first_bytes: Option<u64>,
+    /// Up to what size it grows by itself. `None`: in a folder and without a first size, half of the free space; else it does not.
+    pub max_bytes: Option<u64>,
+}
+
+impl NewSize {
+    /// How large the store is at first, and up to what it grows; 0: it does not.
+    fn of(self, path: &Path, is_device: bool) -> Result<(u64, u64), Error> {
+        match (self.first_bytes, self.max_bytes) {
+            (Some(first), Some(max)) if max < first => {
+                Err(Error::new("--max-size", format_args!("{} is less than --size {}", Size(max), Size(first))))
+            }
+            (Some(first), max) => Ok((first, max.unwrap_or(0))),
+            (None, _) if is_device => Ok((room(path, true)?, self.max_bytes.unwrap_or(0))),
+            (None, Some(max)) => Ok((max.min(SIZE_FIRST), max)),
+            (None, None) => room(path, false).map(|max| (max.min(SIZE_FIRST), max)),
+        }
+    }
+}
 
 /// The SSD of a new store.
 #[derive(Debug, Clone)]
@@ -26,24 +52,23 @@ pub struct NewSsd {
     pub force: bool,
 }
 
-/// Creates a store in a folder or on a block device. Without `size_bytes`, it may grow up to half of the folder's free space, or
-/// takes the whole device. `force`: existing
-/// data may be overwritten.
+/// Creates a store in a folder or on a block device. `force`: existing data may be overwritten.
 ///
 /// # Errors
 /// There is a store already, the device or file cannot be written, or the options are contradictory.
 pub async fn make(
     path: &Path,
-    size_bytes: Option<u64>,
+    size: NewSize,
     options: StoreOptions,
     ssd: Option<&NewSsd>,
     force: bool,
 ) -> Result<Plan, Error> {
     let is_device = fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
-    let size_bytes = size_bytes.map_or_else(|| room(path, is_device), Ok)?;
+    let (size_bytes, grows_to) = size.of(path, is_device)?;
     let random = |n: u64| RandomState::new().hash_one(n);
     let plan =
         Plan::new(&StoreOptions { size_bytes, ..options }, random(0), random(1)).map_err(|e| failed(path, &e))?;
+    let plan = plan.growing_to(grows_to);
     let device: AnyDevice = match is_device {
         true => open_empty_device(path, force)?,
         false => make_file(path, plan.device_bytes(), force)?,

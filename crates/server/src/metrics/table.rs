@@ -347,6 +347,8 @@ fn others() -> Vec<Metric> { vec![
     metric("nitro_volume_destaged", Counter, Bytes, "Bytes destaged to the origin", S::Volume(|v| v.destaged_bytes as f64)),
     metric("nitro_volume_destage_failing", Gauge, Seconds, "Time for which destage has been failing; 0: it does not fail", S::Volume(|v| v.destage_failing_seconds)),
 
+    metric("nitro_store_size", Gauge, Bytes, "Size of the deduplicating store on its device", S::Store(|s| s.size_bytes as f64)),
+    metric("nitro_store_max_size", Gauge, Bytes, "Size up to which it grows by itself; 0: it does not", S::Store(|s| s.max_bytes.unwrap_or(0) as f64)),
     metric("nitro_store_poisoned", Gauge, Count, "1: the deduplicating store accepts no more changes after a failure", S::Store(|s| yes(s.poisoned.is_some()))),
     metric("nitro_store_ssd_failed", Gauge, Count, "1: the SSD of the store failed and is not used", S::Store(|s| yes(s.ssd.as_ref().is_some_and(|ssd| ssd.failed.is_some())))),
     metric("nitro_store_ssd_errors", Counter, Count, "Errors of the store's SSD, which were handled by use of the disk, by kind: read, damaged (a piece failed its check)", S::StoreParts("kind", ssd_errors)),

@@ -172,7 +172,9 @@ impl Jobs {
             return Err(refuse(closed.to_owned()));
         }
         let is_same = |other: &&Arc<Operation>| {
-            other.store == store && matches!(job, Job::Import { .. }) && other.job.what() == job.what()
+            other.store == store
+                && matches!(job, Job::Import { .. } | Job::Receive { .. })
+                && other.job.what() == job.what()
         };
         if table.operations.iter().any(|other| is_same(&other)) {
             return Err(refuse("another import of that name is under way".to_owned()).or("choose another name"));
@@ -219,15 +221,17 @@ impl Served {
         let what = || format!("store {}", path.display());
         let store = origins::find(path).await.ok_or_else(|| origins::not_open(path))?;
         match &job {
-            Job::Export { name, from, .. } => {
-                let is_meant = |object: &String| object == name || Some(object) == from.as_ref();
+            Job::Export { name, .. } | Job::Send { name, .. } => {
+                let from = if let Job::Export { from, .. } = &job { from.as_ref() } else { None };
+                let is_meant = |object: &String| object == name || Some(object) == from;
                 let mut writable = self.of_store(path).filter(|(export, _)| !export.volume.read_only());
                 if let Some((export, origin)) = writable.find(|(_, origin)| is_meant(&origin.object)) {
                     let object = origin.object;
                     let why =
                         format!("volume {} is served from {object}, and may change while it is read", export.name);
+                    let command = if matches!(job, Job::Send { .. }) { "send" } else { "export" };
                     let way_out = format!(
-                        "export a snapshot: nitro cos snapshot {0} {object}@NAME; nitro cos export {0} {object}@NAME",
+                        "{command} a snapshot: nitro cos snapshot {0} {object}@NAME; nitro cos {command} {0} {object}@NAME",
                         path.display()
                     );
                     return Err(Error::new(what(), why).or(way_out));

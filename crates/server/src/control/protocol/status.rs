@@ -30,6 +30,10 @@ pub struct Store {
     pub path: String,
     /// Why it accepts no more changes, if it does not.
     pub poisoned: Option<String>,
+    /// Bytes of its device that it uses.
+    pub size_bytes: u64,
+    /// Bytes of the device up to which it grows by itself; `None`: it does not.
+    pub max_bytes: Option<u64>,
     /// Counters since it was opened; docs/METRICS.md has their meanings.
     pub counters: nitro_cos::Counters,
     /// What work had of its disk's time.

@@ -3,8 +3,10 @@
 use super::export::{self, Export, Sink};
 use super::import::{self, Import, Imported};
 use super::pace::Pace;
+use super::receive::{self, Received};
+use super::send::{self, Sent};
 use super::watch::Watch;
-use crate::cos::{CosStore, failed, look, now};
+use crate::cos::{CosStore, failed, grow, look, now};
 use nitro_console::error::Error;
 use nitro_console::output::Format;
 use nitro_cos::Kind;
@@ -45,6 +47,20 @@ pub enum Job {
         /// Threads; `None`: as many as are useful.
         threads: Option<u8>,
     },
+    /// Sends an object to another store, over a connection to whoever receives it.
+    Send {
+        /// The object's name.
+        name: String,
+        /// What errors call the receiver.
+        peer: String,
+    },
+    /// Receives an object from another store, over a connection to whoever sends it.
+    Receive {
+        /// The object's name here.
+        name: String,
+        /// What errors call the sender.
+        peer: String,
+    },
     /// Checks the store.
     Check {
         /// Reads and verifies everything that is stored, too.
@@ -54,6 +70,15 @@ pub enum Job {
     },
     /// Lists the objects, with how much of each is in no other one.
     Unique {
+        /// How the answer is printed.
+        format: Format,
+    },
+    /// Makes the store larger.
+    Grow {
+        /// Its new size; `None` without a maximum: that of its device.
+        size_bytes: Option<u64>,
+        /// Up to what size it grows by itself from now on; `None`: as before.
+        max_bytes: Option<u64>,
         /// How the answer is printed.
         format: Format,
     },
@@ -74,6 +99,10 @@ pub enum Report {
     Imported(Imported),
     /// Of an export: the bytes that were written, holes included.
     Exported(u64),
+    /// Of a transfer, as its sender has it.
+    Sent(Sent),
+    /// Of a transfer, as its receiver has it.
+    Received(Received),
     /// Of another operation.
     Text {
         /// The text to print.
@@ -87,7 +116,13 @@ impl Job {
     /// Whether it needs a file.
     #[must_use]
     pub fn needs_file(&self) -> bool {
-        matches!(self, Self::Import { .. } | Self::Export { .. })
+        matches!(self, Self::Import { .. } | Self::Export { .. } | Self::Send { .. } | Self::Receive { .. })
+    }
+
+    /// Whether it stores content, for which the store may have to grow.
+    #[must_use]
+    pub fn stores(&self) -> bool {
+        matches!(self, Self::Import { .. } | Self::Receive { .. })
     }
 
     /// What logs and errors call it.
@@ -96,10 +131,14 @@ impl Job {
         match self {
             Self::Import { name, .. } => format!("import of {name}"),
             Self::Export { name, .. } => format!("export of {name}"),
+            Self::Send { name, .. } => format!("transfer of {name}"),
+            // As an import: no two of both make the same object.
+            Self::Receive { name, .. } => format!("import of {name}"),
             Self::Check { reading: true, .. } => "scrub".to_owned(),
             Self::Check { reading: false, .. } => "fsck".to_owned(),
             Self::Unique { .. } => "list of unique bytes".to_owned(),
             Self::Collect { .. } => "collection".to_owned(),
+            Self::Grow { .. } => "growth".to_owned(),
         }
     }
 
@@ -108,7 +147,8 @@ impl Job {
     pub fn threads(&self) -> Option<u8> {
         match self {
             Self::Import { threads, .. } | Self::Export { threads, .. } => *threads,
-            Self::Check { .. } | Self::Unique { .. } | Self::Collect { .. } => None,
+            Self::Send { .. } | Self::Receive { .. } | Self::Check { .. } => None,
+            Self::Unique { .. } | Self::Collect { .. } | Self::Grow { .. } => None,
         }
     }
 
@@ -122,7 +162,9 @@ impl Job {
             Self::Import { name, kind: Kind::Stream, .. } => {
                 store.import_stream(name, now()).await.map(drop).map_err(fail)
             }
-            Self::Export { name, from: None, .. } => store.open_volume(name).await.map(drop).map_err(fail),
+            Self::Export { name, from: None, .. } | Self::Send { name, .. } => {
+                store.open_volume(name).await.map(drop).map_err(fail)
+            }
             Self::Export { name, from: Some(from), .. } => store.increment(from, name).await.map(drop).map_err(fail),
             _ => Ok(()),
         }
@@ -155,8 +197,17 @@ impl Job {
                 let volume = store.open_volume(name).await.map_err(|e| failed(path, &e))?;
                 export::export(args, &volume, sink, watch).await.map(Report::Exported)
             }
+            Self::Send { name, peer } => {
+                send::send((store, path), (name, peer), file()?, watch).await.map(Report::Sent)
+            }
+            Self::Receive { name, peer } => {
+                receive::receive((store, path), (name, peer), file()?, watch).await.map(Report::Received)
+            }
             Self::Check { reading, format } => look::check((store, path), *reading, *format, watch).await,
             Self::Unique { format } => look::list_unique((store, path), *format, watch).await,
+            Self::Grow { size_bytes, max_bytes, format } => {
+                grow::grow((store, path), (*size_bytes, *max_bytes), *format, watch).await
+            }
             Self::Collect { alive, format } => look::collect((store, path), *alive, *format, watch).await,
         }
     }

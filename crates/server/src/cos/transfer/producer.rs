@@ -1,4 +1,4 @@
-//! A command whose standard output is imported.
+//! A command whose standard output is imported, or that an object is sent to.
 
 use nitro_console::error::Error;
 use nitro_console::signals::name_of;
@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal, stdin};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -28,6 +29,8 @@ pub struct Producer {
     has_group: bool,
     /// It was waited for, and its number may be that of another process.
     is_gone: bool,
+    /// What errors say of what it was for.
+    consequence: &'static str,
 }
 
 impl Producer {
@@ -45,18 +48,38 @@ impl Producer {
         let (program, arguments) = command.split_first().ok_or_else(|| fail(io::ErrorKind::InvalidInput.into()))?;
         let mut command = Command::new(program);
         command.args(arguments).stdout(Stdio::piped());
+        let mut producer = Self::spawn(command, shown.clone(), "no part of the import is kept").map_err(fail)?;
+        let output = producer.child.stdout.take().map(|output| File::from(OwnedFd::from(output)));
+        match output {
+            Some(output) => Ok((producer, output)),
+            None => Err(fail(io::ErrorKind::BrokenPipe.into())),
+        }
+    }
+
+    /// Starts a command line of the shell, with a connection to this process as its standard input and output. Returns it with the
+    /// other end.
+    ///
+    /// # Errors
+    /// There is no shell, or no connection.
+    pub fn connect(line: &str) -> Result<(Self, File), Error> {
+        let shown = shown(&[line.into()]);
+        let fail = |e: io::Error| Error::new(format_args!("command {shown}"), e);
+        let (ours, theirs) = UnixStream::pair().map_err(fail)?;
+        let mut command = Command::new("sh");
+        let output = theirs.try_clone().map_err(fail)?;
+        command.args(["-c", line]).stdin(OwnedFd::from(theirs)).stdout(OwnedFd::from(output));
+        let producer = Self::spawn(command, shown.clone(), "the same command continues the transfer").map_err(fail)?;
+        Ok((producer, File::from(OwnedFd::from(ours))))
+    }
+
+    fn spawn(mut command: Command, shown: String, consequence: &'static str) -> io::Result<Self> {
         // At a terminal, it stays in the group to which Ctrl-C is sent, and which may ask for a password.
         let has_group = !stdin().is_terminal();
         if has_group {
             command.process_group(0);
         }
-        let mut child = command.spawn().map_err(fail)?;
-        let output = child.stdout.take().map(|output| File::from(OwnedFd::from(output)));
-        let producer = Self { child, shown: shown.clone(), has_group, is_gone: false };
-        match output {
-            Some(output) => Ok((producer, output)),
-            None => Err(fail(io::ErrorKind::BrokenPipe.into())),
-        }
+        let child = command.spawn()?;
+        Ok(Self { child, shown, has_group, is_gone: false, consequence })
     }
 
     /// What errors call it.
@@ -83,9 +106,7 @@ impl Producer {
             Ok(Some(_)) => {
                 // What it started, and left behind, has no use for a result any more.
                 self.signal(Signal::TERM);
-                Some(self.wait().and_then(|status| {
-                    Err(Error::new(self.name(), outcome(status)).or("no part of the import is kept"))
-                }))
+                Some(self.wait().and_then(|status| Err(Error::new(self.name(), outcome(status)).or(self.consequence))))
             }
         }
     }

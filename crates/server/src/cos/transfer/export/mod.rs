@@ -7,6 +7,7 @@ mod target;
 mod writer;
 
 pub use target::Target;
+pub(super) use writer::Writer;
 
 use super::pace::Pace;
 use super::threads::{Shared, Workers};

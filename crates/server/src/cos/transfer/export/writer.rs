@@ -33,7 +33,7 @@ impl Wait {
 }
 
 /// A file, a pipe or the like.
-pub(super) struct Writer {
+pub(in crate::cos::transfer) struct Writer {
     out: File,
     wait: Wait,
 }
@@ -41,7 +41,7 @@ pub(super) struct Writer {
 impl Writer {
     /// # Errors
     /// The state of the file cannot be determined.
-    pub(super) fn new(out: File) -> io::Result<Self> {
+    pub(in crate::cos::transfer) fn new(out: File) -> io::Result<Self> {
         Ok(Self { wait: Wait::of(&out)?, out })
     }
 
@@ -49,7 +49,7 @@ impl Writer {
     ///
     /// # Errors
     /// The error of the operating system.
-    pub(super) fn write_all(&self, mut data: &[u8], is_over: impl Fn() -> bool) -> io::Result<()> {
+    pub(in crate::cos::transfer) fn write_all(&self, mut data: &[u8], is_over: impl Fn() -> bool) -> io::Result<()> {
         if self.wait == Wait::Never {
             return (&self.out).write_all(data);
         }
