@@ -191,7 +191,7 @@ impl Memory {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
     /// A memfd with this size and these seals.
     pub(crate) fn memfd(bytes: u64, seals: SealFlags) -> File {

@@ -180,7 +180,7 @@ impl World {
     async fn collect(&mut self) -> Outcome {
         let store = Arc::clone(&self.store);
         let options = CollectOptions { alive_share_min: [0.5, 0.9, 1.0][self.random.below(3) as usize] };
-        self.beside(async { store.collect(&options, &|_, _, _| ()).await.map(drop) }).await
+        self.beside(async { Box::pin(store.collect(&options, &|_, _, _| ())).await.map(drop) }).await
     }
 
     /// Something that takes long, with other requests meanwhile.

@@ -230,7 +230,7 @@ impl<C: Connect, K: Clock> Driver<C, K> {
             parts.push(receive(&self.core, lane, structured, receiver).map(|ended| ended.map(never)).boxed_local());
             parts.push(self.send(lane, writer).boxed_local());
         }
-        parts.push(self.closing().map(|never| Ok(self::never(never))).boxed_local());
+        parts.push(self.closing().map(|closed| match closed {}).boxed_local());
         parts.push(self.watch(instead).map(Err).boxed_local());
         let mut left = 0;
         while let Some(ended) = parts.next().await {

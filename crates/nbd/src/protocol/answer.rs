@@ -115,10 +115,15 @@ pub fn parse_runs(payload: &[u8]) -> Result<(u32, Vec<(u32, u32)>), AnswerError>
 
 #[cfg(test)]
 mod tests {
-    use super::super::{put_block_status, put_error, put_simple};
+    use super::super::{Answered, Command, Headers, Request, put_block_status, put_error, put_simple};
     use super::*;
     use crate::errno::NbdErrno;
     use bytes::BytesMut;
+
+    fn to(cookie: Cookie) -> Answered {
+        let request = Request { flags: 0, command: Command::Read, cookie, offset: 0, len: 4096 };
+        Answered::new(Headers::Structured, &request)
+    }
 
     #[test]
     fn what_the_server_puts_is_parsed_and_what_is_cut_off_is_refused() {
@@ -127,14 +132,14 @@ mod tests {
         assert_eq!(Reply::header_bytes(&out), Ok(out.len()));
         assert_eq!(Reply::parse(&out), Ok(Reply::Simple { errno: 28, cookie: Cookie(7) }));
         out.clear();
-        put_error(&mut out, Cookie(8), NbdErrno::Io, "no");
+        put_error(&mut out, to(Cookie(8)), NbdErrno::Io, "no");
         let (header, payload) = out.split_at(CHUNK_BYTES);
         let wanted = ChunkHeader { done: true, kind: super::super::CHUNK_ERROR, cookie: Cookie(8), len: 8 };
         assert_eq!(Reply::parse(header), Ok(Reply::Chunk(wanted)));
         assert_eq!(chunk_errno(payload), Ok(5));
         assert!((0..CHUNK_BYTES).all(|len| Reply::parse(&header[..len]).is_err()));
         let mut runs = BytesMut::new();
-        put_block_status(&mut runs, Cookie(9), true, 1, &[(4096, 3), (512, 0)]);
+        put_block_status(&mut runs, to(Cookie(9)), true, 1, &[(4096, 3), (512, 0)]);
         let payload = &runs[CHUNK_BYTES..];
         assert_eq!(parse_runs(payload), Ok((1, vec![(4096, 3), (512, 0)])));
         assert!(parse_runs(&payload[..payload.len() - 1]).is_err());

@@ -23,11 +23,11 @@ pub(super) const WRITE_PERCENT: u64 = 30;
 /// One in this number of writes has a content that an image has elsewhere.
 const COPY_PART: u64 = 6;
 /// RAM that a store counts for a recipe block.
-const BLOCK_RAM_BYTES: u64 = 24 << 10;
+pub(super) const BLOCK_RAM_BYTES: u64 = 24 << 10;
 /// The containers whose fingerprints RAM holds.
 const CONTAINERS_IN_RAM: usize = 8;
 /// A recipe block has at least this number of chunks.
-const CHUNKS_A_BLOCK: usize = 256;
+pub(super) const CHUNKS_A_BLOCK: usize = 256;
 /// Contents of writes are numbered from here on.
 const NEW_CONTENTS: u64 = 1 << 40;
 /// How far the borders of chunks are from those of clients' blocks where chunks are not fixed by them.

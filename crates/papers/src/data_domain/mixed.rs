@@ -1,10 +1,10 @@
 //! Backups and restores beside random requests, with and without shares of the disks' time, for D4.
 
 use super::bed::{Design, Image, SPINDLES, System, check};
-use super::iops::{CLIENTS, Load, WRITE_PERCENT, on_ssd, with_clients};
+use super::iops::{BLOCK_RAM_BYTES, CHUNKS_A_BLOCK, CLIENTS, Load, WRITE_PERCENT, on_ssd, with_clients};
 use super::restores::{CONTAINERS, READ_BYTES, REGION_BYTES_A_STREAM};
 use super::{Work, failed};
-use crate::load::mix;
+use crate::load::mix as mix_of;
 use crate::report::{Bars, Chart, Holds, Section, Table, Verdict};
 use crate::store::bed::{CHUNK_BYTES, bytes_of};
 use futures_util::future::{join, try_join_all, try_join3};
@@ -24,6 +24,11 @@ const WRITE_BYTES: u64 = 1 << 20;
 const NEW_PART: u64 = 20;
 /// Contents of backups are numbered from here on.
 const BACKUP_CONTENTS: u64 = 1 << 50;
+/// Measurements of each mix with streams, whose mean counts: streams that read the same begin at other times in each, and
+/// follow each other through RAM more or less closely.
+const RUNS: u64 = 2;
+/// Streams begin within this time.
+const BEGIN_WITHIN: Duration = Duration::from_secs(1);
 /// The time before the measurement.
 const LEAD: Duration = Duration::from_secs(3);
 /// The share at which the paper measured, in percent.
@@ -114,7 +119,7 @@ impl Bench<'_> {
     fn content(&self, (number, pass, chunk): (u64, u64, usize)) -> u64 {
         let new = BACKUP_CONTENTS + ((number << 20 | pass) << 24) + chunk as u64;
         let old = self.image.generations.last().and_then(|last| last.get(chunk)).copied().unwrap_or_default();
-        if mix(new).is_multiple_of(NEW_PART) { new } else { old }
+        if mix_of(new).is_multiple_of(NEW_PART) { new } else { old }
     }
 
     /// Backs up one volume again and again, each time with some changes.
@@ -157,7 +162,34 @@ impl Bench<'_> {
     }
 }
 
-async fn run(image: &Image, design: Design, mix: Mix, seconds: u64) -> Result<Done, Error> {
+impl Done {
+    /// The mean of several measurements.
+    fn mean(all: &[Self]) -> Self {
+        let mean = |of: fn(&Self) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
+        Self {
+            backups: mean(|done| done.backups),
+            restores: mean(|done| done.restores),
+            iops: mean(|done| done.iops),
+            p99_ms: mean(|done| done.p99_ms),
+            busy: mean(|done| done.busy),
+            charged: all
+                .iter()
+                .all(|done| done.charged.is_some())
+                .then(|| mean(|done| done.charged.unwrap_or_default())),
+        }
+    }
+}
+
+/// Measures a mix, several times if it has streams.
+async fn runs(image: &Image, design: Design, mix: Mix, seconds: u64) -> Result<Done, Error> {
+    let mut all = Vec::new();
+    for number in 0..if mix.streams { RUNS } else { 1 } {
+        all.push(run(image, design, mix, (seconds, number)).await?);
+    }
+    Ok(Done::mean(&all))
+}
+
+async fn run(image: &Image, design: Design, mix: Mix, (seconds, number): (u64, u64)) -> Result<Done, Error> {
     let system = System::open(image, &Design { shares: mix.shares, ..design }).await?;
     let load = Load::new(image, &system, 0).await?;
     if design.ssd.is_some() {
@@ -167,9 +199,20 @@ async fn run(image: &Image, design: Design, mix: Mix, seconds: u64) -> Result<Do
     let end = begin + Duration::from_secs(seconds);
     let bench = Bench { image, system, counts: Counts::default(), begin, end };
     let streams = |count: u64| 0..if mix.streams { count } else { 0 };
-    let restores = try_join_all(streams(RESTORES).map(|number| bench.restore(number)));
-    let backups = try_join_all(streams(BACKUPS).map(|number| bench.back_up(number)));
-    let clients = try_join_all((0..if mix.clients { CLIENTS } else { 0 }).map(|number| bench.client(&load, number)));
+    let begins = async |stream: u64| {
+        let within = BEGIN_WITHIN.as_micros() as u64;
+        bench.system.clock.sleep(Duration::from_micros(mix_of(number << 32 | stream) % within)).await;
+    };
+    let restores = try_join_all(streams(RESTORES).map(async |stream| {
+        begins(stream).await;
+        bench.restore(stream).await
+    }));
+    let backups = try_join_all(streams(BACKUPS).map(async |stream| {
+        begins(RESTORES + stream).await;
+        bench.back_up(stream).await
+    }));
+    let clients = 0..if mix.clients { CLIENTS } else { 0 };
+    let clients = try_join_all(clients.map(|client| bench.client(&load, number * CLIENTS + client)));
     let busy = async {
         bench.system.clock.sleep(LEAD).await;
         let before = bench.system.disk.stats().busy;
@@ -208,12 +251,12 @@ impl Measured {
         let share = |random_percent| Some(Policy { random_percent, ..Policy::default() });
         let both = Mix { streams: true, clients: true, shares: None };
         let default = Some(Policy::default());
-        let streams = run(image, design, Mix { clients: false, shares: default, ..both }, seconds).await?;
-        let clients = run(image, design, Mix { streams: false, shares: default, ..both }, seconds).await?;
-        let unshared = run(image, design, both, seconds).await?;
+        let streams = runs(image, design, Mix { clients: false, shares: default, ..both }, seconds).await?;
+        let clients = runs(image, design, Mix { streams: false, shares: default, ..both }, seconds).await?;
+        let unshared = runs(image, design, both, seconds).await?;
         let mut shared = Vec::new();
         for percent in SHARES {
-            shared.push(run(image, design, Mix { shares: share(percent), ..both }, seconds).await?);
+            shared.push(runs(image, design, Mix { shares: share(percent), ..both }, seconds).await?);
         }
         Ok(Self { name, streams, clients, unshared, shared })
     }
@@ -259,10 +302,18 @@ impl Figures {
     }
 }
 
+/// RAM of the recipes of all streams' volumes.
+fn stream_recipe_bytes(volume_bytes: u64) -> u64 {
+    (volume_bytes / CHUNK_BYTES).div_ceil(CHUNKS_A_BLOCK as u64) * (RESTORES + BACKUPS) * BLOCK_RAM_BYTES
+}
+
 /// A system with RAM for all streams and clients.
-fn with_streams(design: Design) -> Design {
+fn with_streams(design: Design, volume_bytes: u64) -> Design {
     let design = with_clients(design);
     let settings = Settings {
+        // A large store has recipes of streams in RAM for a moment; this one is so small that streams come back to theirs soon.
+        // They stay in RAM, whatever random requests do: what is measured is the disks.
+        recipe_cache_bytes: design.settings.recipe_cache_bytes + stream_recipe_bytes(volume_bytes),
         locality_containers: CONTAINERS * (RESTORES + BACKUPS) as usize,
         region_cache_bytes: REGION_BYTES_A_STREAM * (RESTORES + BACKUPS),
         readahead_bytes: Settings::default().readahead_bytes,
@@ -272,7 +323,7 @@ fn with_streams(design: Design) -> Design {
 }
 
 pub(super) async fn section(image: &Image, work: &Work) -> Result<Section, Error> {
-    let own = with_streams(Design::own());
+    let own = with_streams(Design::own(), image.volume_bytes());
     let seconds = work.mixed_seconds;
     let metadata = own.with_ssd(on_ssd(false), image.ssd_bytes());
     let systems = [
@@ -346,7 +397,7 @@ fn shown(systems: &[Measured], seconds: u64) -> Section {
         text: format!(
             "{BACKUPS} backups and {RESTORES} restores run at the same time, each of a volume of its own, beside {CLIENTS} clients with \
              requests of 8 KiB at random places of the images, {WRITE_PERCENT} % of which are writes; one in {NEW_PART} chunks of a \
-             backup is new. All run for {seconds} s of virtual time, after {} s that do not count. The disks' time is shared by \
+             backup is new. All run for {seconds} s of virtual time, after {} s that do not count, {RUNS} times. The disks' time is shared by \
              the scheduler of `nitro serve` (crate `shares`): random requests have their share of it as long as streams have requests, and \
              all that streams do not use otherwise. What a request costs is learned from the disks. The store is our own, since the paper's \
              system had its changes; it is measured without an SSD, where random requests take most of the disks, and with \

@@ -4,8 +4,8 @@ use futures_executor::LocalPool;
 use futures_util::task::LocalSpawnExt as _;
 use nitro_nbd::client::{ClientError, ClientOptions, Connect, Security, open};
 use nitro_nbd::protocol::{
-    CHUNK_OFFSET_DATA, Cookie, InfoItem, OptionCode, OptionReply, put_greeting, put_info, put_meta_context,
-    put_offset_data, put_reply, put_simple,
+    Answered, CHUNK_OFFSET_DATA, Command, Cookie, Headers, InfoItem, OptionCode, OptionReply, Request, put_greeting,
+    put_info, put_meta_context, put_offset_data, put_reply, put_simple,
 };
 use nitro_nbd::transport::memory::{MemoryReader, MemoryWriter, duplex};
 use nitro_nbd::transport::{ReadHalf as _, WriteHalf as _};
@@ -93,7 +93,8 @@ fn handshake() -> bytes::BytesMut {
 /// A chunk of data.
 fn data(offset: u64, bytes: &[u8], done: bool) -> Vec<u8> {
     let mut out = bytes::BytesMut::new();
-    put_offset_data(&mut out, Cookie(1), offset, bytes.len() as u32);
+    let request = Request { flags: 0, command: Command::Read, cookie: Cookie(1), offset, len: bytes.len() as u64 };
+    put_offset_data(&mut out, Answered::new(Headers::Structured, &request), offset, bytes.len() as u32);
     out[5] = done.into();
     assert_eq!(out[7], CHUNK_OFFSET_DATA as u8);
     [&out[..], bytes].concat()
