@@ -11,10 +11,6 @@ use std::time::Duration;
 
 /// Queues without requests are forgotten when there are as many as this, or twice as many as were kept the last time.
 const QUEUES_MIN: usize = 64;
-/// What random work has of a disk beside streams, it has in slices of this time. One random request after the other would
-/// cost the streams a seek to and fro each; those of a slice share the way back, and choose their order (Wachs et al.,
-/// "Argon", FAST 2007, §3.2).
-const SLICE_NS_ROTATIONAL: f64 = 20e6;
 
 /// A workload.
 #[derive(Debug)]
@@ -62,7 +58,6 @@ enum Phase {
 pub struct Scheduler<T> {
     costs: Learned,
     depth: Depth,
-    slice_ns: f64,
     sides: [Side; Workload::COUNT],
     queues: Vec<Queue<T>>,
     by_key: HashMap<(Workload, u64), usize>,
@@ -99,7 +94,6 @@ impl<T: Clone> Scheduler<T> {
         Self {
             costs: Learned::new(rotational),
             depth: Depth::new(rotational),
-            slice_ns: if rotational { SLICE_NS_ROTATIONAL } else { 0.0 },
             sides: Workload::ALL.map(side),
             queues: Vec::new(),
             by_key: HashMap::new(),
@@ -269,10 +263,9 @@ impl<T: Clone> Scheduler<T> {
         if phase == Phase::Weights {
             self.virtual_ns = self.virtual_ns.max(side.tags.start);
         }
-        let charge = Charge { is_reserved: phase == Phase::Group, is_limited: true, slice_ns: 0.0 };
+        let charge = Charge { is_reserved: phase == Phase::Group, is_limited: true };
         queue.tags.charge(&queue.terms, cost, (side.virtual_ns, at), charge);
-        let slice_ns = if workload == Workload::Random { self.slice_ns } else { 0.0 };
-        let charge = Charge { is_reserved: phase == Phase::Workload, is_limited, slice_ns };
+        let charge = Charge { is_reserved: phase == Phase::Workload, is_limited };
         let terms = Terms { limit: side.terms.limit * beside_background, ..side.terms };
         side.tags.charge(&terms, cost, (self.virtual_ns, at), charge);
         queue.running(index, request, cost, now)
@@ -316,14 +309,14 @@ impl<T: Clone> Scheduler<T> {
         if !self.has_depth(index) {
             return Rank::No;
         }
-        if queue.tags.rests > now {
-            return Rank::At(queue.tags.rests);
+        if queue.tags.limit > now {
+            return Rank::At(queue.tags.limit);
         }
         if queue.terms.reservation > 0.0 && queue.tags.reserved <= now {
             return Rank::May(Phase::Group, queue.tags.reserved, 0.0);
         }
-        if side.tags.rests > now && self.is_limited(queue.workload) {
-            return Rank::At(side.tags.rests);
+        if side.tags.limit > now && self.is_limited(queue.workload) {
+            return Rank::At(side.tags.limit);
         }
         if side.terms.reservation > 0.0 && side.tags.reserved <= now {
             return Rank::May(Phase::Workload, side.tags.reserved, queue.tags.start);

@@ -33,8 +33,6 @@ pub(crate) struct Tags {
     pub(crate) start: f64,
     /// Before this time, the next request would exceed the limit.
     pub(crate) limit: f64,
-    /// Whoever has reached its limit waits until this time: until a whole slice is within the limit.
-    pub(crate) rests: f64,
 }
 
 impl Tags {
@@ -52,15 +50,10 @@ impl Tags {
         if kind.is_reserved {
             self.reserved = self.reserved.max(now - BURST_NS) + cost / terms.reservation;
         }
-        if !kind.is_limited || !terms.limit.is_finite() {
-            (self.limit, self.rests) = (self.limit.min(now), self.rests.min(now));
-            return;
-        }
-        let slice = kind.slice_ns / terms.limit;
-        self.limit = (self.limit.max(now - BURST_NS.max(slice)) + cost / terms.limit).min(now + DEBT_NS / terms.limit);
-        if self.limit > now || self.rests > now {
-            self.rests = self.limit + slice;
-        }
+        self.limit = match kind.is_limited && terms.limit.is_finite() {
+            true => (self.limit.max(now - BURST_NS) + cost / terms.limit).min(now + DEBT_NS / terms.limit),
+            false => self.limit.min(now),
+        };
     }
 }
 
@@ -69,6 +62,4 @@ impl Tags {
 pub(crate) struct Charge {
     pub(crate) is_reserved: bool,
     pub(crate) is_limited: bool,
-    /// What is limited is had in slices of this time of the device, instead of request by request.
-    pub(crate) slice_ns: f64,
 }
