@@ -1,6 +1,6 @@
 //! Exports of NBD servers as origins: another nitro, nbdkit and qemu-nbd, killed, stopped, away and wrong.
 
-use crate::support::{Nbd, PATIENCE, Place, Server, noise};
+use crate::support::{PATIENCE, Place, Server, noise};
 use rustix::process::Signal;
 use std::fs;
 use std::io::Write as _;
@@ -164,7 +164,9 @@ fn what_is_no_origin_is_refused_with_what_to_do() {
     let here = socket(&back);
     let said = refused(&format!("nbd+unix:///other?socket={here}"), "");
     assert!(said.contains("no export \"other\"") && said.contains("nbdinfo --list nbd+unix:///?socket="), "{said}");
-    let said = refused(&format!("nbd+unix:///vm?socket={here}"), "--mode write-back");
+    let read_only =
+        format!("serve --origin nbd+unix:///vm?socket={here} --cache other.img --cache-size 32M --mode write-back");
+    let said = front.failure(&read_only, 1);
     assert!(said.contains("it can only be read"), "{said}");
     let said = refused(&format!("nbds+unix:///vm?socket={here}&tls-certificates=/nowhere"), "");
     assert!(said.contains("/nowhere/ca-cert.pem"), "{said}");
@@ -231,7 +233,7 @@ fn a_read_only_export_is_checked_and_served_read_only() {
     front.write("nitro.toml", text);
     front.stdout("check nitro.toml");
     let _server = front.serve("--config nitro.toml");
-    let mut client = Nbd::connect(&front.path("run/nitro/nitro.sock"), "vm");
+    let mut client = front.client();
     assert!(client.read(0, 1 << 20) == noise(5, 1 << 20));
     assert_eq!(client.write(0, &[0; 512]), 1);
     assert!(front.stdout("status").contains("nbd+unix:///vm"));

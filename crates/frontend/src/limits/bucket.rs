@@ -50,8 +50,9 @@ impl Bucket {
         }
     }
 
+    /// The most that is saved: at least the tokens of a nanosecond, to which times are rounded.
     fn level_max(&self) -> i128 {
-        self.parts_of(self.burst)
+        self.parts_of(self.burst.max(Duration::from_nanos(1)))
     }
 
     /// The tokens of a span of time.
