@@ -26,7 +26,7 @@ Examples:
   Misses of a policy, where each request is one object of fixed size, named by its address:
     nitro-lab sim cloudPhysicsIO.vscsi --policy lru --objects 1024 -o json
   The same with each block of 512 bytes as an object, as the literature counts the traces of the ARC paper:
-    nitro-lab sim P3.lis --policy arc --objects 65536 --block-size 512
+    nitro-lab sim P3.lis --policy arc --objects 65536 --object-size 512
 
 --sweep takes NAME=VALUE,VALUE,... or NAME=FROM..TO:xFACTOR or NAME=FROM..TO:+STEP, where NAME is an option of the sections Cache and
 Time without the leading dashes (size for --cache-size), except classes and reclassify. Finished points of a sweep are kept in a file, so that an interrupted sweep
@@ -70,7 +70,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "PCT", requires = "mrc", value_parser = percentage, help_heading = "Many at once")]
     pub(crate) sample: Option<f64>,
     /// Only count misses of a plain policy: lru, slru (segmented LRU), mru, fifo, clock, arc, s3-fifo or belady; each
-    /// request is one object of fixed size, or several with --block-size
+    /// request is one object of fixed size, or several with --object-size
     #[arg(long, value_name = "POLICY", requires = "objects", help_heading = "Plain policies")]
     pub(crate) policy: Option<String>,
     /// For --policy: number of objects that the cache holds
@@ -78,7 +78,7 @@ pub(crate) struct SimArgs {
     pub(crate) objects: Option<u32>,
     /// For --policy: each block of this size that a request touches is an object [default: each request is an object]
     #[arg(long, value_name = "SIZE", requires = "policy", help_heading = "Plain policies")]
-    pub(crate) block_size: Option<Size>,
+    pub(crate) object_size: Option<Size>,
     /// Show the cost of the I/O: the price for each MB of disks and each I/O a second, for disks alone, LRU, Nitro, and
     /// Nitro with the policies of --classes, for each kind of disk in the table of prices
     #[arg(long, conflicts_with_all = ["mrc", "policy", "variant", "disks", "parquet", "period"], help_heading = "Cost")]

@@ -30,9 +30,9 @@ struct Report {
 /// the request is one.
 pub(super) fn policy(source: &Traces<'_>, args: &SimArgs, name: &str, objects: u32) -> Result<(), Error> {
     let mut reader = source.open_shown()?;
-    let block_bytes = args.block_size.map(|size| size.0);
+    let block_bytes = args.object_size.map(|size| size.0);
     if block_bytes == Some(0) {
-        return Err(Error::new("--block-size 0", "the size must not be 0").or("give its size, such as 512"));
+        return Err(Error::new("--object-size 0", "the size must not be 0").or("give its size, such as 512"));
     }
     let misses = if name == "belady" {
         let mut names = Vec::new();

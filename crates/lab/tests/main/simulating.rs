@@ -183,10 +183,10 @@ fn each_block_of_a_request_can_be_an_object() {
     // Blocks 0 to 3, 2 to 5, and 1 in part.
     fs::write(place.path("blocks.csv"), "0,R,0,2048\n1,R,1024,2048\n2,R,700,10\n").unwrap();
     let trace = "blocks.csv --columns time=0,op=1,offset=2,len=3,sep=comma --policy lru --objects 100";
-    let told = json(&place, &format!("{trace} --block-size 512"));
+    let told = json(&place, &format!("{trace} --object-size 512"));
     assert_eq!((&told["requests"], &told["misses"]), (&9.into(), &6.into()));
     assert_eq!(json(&place, trace)["requests"], 3);
-    place.failure(&format!("sim {trace} --block-size 0"), 1);
+    place.failure(&format!("sim {trace} --object-size 0"), 1);
 }
 
 #[test]
