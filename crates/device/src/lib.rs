@@ -34,6 +34,7 @@ pub use faulty::FaultyDevice;
 pub use file::{Blocking, FileDevice, FileOptions, Medium};
 pub use hdd::HddDevice;
 pub use identity::identify;
+pub use linger::patiently;
 pub use ram::RamDevice;
 pub use runtime::{CompioClock, Reactor, ReactorThread, lower_priority, spawn_local, spawn_thread};
 pub use slice::SliceDevice;

@@ -7,7 +7,10 @@ const TRIES: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(150);
 
 /// Repeats `attempt` while it fails with `in_use`, for about a second at most. Blocks the thread: for start-up only.
-pub(crate) fn patiently<T, E>(mut attempt: impl FnMut() -> Result<T, E>, in_use: impl Fn(&E) -> bool) -> Result<T, E> {
+///
+/// # Errors
+/// The last one of `attempt`.
+pub fn patiently<T, E>(mut attempt: impl FnMut() -> Result<T, E>, in_use: impl Fn(&E) -> bool) -> Result<T, E> {
     for _ in 1..TRIES {
         match attempt() {
             Err(error) if in_use(&error) => std::thread::sleep(PAUSE),

@@ -4,8 +4,9 @@
 //! for which another may wait. Therefore they need no wakers among themselves.
 
 use crate::transport::WriteHalf;
-use crate::{Batch, Cost, OutQueue, Pace, RequestMemory, Share, Tasks, Turn};
+use crate::{Batch, Cost, Disk, OutQueue, Pace, RequestMemory, Requester, Share, Tasks, Turn};
 use futures_util::future::FusedFuture;
+use nitro_port::yielding::yield_now;
 use std::cell::{Cell, RefCell, RefMut};
 use std::future::{Future, poll_fn};
 use std::io;
@@ -155,6 +156,13 @@ impl Connection {
         })
         .await
     }
+}
+
+/// A client has gone without awaiting its answers: its requests that have not begun need not begin. After other tasks had a
+/// turn, so that what it has sent last waits, too.
+pub async fn leave(disk: &impl Disk, from: Requester) {
+    yield_now().await;
+    disk.leave(from);
 }
 
 /// Serves a connection until the reader ends or `stop` fires; then finishes the requests in flight, and sends replies

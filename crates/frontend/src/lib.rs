@@ -21,7 +21,7 @@ mod tasks;
 pub mod transport;
 mod unflushed;
 
-pub use connection::{Connection, Count, Counts, Protocol, Work, drive};
+pub use connection::{Connection, Count, Counts, Protocol, Work, drive, leave};
 pub use disk::{Caller, Disk, DiskInfo, DiskName, Disks, Opened, Pieces, ZeroFlags};
 pub use error::DiskError;
 pub use identity::{SHORT_SERIAL_BYTES, TARGET_PREFIX, UnitIdentity};

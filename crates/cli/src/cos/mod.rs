@@ -204,11 +204,16 @@ async fn operated(
     }
 }
 
+/// The error of an operation whose result is of another kind than it has.
+fn strange_answer(what: impl std::fmt::Display) -> Error {
+    Error::new(what, "an answer of another kind")
+}
+
 /// Runs an operation that needs no file, and prints the text of its result.
 async fn operate(args: &StoreArgs, job: Job) -> Result<(), Error> {
     let no_file = |_: &Terminal| Err(Error::new("file", "none is needed"));
     let Report::Text { text, damage } = operated(args, (job, CosTuningArgs::default()), no_file).await? else {
-        return Err(Error::new(args.store.display(), "an answer of another kind"));
+        return Err(strange_answer(args.store.display()));
     };
     print(&text)?;
     match damage {

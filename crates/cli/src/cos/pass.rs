@@ -1,7 +1,7 @@
 //! `nitro cos send` and `nitro cos receive`
 
-use super::operated;
 use super::terminal::Terminal;
+use super::{operated, strange_answer};
 use crate::args::{CosReceiveArgs, CosSendArgs, CosTuningArgs};
 use nitro_console::error::Error;
 use nitro_console::output::{Format, json_line, print};
@@ -97,7 +97,7 @@ pub(super) async fn send(args: &CosSendArgs) -> Result<(), Error> {
         }
     }
     let Report::Sent(sent) = report? else {
-        return Err(Error::new(&args.name, "an answer of another kind"));
+        return Err(strange_answer(&args.name));
     };
     let Sent { bytes, sent_bytes, received_bytes, stored_bytes, .. } = sent;
     let seconds = begun.elapsed().as_secs_f64();
@@ -136,7 +136,7 @@ pub(super) async fn receive(args: &CosReceiveArgs) -> Result<(), Error> {
     let report = operated(&args.store, (job, CosTuningArgs { compare: args.compare, threads: None }), open).await;
     standard.into_iter().for_each(Standard::finish);
     let Report::Received(received) = report? else {
-        return Err(Error::new(&args.name, "an answer of another kind"));
+        return Err(strange_answer(&args.name));
     };
     let Received { bytes, received_bytes, stored_bytes, .. } = received;
     let seconds = begun.elapsed().as_secs_f64();

@@ -1,7 +1,7 @@
 //! `nitro cos import` and `nitro cos export`
 
-use super::operated;
 use super::terminal::Terminal;
+use super::{operated, strange_answer};
 use crate::args::{CosExportArgs, CosImportArgs, CosKind, CosTuningArgs};
 use nitro_console::error::Error;
 use nitro_console::output::{Format, json_line, print};
@@ -82,7 +82,7 @@ pub(super) async fn import(args: &CosImportArgs) -> Result<(), Error> {
     };
     let report = operated(&args.store, (job, args.tuning), |terminal| open(args, terminal)).await?;
     let Report::Imported(imported) = report else {
-        return Err(Error::new(&args.name, "an answer of another kind"));
+        return Err(strange_answer(&args.name));
     };
     let done = ImportedObject { name: args.name.clone(), imported, seconds: begun.elapsed().as_secs_f64() };
     let text = match args.output.format {
@@ -128,7 +128,7 @@ pub(super) async fn export(args: &CosExportArgs) -> Result<(), Error> {
     };
     let report = operated(&args.store, (job, CosTuningArgs::default()), open).await?;
     let Report::Exported(bytes) = report else {
-        return Err(Error::new(&args.name, "an answer of another kind"));
+        return Err(strange_answer(&args.name));
     };
     target.map_or(Ok(()), Target::finish)?;
     let exported = Exported { name: args.name.clone(), bytes, seconds: begun.elapsed().as_secs_f64() };

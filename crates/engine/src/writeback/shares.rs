@@ -82,6 +82,10 @@ impl Shares {
     }
 }
 
+fn admitted_by(takers: &BTreeMap<ObjectId, Taker>, object: ObjectId) -> u64 {
+    takers.get(&object).map_or(0, |taker| taker.admitted)
+}
+
 fn admitted_by_all(takers: &BTreeMap<ObjectId, Taker>) -> u64 {
     takers.values().map(|taker| taker.admitted).sum()
 }
@@ -171,32 +175,39 @@ impl<F: Device, C: Clock> Cache<F, C> {
         asks: ObjectId,
         extents: u64,
     ) -> bool {
-        let per_weu = u64::from((self.superblock.weu_bytes / self.superblock.extent_bytes).max(1));
-        let admitted = |object: ObjectId| takers.get(&object).map_or(0, |taker| taker.admitted);
+        let per_weu = self.extents_per_weu();
+        let admitted = |object: ObjectId| admitted_by(takers, object);
         let all_admitted = admitted_by_all(takers) + extents;
         let dirty = |object: ObjectId| manager.dirty_count_of(object) + admitted(object);
-        let in_extents = Room {
-            takers,
-            asks,
-            max: self.extents_dirty_max(),
-            taken: &dirty,
-            all_after: manager.dirty_count() + all_admitted,
-            left: 0,
-            first_max: per_weu,
-        };
+        let in_extents = self.room_in_extents(takers, asks, &dirty, manager.dirty_count() + all_admitted);
         let pinned = |object: ObjectId| u64::from(manager.pinned_count_of(object)) + admitted(object) / per_weu;
         let in_weus = Room {
-            takers,
-            asks,
             max: self.weus_dirty_max(),
             taken: &pinned,
             all_after: manager.pinned_after(all_admitted),
             left: 1,
             first_max: 1,
+            ..in_extents
         };
         let own_weus = u64::from(manager.pinned_count_of(asks)) + (admitted(asks) + extents) / per_weu;
         let own = dirty(asks);
         in_extents.fits(own, own + extents) && in_weus.fits(own, own_weus)
+    }
+
+    /// The room for dirty extents, of which all volumes take `all_after`.
+    fn room_in_extents<'a>(
+        &self,
+        takers: &'a BTreeMap<ObjectId, Taker>,
+        asks: ObjectId,
+        dirty: &'a dyn Fn(ObjectId) -> u64,
+        all_after: u64,
+    ) -> Room<'a> {
+        let (max, first_max) = (self.extents_dirty_max(), self.extents_per_weu());
+        Room { takers, asks, max, taken: dirty, all_after, left: 0, first_max }
+    }
+
+    fn extents_per_weu(&self) -> u64 {
+        u64::from((self.superblock.weu_bytes / self.superblock.extent_bytes).max(1))
     }
 
     /// The part that a volume has taken of the room for dirty data that it may take now, from 0 to 1: of extents or of units, whichever
@@ -204,19 +215,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
     pub(crate) fn dirty_used(&self, object: ObjectId) -> f64 {
         let takers = self.shares.0.lock();
         let manager = self.manager.lock();
-        let per_weu = u64::from((self.superblock.weu_bytes / self.superblock.extent_bytes).max(1));
-        let admitted = |object: ObjectId| takers.get(&object).map_or(0, |taker| taker.admitted);
+        let per_weu = self.extents_per_weu();
+        let admitted = |object: ObjectId| admitted_by(&takers, object);
         let all_admitted = admitted_by_all(&takers);
         let dirty = |object: ObjectId| manager.dirty_count_of(object) + admitted(object);
-        let in_extents = Room {
-            takers: &takers,
-            asks: object,
-            max: self.extents_dirty_max(),
-            taken: &dirty,
-            all_after: manager.dirty_count() + all_admitted,
-            left: 0,
-            first_max: per_weu,
-        };
+        let in_extents = self.room_in_extents(&takers, object, &dirty, manager.dirty_count() + all_admitted);
         // In extents, too: a unit that is being filled counts as far as it is full.
         let (weus_max, max) = (self.weus_dirty_max(), self.weus_dirty_max() * per_weu);
         let all = max.saturating_sub(manager.dirty_room(weus_max).saturating_sub(all_admitted));
@@ -235,7 +238,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             let is_failing = takers.get(other).is_some_and(|taker| taker.failing);
             *other != object && (is_failing || !manager.has_destageable_of(*other))
         };
-        let own = takers.get(&object).map_or(0, |taker| taker.admitted) + manager.dirty_count_of(object);
+        let own = admitted_by(&takers, object) + manager.dirty_count_of(object);
         own == 0 && manager.dirty_objects().iter().any(is_sick) && !self.has_room(&manager, &takers, object, 1)
     }
 

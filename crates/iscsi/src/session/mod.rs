@@ -18,8 +18,7 @@ use crate::target::{Nexus, Target};
 use execute::execute;
 use futures_util::future::FusedFuture;
 use nitro_frontend::transport::{ReadHalf, WriteHalf};
-use nitro_frontend::{Caller, Disk, Disks, Requester, Tasks, Work, drive};
-use nitro_port::yielding::yield_now;
+use nitro_frontend::{Caller, Disks, Requester, Tasks, Work, drive, leave};
 use reader::read_pdus;
 use state::Session;
 use std::future::poll_fn;
@@ -80,9 +79,7 @@ pub(crate) async fn run<X: Disks, R: ReadHalf, W: WriteHalf>(
         })
         .await;
         if let Some(unit) = unit.filter(|_| !matches!(end, Ok(End::LoggedOut))) {
-            // Once, so that what it has sent last waits, too.
-            yield_now().await;
-            unit.disk.leave(unit.requester);
+            leave(&*unit.disk, unit.requester).await;
         }
         end
     };

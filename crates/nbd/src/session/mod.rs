@@ -15,7 +15,7 @@ use crate::transport::{ReadHalf, WriteHalf};
 use check::Action;
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, FusedFuture};
-use nitro_frontend::{Cost, Disk, DiskError, Tasks, Work, drive};
+use nitro_frontend::{Cost, Disk, DiskError, Tasks, Work, drive, leave};
 use nitro_port::yielding::yield_now;
 use reader::{Started, read_requests};
 use state::Session;
@@ -54,9 +54,7 @@ pub(crate) async fn transmit<E: Disk, R: ReadHalf, W: WriteHalf>(
     let reader = async {
         let end = read_requests(&session, receiver, |started| tasks.start(execute(&session, started))).await;
         if !matches!(end, Ok(End::Disconnected)) {
-            // Once, so that what it has sent last waits, too.
-            yield_now().await;
-            negotiated.disk.leave(negotiated.requester);
+            leave(&*negotiated.disk, negotiated.requester).await;
         }
         end
     };

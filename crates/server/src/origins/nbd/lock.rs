@@ -2,17 +2,12 @@
 
 use crate::origins::state_folder;
 use nitro_console::error::Error;
+use nitro_device::patiently;
 use nitro_files as files;
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use std::fs::File;
 use std::io;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
-/// How long a lock is waited for: what has just ended may hold it for a moment.
-const PATIENCE: Duration = Duration::from_secs(1);
-const TURN: Duration = Duration::from_millis(20);
 
 /// Taken until it is dropped, or the process ends.
 pub(super) struct Lock {
@@ -31,14 +26,10 @@ impl Lock {
         let file = File::from(openat(CWD, &path, flags, Mode::RUSR | Mode::WUSR)?);
         let operation =
             if read_only { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive };
-        let begun = Instant::now();
-        loop {
-            match flock(&file, operation) {
-                Ok(()) => return Ok(Some(Self { _file: Some(file) })),
-                Err(Errno::WOULDBLOCK) if begun.elapsed() < PATIENCE => sleep(TURN),
-                Err(Errno::WOULDBLOCK) => return Ok(None),
-                Err(error) => return Err(error.into()),
-            }
+        match patiently(|| retry_on_intr(|| flock(&file, operation)), |e| *e == Errno::WOULDBLOCK) {
+            Ok(()) => Ok(Some(Self { _file: Some(file) })),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 
