@@ -306,16 +306,20 @@ fn wrong_tokens_do_not_keep_the_right_one_out() {
     place.file("vm.img", 16 << 20);
     let _server = with_token(&place, TOKEN, "");
     let check = r#"{"action":"check"}"#;
-    let is_over = AtomicBool::new(false);
+    let (is_over, is_refused) = (AtomicBool::new(false), AtomicBool::new(false));
     let flood = || {
         let mut statuses = Vec::new();
         while !is_over.load(Ordering::Relaxed) {
-            statuses.push(act_with(&place, "Authorization: Bearer wrong\r\n", check).0);
+            let status = act_with(&place, "Authorization: Bearer wrong\r\n", check).0;
+            is_refused.fetch_or(status == 429, Ordering::Relaxed);
+            statuses.push(status);
         }
         statuses
     };
     let statuses: Vec<_> = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..8).map(|_| scope.spawn(flood)).collect();
+        // The right one comes when wrong ones are refused already.
+        place.until("refused", |_| is_refused.load(Ordering::Relaxed));
         let right: Vec<_> = (0..10).map(|_| act(&place, check).0).collect();
         is_over.store(true, Ordering::Relaxed);
         assert!(right.iter().all(|status| *status == 200), "{right:?}");
