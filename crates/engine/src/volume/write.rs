@@ -414,6 +414,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         if len == 0 {
             return Ok(());
         }
+        // With a log, zeroes are as durable as a write: what they replace may have been durable.
+        let fua = fua || self.mode() == WriteMode::WriteBack && self.cache.promises_durable_writes();
         let extents = self.extents(offset, len);
         let mut begun = self.begin_origin_write(extents, context, |_, _| {}).await?;
         self.check_edges(extents, offset, len)?;

@@ -96,6 +96,24 @@ fn a_class_that_is_never_cached_writes_to_the_origin_and_a_flush_flushes_it() {
 }
 
 #[test]
+fn with_a_log_zeroes_are_durable_when_they_are_acknowledged() {
+    for logged in [false, true] {
+        let bed = Bed::new(ClassPolicy::default(), logged);
+        bed.write(3, 1, 1);
+        bed.sim.run(bed.volume.flush()).unwrap();
+        let (volume, faults) = (bed.volume.clone(), bed.volume.origin().faults());
+        let zero = async || volume.write_zeroes(3 * EXTENT, EXTENT, true, false, false).await;
+        let before = faults.counters().flushes;
+        bed.sim.run(zero()).unwrap();
+        // The content that the zeroes replace is destaged first, and flushed in any case.
+        let flushes = faults.counters().flushes - before;
+        assert_eq!((bed.read(3), flushes), (0, 1 + u64::from(logged)));
+        faults.inject(Fault::new(Effect::Fail(ErrorKind::Io)).on(Operation::Flush));
+        assert_eq!(bed.sim.run(zero()).is_err(), logged);
+    }
+}
+
+#[test]
 fn what_is_dirty_already_is_overwritten_there_and_the_rest_goes_around() {
     let bed = with_two_dirty(false);
     // Two extents before those, and one after them.
