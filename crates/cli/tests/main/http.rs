@@ -58,6 +58,9 @@ fn programs_get_metrics_health_and_the_status() {
     assert_eq!((get(&place, "/healthz").1, get(&place, "/readyz").1), ("ok\n".into(), "ready\n".into()));
     assert_eq!(get(&place, "/faults.json").1, "[]");
     assert!(get(&place, "/history.json?seconds=60").1.contains("\"step_seconds\":10"));
+    let rates: Value = serde_json::from_str(&get(&place, "/rates.json").1).unwrap();
+    assert_eq!((&rates["total"]["volume"], &rates["volumes"][0]["volume"]), (&"total".into(), &"vm".into()));
+    assert_eq!(rates["total"]["reads_per_second"], rates["volumes"][0]["reads_per_second"]);
     let (head, page) = get(&place, "/");
     assert!(
         page.starts_with("<!doctype html>") && head.contains("content-security-policy: default-src 'none'"),

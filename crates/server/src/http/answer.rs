@@ -177,13 +177,14 @@ impl Site {
             "/readyz" => Answer::Found(TEXT, Bytes::from_static(b"ready\n")),
             "/health" => health(&Health::of(&self.snapshots.get().status)),
             "/status.json" => Answer::Found(JSON, self.snapshots.get().json()),
+            "/rates.json" => Answer::Found(JSON, self.snapshots.get().rates()),
             "/faults.json" => Answer::Found(JSON, json(&faults(&self.snapshots.get().status))),
             "/history.json" => Answer::Found(JSON, json(&self.history.borrow().tell(span_seconds(uri)))),
             "/units.json" => Answer::Found(JSON, self.maps.get(self.snapshots.served())),
             ACTION => Answer::Found(JSON, json(&serde_json::json!({ "allowed": self.actions.is_some() }))),
             _ => Answer::text(
                 StatusCode::NOT_FOUND,
-                "there are: / /metrics /healthz /readyz /health /status.json /faults.json /history.json /units.json /action\n",
+                "there are: / /metrics /healthz /readyz /health /status.json /rates.json /faults.json /history.json /units.json /action\n",
             ),
         }
     }

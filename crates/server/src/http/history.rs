@@ -1,12 +1,11 @@
 //! The last hours, in a ring of fixed size: rates and levels of the whole server, rates by volume and by class.
 
 use super::window::{Marks, Window};
-use crate::control::protocol::{Latency, Status, Volume};
-use crate::control::quantile::{Cumulative, quantile_us};
-use nitro_cache::Missed;
-use nitro_engine::metrics::LATENCY_BOUNDS_US;
+use crate::control::protocol::Status;
+use crate::control::rates::activity::{Activity, earlier, seconds};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How often a sample is taken.
@@ -70,75 +69,49 @@ pub(super) struct History {
     oldest: usize,
     volumes: Vec<String>,
     classes: Vec<String>,
-    before: Option<Counts>,
+    before: Option<Arc<Status>>,
     marks: Marks,
 }
 
-/// Counters from which differences are computed.
-struct Counts {
-    uptime_seconds: f64,
-    sums: Sums,
-    volumes: BTreeMap<String, (u64, u64)>,
-    classes: BTreeMap<String, u64>,
+/// The first columns: what all volumes did, and its levels.
+fn of_all(before: &Status, now: &Status) -> [f32; SERIES.len()] {
+    let all = Activity::of_all(before, now);
+    let caches = || now.caches.iter().filter(|cache| cache.health != "none");
+    let counted = [
+        all.read_hit_extents,
+        all.read_not_hit_extents,
+        all.reads,
+        all.writes,
+        all.read_bytes,
+        all.write_bytes,
+        all.origin_reads,
+        all.origin_writes,
+        all.ssd_read_bytes,
+        all.ssd_written_bytes,
+        all.destaged_bytes,
+    ];
+    let levels = [
+        now.volumes.iter().map(|v| v.dirty_bytes).sum::<u64>() as f32,
+        mean(caches().map(|cache| cache.dedup_ratio)),
+        mean(caches().map(|cache| cache.compression_ratio)),
+    ];
+    let times = [all.read_hit, all.read_miss, all.write, all.flush];
+    let times = times.into_iter().flat_map(|t| [t.p50_us, t.p99_us]).map(|us| us.map_or(f32::NAN, |us| us as f32));
+    let counted = counted.into_iter().map(|rate| rate as f32);
+    let missed = all.missed.into_iter().map(|rate| rate as f32);
+    let mut columns = [f32::NAN; SERIES.len()];
+    let values = counted.chain(levels).chain(missed).chain(times);
+    columns.iter_mut().zip(values).for_each(|(column, value)| *column = value);
+    columns
 }
 
-/// Sums over all volumes and caches.
-#[derive(Clone, Copy, Default)]
-struct Sums {
-    /// Counters of the first columns, up to `destaged_bytes`.
-    rates: [u64; 11],
-    missed: [u64; 7],
-    latencies: [[u64; LATENCY_BOUNDS_US.len()]; 4],
-    latency_counts: [u64; 4],
-}
-
-impl Sums {
-    /// The requests of one kind.
-    fn counts(&self, kind: usize) -> Cumulative<'_> {
-        Cumulative { at_most: &self.latencies[kind], all: self.latency_counts[kind] }
+/// Reads and writes of each class, over all volumes.
+fn requests_by_class(status: &Status) -> BTreeMap<&str, u64> {
+    let mut classes = BTreeMap::new();
+    for class in status.volumes.iter().flat_map(|v| &v.classes) {
+        *classes.entry(class.name.as_str()).or_default() += class.counters.reads + class.counters.writes;
     }
-
-    fn of(status: &Status) -> Self {
-        let mut sums = Self::default();
-        for v in &status.volumes {
-            sums.add_volume(v);
-        }
-        for cache in &status.caches {
-            sums.rates[8] += cache.counters.ssd_read_bytes;
-            sums.rates[9] += cache.counters.ssd_written_bytes();
-        }
-        sums
-    }
-
-    fn add_volume(&mut self, v: &Volume) {
-        let rates = [
-            v.counters.read_hit_extents,
-            v.counters.read_not_hit_extents(),
-            v.counters.reads,
-            v.counters.writes,
-            v.counters.read_bytes,
-            v.counters.write_bytes,
-            v.counters.origin_reads,
-            v.counters.origin_writes,
-            0,
-            0,
-            v.destaged_bytes,
-        ];
-        let Missed { cold, evicted, overwritten, refused, dropped, invalidated, stream } = v.missed;
-        add(&mut self.rates, &rates);
-        add(&mut self.missed, &[cold, evicted, overwritten, refused, dropped, invalidated, stream]);
-        let latencies = [v.read_hit_latency, v.read_miss_latency, v.write_latency, v.flush_latency];
-        for ((sum, count), Latency { at_most, count: more, .. }) in
-            self.latencies.iter_mut().zip(&mut self.latency_counts).zip(latencies)
-        {
-            add(sum, &at_most);
-            *count += more;
-        }
-    }
-}
-
-fn add(sums: &mut [u64], more: &[u64]) {
-    sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+    classes
 }
 
 impl History {
@@ -165,46 +138,30 @@ impl History {
     }
 
     /// Adds the present state.
-    pub(super) fn add(&mut self, status: &Status) {
-        self.marks.add(status);
-        let now = Counts::of(status);
-        if let Some(before) = self.before.take().filter(|before| before.uptime_seconds < now.uptime_seconds) {
-            let row = self.row(status, &before, &now);
+    pub(super) fn add(&mut self, now: &Arc<Status>) {
+        self.marks.add(now);
+        let before = self.before.replace(Arc::clone(now));
+        if let Some(before) = before.filter(|then| then.server.uptime_seconds < now.server.uptime_seconds) {
+            let row = self.row(&before, now);
             self.push(unix_time(), &row);
         }
-        self.before = Some(now);
     }
 
-    fn row(&mut self, status: &Status, before: &Counts, now: &Counts) -> [f32; COLUMNS] {
-        let seconds = now.uptime_seconds - before.uptime_seconds;
+    fn row(&mut self, before: &Status, now: &Status) -> [f32; COLUMNS] {
+        let seconds = seconds(before, now);
         let rate = |then: u64, now: u64| (now.saturating_sub(then) as f64 / seconds) as f32;
         let mut row = [f32::NAN; COLUMNS];
-        for (i, (then, now)) in before.sums.rates.iter().zip(now.sums.rates).enumerate() {
-            row[i] = rate(*then, now);
+        row[..SERIES.len()].copy_from_slice(&of_all(before, now));
+        for v in &now.volumes {
+            let Some(at) = column(&mut self.volumes, &v.name, VOLUMES_MAX) else { continue };
+            let then = earlier(before, v).map(|then| then.counters).unwrap_or_default();
+            row[VOLUMES_AT + 2 * at] = rate(then.reads, v.counters.reads);
+            row[VOLUMES_AT + 2 * at + 1] = rate(then.writes, v.counters.writes);
         }
-        let caches = || status.caches.iter().filter(|cache| cache.health != "none");
-        row[11] = status.volumes.iter().map(|v| v.dirty_bytes).sum::<u64>() as f32;
-        row[12] = mean(caches().map(|cache| cache.dedup_ratio));
-        row[13] = mean(caches().map(|cache| cache.compression_ratio));
-        for (i, (then, now)) in before.sums.missed.iter().zip(now.sums.missed).enumerate() {
-            row[14 + i] = rate(*then, now);
-        }
-        for kind in 0..4 {
-            let (then, now) = (before.sums.counts(kind), now.sums.counts(kind));
-            for (i, share) in [0.5, 0.99].into_iter().enumerate() {
-                let us = quantile_us(then, now, share);
-                row[21 + 2 * kind + i] = us.map_or(f32::NAN, |us| us as f32);
-            }
-        }
-        for (name, (reads, writes)) in &now.volumes {
-            let Some(at) = column(&mut self.volumes, name, VOLUMES_MAX) else { continue };
-            let then = before.volumes.get(name).copied().unwrap_or_default();
-            row[VOLUMES_AT + 2 * at] = rate(then.0, *reads);
-            row[VOLUMES_AT + 2 * at + 1] = rate(then.1, *writes);
-        }
-        for (name, requests) in &now.classes {
+        let then = requests_by_class(before);
+        for (name, requests) in requests_by_class(now) {
             let Some(at) = column(&mut self.classes, name, CLASSES_MAX) else { continue };
-            row[CLASSES_AT + at] = rate(before.classes.get(name).copied().unwrap_or(0), *requests);
+            row[CLASSES_AT + at] = rate(then.get(name).copied().unwrap_or(0), requests);
         }
         row
     }
@@ -258,21 +215,6 @@ impl History {
             volumes: self.volumes.iter().enumerate().map(volume).collect(),
             classes: self.classes.iter().enumerate().map(class).collect(),
             window: self.marks.window(seconds),
-        }
-    }
-}
-
-impl Counts {
-    fn of(status: &Status) -> Self {
-        let mut classes: BTreeMap<String, u64> = BTreeMap::new();
-        for class in status.volumes.iter().flat_map(|v| &v.classes) {
-            *classes.entry(class.name.clone()).or_default() += class.counters.reads + class.counters.writes;
-        }
-        Self {
-            uptime_seconds: status.server.uptime_seconds,
-            sums: Sums::of(status),
-            volumes: status.volumes.iter().map(|v| (v.name.clone(), (v.counters.reads, v.counters.writes))).collect(),
-            classes,
         }
     }
 }
@@ -347,7 +289,7 @@ impl Serialize for Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::protocol::Server;
+    use crate::control::protocol::{Latency, Server, Volume};
     use nitro_engine::metrics::VolumeCounters;
 
     fn status(uptime_seconds: f64, reads: u64) -> Status {
@@ -366,7 +308,7 @@ mod tests {
     fn rates_are_differences_and_the_ring_keeps_the_newest() {
         let mut history = History::default();
         for i in 0..=SAMPLES_MAX as u64 + 50 {
-            history.add(&status(10.0 * i as f64, 1000 * i));
+            history.add(&Arc::new(status(10.0 * i as f64, 1000 * i)));
         }
         let told = serde_json::to_value(history.tell(u64::MAX)).unwrap();
         assert_eq!(told["series"]["reads"][0], 100);
@@ -389,7 +331,7 @@ mod tests {
         for i in 0..100 {
             let mut status = status(10.0 * f64::from(i), 5);
             status.volumes[0].name = format!("v{i}");
-            history.add(&status);
+            history.add(&Arc::new(status));
         }
         assert_eq!(history.volumes.len(), VOLUMES_MAX);
         assert!((history.rows.capacity() * 4 + history.times.capacity() * 8) as u64 <= HISTORY_BYTES);

@@ -1,6 +1,7 @@
 //! The recent state of the server. With any number of clients, it is collected at most a few times a second.
 
 use crate::control::protocol::Status;
+use crate::control::rates::{Row, rows, total};
 use crate::control::report;
 use crate::metrics::{TextFormat, encode};
 use crate::serve::Served;
@@ -14,10 +15,16 @@ use std::time::{Duration, Instant};
 /// How long a state is reused: at least this time, and at least this multiple of the time that it took to collect it.
 const FRESH: Duration = Duration::from_millis(250);
 const SHARE: u32 = 20;
+/// What is done now is what was done since an earlier state of this age, or since the last one that anybody asked for.
+const NOW: Duration = Duration::from_secs(1);
+/// An older state says nothing of now.
+const NOW_MAX: Duration = Duration::from_secs(30);
 
 /// One state, and the texts made from it.
 pub(super) struct Snapshot {
     pub(super) status: Arc<Status>,
+    /// What is done now; `None`: there is no earlier state that is recent.
+    activity: Option<Activity>,
     taken: Instant,
     fresh: Duration,
     json: OnceCell<Bytes>,
@@ -25,10 +32,22 @@ pub(super) struct Snapshot {
     prometheus: OnceCell<Bytes>,
 }
 
+/// What is done now, as `nitro iostat` has it.
+#[derive(Serialize)]
+struct Activity {
+    total: Row,
+    volumes: Vec<Row>,
+}
+
 impl Snapshot {
     /// The output of `nitro status -o json`.
     pub(super) fn json(&self) -> Bytes {
         self.json.get_or_init(|| json(&*self.status)).clone()
+    }
+
+    /// What is done now, for all volumes and each; `null`: nobody has asked for the state within half a minute before.
+    pub(super) fn rates(&self) -> Bytes {
+        json(&self.activity)
     }
 
     /// The metrics in a format.
@@ -52,11 +71,13 @@ pub(super) fn json(value: &impl Serialize) -> Bytes {
 pub(super) struct Snapshots {
     served: Arc<Served>,
     newest: RefCell<Option<Rc<Snapshot>>>,
+    /// The state that rates are computed from.
+    earlier: RefCell<Option<(Instant, Arc<Status>)>>,
 }
 
 impl Snapshots {
     pub(super) fn new(served: Arc<Served>) -> Self {
-        Self { served, newest: RefCell::default() }
+        Self { served, newest: RefCell::default(), earlier: RefCell::default() }
     }
 
     pub(super) fn served(&self) -> &Arc<Served> {
@@ -78,8 +99,21 @@ impl Snapshots {
         let status = Arc::new(report::status(&self.served));
         let fresh = FRESH.max(begun.elapsed() * SHARE);
         let (json, open_metrics, prometheus) = Default::default();
-        let taken = Rc::new(Snapshot { status, taken: Instant::now(), fresh, json, open_metrics, prometheus });
+        let activity = self.activity(&status);
+        let taken = Instant::now();
+        let taken = Rc::new(Snapshot { status, activity, taken, fresh, json, open_metrics, prometheus });
         *newest = Some(Rc::clone(&taken));
         taken
+    }
+
+    /// What was done since the earlier state, which this one replaces once it is old enough.
+    fn activity(&self, now: &Arc<Status>) -> Option<Activity> {
+        let mut earlier = self.earlier.borrow_mut();
+        let recent = earlier.as_ref().filter(|(taken, _)| taken.elapsed() <= NOW_MAX);
+        let activity = recent.map(|(_, before)| Activity { total: total(before, now), volumes: rows(before, now) });
+        if earlier.as_ref().is_none_or(|(taken, _)| taken.elapsed() >= NOW) {
+            *earlier = Some((Instant::now(), Arc::clone(now)));
+        }
+        activity
     }
 }

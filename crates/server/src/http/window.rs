@@ -1,8 +1,7 @@
 //! What each volume did in the last hours: its counters, kept every few minutes in a ring of fixed size.
 
-use crate::control::protocol::{Latency, Status, Volume};
-use crate::control::quantile::{Cumulative, quantile_us};
-use nitro_engine::metrics::LATENCY_BOUNDS_US;
+use crate::control::protocol::Status;
+use crate::control::rates::activity::Seen;
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,42 +16,13 @@ const PLACE_BYTES: u64 = 160;
 /// The maximum RAM of the marks, in bytes.
 pub(super) fn ram_bytes(volumes: usize) -> u64 {
     let marks = MARKS_MAX as u64 + 2;
-    volumes.min(VOLUMES_MAX) as u64 * marks * (size_of::<Counts>() as u64 + PLACE_BYTES)
-}
-
-/// Counters of a volume since the server's start.
-#[derive(Debug, Clone, Copy, Default)]
-struct Counts {
-    read_hit_extents: u64,
-    read_extents: u64,
-    /// Reads and writes, by their time.
-    at_most: [u64; LATENCY_BOUNDS_US.len()],
-    timed: u64,
-}
-
-impl Counts {
-    fn of(v: &Volume) -> Self {
-        let mut counts = Self {
-            read_hit_extents: v.counters.read_hit_extents,
-            read_extents: v.counters.read_extents(),
-            ..Self::default()
-        };
-        for Latency { at_most, count, .. } in [v.read_hit_latency, v.read_miss_latency, v.write_latency] {
-            counts.at_most.iter_mut().zip(at_most).for_each(|(sum, more)| *sum += more);
-            counts.timed += count;
-        }
-        counts
-    }
-
-    fn cumulative(&self) -> Cumulative<'_> {
-        Cumulative { at_most: &self.at_most, all: self.timed }
-    }
+    volumes.min(VOLUMES_MAX) as u64 * marks * (size_of::<Seen>() as u64 + PLACE_BYTES)
 }
 
 /// The counters of all volumes at one time.
 struct Mark {
     uptime_seconds: f64,
-    volumes: BTreeMap<String, Counts>,
+    volumes: BTreeMap<String, Seen>,
 }
 
 /// The ring of marks.
@@ -82,7 +52,7 @@ impl Marks {
     /// Adds the present state. The first mark is the server's start.
     pub(super) fn add(&mut self, status: &Status) {
         let uptime_seconds = status.server.uptime_seconds;
-        let volumes = status.volumes.iter().take(VOLUMES_MAX).map(|v| (v.name.clone(), Counts::of(v))).collect();
+        let volumes = status.volumes.iter().take(VOLUMES_MAX).map(|v| (v.name.clone(), Seen::of(v))).collect();
         if self.marks.is_empty() {
             self.marks.push_back(Mark { uptime_seconds: 0.0, volumes: BTreeMap::new() });
         }
@@ -104,16 +74,13 @@ impl Marks {
         let Some(then) = self.marks.iter().min_by(|a, b| distance(a).total_cmp(&distance(b))) else {
             return Window::default();
         };
-        let none = Counts::default();
-        let volume = |(name, now): (&'_ String, &Counts)| {
-            // The counters of a volume that was removed and added again are smaller.
-            let then =
-                then.volumes.get(name).filter(|then| then.read_extents <= now.read_extents && then.timed <= now.timed);
-            let then = then.unwrap_or(&none);
+        let none = Seen::default();
+        let volume = |(name, now): (&'_ String, &Seen)| {
+            let added = now.since(then.volumes.get(name).unwrap_or(&none));
             InWindow {
-                read_hit_extents: now.read_hit_extents.saturating_sub(then.read_hit_extents),
-                read_extents: now.read_extents - then.read_extents,
-                p99_us: quantile_us(then.cumulative(), now.cumulative(), 0.99),
+                read_hit_extents: added.read_hit_extents,
+                read_extents: added.read_extents,
+                p99_us: added.p99_us(),
             }
         };
         Window {
@@ -126,7 +93,7 @@ impl Marks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::protocol::Server;
+    use crate::control::protocol::{Latency, Server, Volume};
     use nitro_engine::metrics::VolumeCounters;
 
     fn status(uptime_seconds: f64, hits: u64, misses: u64) -> Status {
