@@ -18,17 +18,17 @@ nitro_units::counters! {
         /// Requests without a client that waited.
         {disk_waits work background} background_waits,
         /// Microseconds for which requests of clients at random waited.
-        {disk_waited_microseconds work random} random_waited_us,
+        {disk_waited work random} random_waited_us,
         /// Microseconds for which requests of backups and restores waited.
-        {disk_waited_microseconds work streams} stream_waited_us,
+        {disk_waited work streams} stream_waited_us,
         /// Microseconds for which requests without a client waited.
-        {disk_waited_microseconds work background} background_waited_us,
+        {disk_waited work background} background_waited_us,
         /// Microseconds of the disk that requests of clients at random cost, as far as its costs are known.
-        {disk_cost_microseconds work random} random_cost_us,
+        {disk_cost work random} random_cost_us,
         /// Microseconds of the disk that requests of backups and restores cost.
-        {disk_cost_microseconds work streams} stream_cost_us,
+        {disk_cost work streams} stream_cost_us,
         /// Microseconds of the disk that requests without a client cost.
-        {disk_cost_microseconds work background} background_cost_us,
+        {disk_cost work background} background_cost_us,
     }
 }
 

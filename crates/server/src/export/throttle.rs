@@ -20,13 +20,13 @@ counters! {
         /// Writes that were slowed because the RAM of data that wait for the SSD ran out.
         {waits cause ram} ram_waits,
         /// Microseconds for which requests waited for the volume's limits.
-        {waited_microseconds cause limit} limit_waited_us,
+        {waited cause limit} limit_waited_us,
         /// Microseconds for which writes were slowed for lack of room for dirty data.
-        {waited_microseconds cause dirty} dirty_waited_us,
+        {waited cause dirty} dirty_waited_us,
         /// Microseconds for which writes were slowed for lack of room in the journal or the write log.
-        {waited_microseconds cause journal} journal_waited_us,
+        {waited cause journal} journal_waited_us,
         /// Microseconds for which writes were slowed for lack of RAM.
-        {waited_microseconds cause ram} ram_waited_us,
+        {waited cause ram} ram_waited_us,
     }
 }
 

@@ -63,6 +63,15 @@ This page is generated from `crates/server/src/metrics/table.rs` and the declara
     }
 
     #[test]
+    fn names_have_base_units() {
+        for name in METRICS.iter().map(Metric::full_name) {
+            let is_base =
+                |word: &str| !["us", "ms", "ns", "microseconds", "milliseconds", "kib", "mib"].contains(&word);
+            assert!(name.split('_').all(is_base), "{name}");
+        }
+    }
+
+    #[test]
     fn the_page_says_what_the_table_says() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/METRICS.md");
         if env::var_os("NITRO_WRITE_DOCS").is_some() {

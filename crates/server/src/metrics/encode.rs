@@ -190,7 +190,8 @@ fn counted<'a>(
         let (_, value) = all.iter().find(|(counted, _)| counted == wanted)?;
         let part = wanted.part.map(|part| (part.label, part.value));
         let labels = scope.labels().iter().copied().zip(names.iter().copied()).chain(part).collect();
-        Some((labels, *value as f64))
+        let scale = if Unit::of(wanted).1 == Unit::Seconds { 1e-6 } else { 1.0 };
+        Some((labels, *value as f64 * scale))
     };
     values.iter().filter_map(sample).collect()
 }
@@ -212,6 +213,7 @@ fn latencies<'a>(metric: &Metric, status: &'a Status) -> Vec<(Labels<'a>, Latenc
 mod tests {
     use super::*;
     use crate::control::protocol::{Cache, ClassOfRequests, Volume};
+    use crate::export::WaitCounters;
     use nitro_cache::Stats;
     use nitro_engine::metrics::{ClassCounters, VolumeCounters};
 
@@ -228,6 +230,7 @@ mod tests {
             volumes: vec![Volume {
                 name: "v\"m".into(),
                 counters: VolumeCounters { reads: 5, ..VolumeCounters::default() },
+                waits: WaitCounters { limit_waited_us: 1_500_000, ..WaitCounters::default() },
                 read_hit_latency,
                 classes: vec![ClassOfRequests {
                     name: "meta".into(),
@@ -259,6 +262,7 @@ mod tests {
         for line in [
             "nitro_cache_lookups_total{cache=\"fast\",result=\"hit\"} 7.0",
             "nitro_volume_requests_total{volume=\"v\\\"m\",operation=\"read\"} 5.0",
+            "nitro_volume_waited_seconds_total{volume=\"v\\\"m\",cause=\"limit\"} 1.5",
             "nitro_volume_class_requests_total{volume=\"v\\\"m\",class=\"meta\",operation=\"read\"} 2.0",
             "nitro_volume_request_duration_seconds_bucket{le=\"0.001\",volume=\"v\\\"m\",kind=\"read_hit\"} 2",
             "nitro_volume_request_duration_seconds_bucket{le=\"0.0007\",volume=\"v\\\"m\",kind=\"read_hit\"} 0",

@@ -35,6 +35,12 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// The unit of a counter, and its name without it: `_bytes`, or `_us`, which metrics have in seconds.
+    pub(super) fn of(counted: &Counted) -> (&'static str, Self) {
+        let end = |end, unit| counted.name.strip_suffix(end).map(|stem| (stem, unit));
+        end("_bytes", Self::Bytes).or_else(|| end("_us", Self::Seconds)).unwrap_or((counted.name, Self::None))
+    }
+
     /// The suffix of names.
     #[must_use]
     pub const fn suffix(self) -> &'static str {
@@ -129,10 +135,7 @@ impl Scope {
     fn metrics(self) -> Vec<Metric> {
         let mut metrics: Vec<Metric> = Vec::new();
         for counted in self.counters() {
-            let (stem, unit) = match counted.name.strip_suffix("_bytes") {
-                Some(stem) => (stem, Unit::Bytes),
-                None => (counted.name, Unit::None),
-            };
+            let (stem, unit) = Unit::of(counted);
             let name = format!("nitro_{}_{}", self.name(), counted.part.map_or(stem, |part| part.family));
             let known = metrics.iter_mut().find(|metric| metric.name == name && metric.unit == unit);
             if let Some(Metric { samples: Samples::Counted(_, values), .. }) = known {
@@ -172,11 +175,11 @@ const FAMILIES: &[(&str, &str)] = &[
     ("nitro_volume_origin_requests", "Requests to the origin, by operation: read, write"),
     ("nitro_volume_origin", "Bytes of requests to the origin, by operation: read, write"),
     ("nitro_volume_waits", "Requests that waited before they began, by cause: limit (the volume's iops and bandwidth), dirty (little room for dirty data was left), journal (little room in the journal or the write log), ram (little RAM for data that wait for the SSD)"),
-    ("nitro_volume_waited_microseconds", "Time for which requests waited before they began, by cause: limit, dirty, journal, ram"),
+    ("nitro_volume_waited", "Time for which requests waited before they began, by cause: limit, dirty, journal, ram"),
     ("nitro_store_disk_requests", "Requests to the store's disk while its time is shared, by work: random (clients at random), streams (backups and restores), background (no client waits for it)"),
     ("nitro_store_disk_waits", "Requests to the store's disk that waited until other work had had its share, by work: random, streams, background"),
-    ("nitro_store_disk_waited_microseconds", "Time for which requests to the store's disk waited for other work, by work: random, streams, background"),
-    ("nitro_store_disk_cost_microseconds", "Time of the store's disk that requests cost, as far as its costs are known, by work: random, streams, background"),
+    ("nitro_store_disk_waited", "Time for which requests to the store's disk waited for other work, by work: random, streams, background"),
+    ("nitro_store_disk_cost", "Time of the store's disk that requests cost, as far as its costs are known, by work: random, streams, background"),
 ];
 
 /// All metrics.
