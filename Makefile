@@ -28,6 +28,7 @@ lint:
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) check --quiet --manifest-path fuzz/Cargo.toml --target-dir target --locked --bins
 	scripts/check-dependencies
+	scripts/check-licences
 	scripts/check-mutations
 
 compile:

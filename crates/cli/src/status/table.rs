@@ -425,8 +425,10 @@ fn volume(volume: &Volume) -> String {
     let domain = volume.dedup_domain.as_ref().map_or_else(String::new, |domain| format!(", shares within {domain:?}"));
     let Volume { name, mode, cache, .. } = volume;
     let detached = if volume.attached { "" } else { ", detached" };
-    let heading =
-        format!("volume {name}: {} behind cache {cache}, {mode}{detached}{access}{domain}", Size(volume.size_bytes));
+    // 512 is what is expected.
+    let blocks = if volume.block_bytes > 512 { format!(" in blocks of {}", volume.block_bytes) } else { String::new() };
+    let size = Size(volume.size_bytes);
+    let heading = format!("volume {name}: {size}{blocks} behind cache {cache}, {mode}{detached}{access}{domain}");
     let extents = volume.counters.read_extents();
     let mut lines = vec![
         ("origin at", volume.origin.clone()),

@@ -38,6 +38,8 @@ fn a_volume_has_the_blocks_that_it_is_given() {
         let server = place.serve(&format!("--origin vm.img {SERVE} {option} --listen vhost:vm.blk"));
         let mut client = connect(&place);
         assert_eq!(seen(&mut client), (block_bytes, 16 * MIB), "{option}");
+        assert_eq!(place.status()["volumes"][0]["block_bytes"], block_bytes);
+        assert_eq!(place.stdout("status").contains("in blocks of 4096"), block_bytes == 4096);
         let queue = &mut client.queues[0];
         let data = noise(1, 4096);
         assert_eq!(queue.run(Kind::Write, 8, &data, 0).unwrap().0, 0);

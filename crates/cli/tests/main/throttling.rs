@@ -50,12 +50,16 @@ fn take(client: &mut Nbd, reads: usize) {
 
 #[test]
 fn a_limit_counts_for_all_clients_of_the_volume_until_it_is_lifted() {
-    let place = place("iops = 1\nburst = 0");
+    let place = place("burst = 0");
     let server = place.serve("--config n.toml");
     let (mut client, mut second) = (connect(&place, "vm"), connect(&place, "vm"));
     // What the RAM cache answers counts, too.
-    ask(&mut client, 1);
-    take(&mut client, 1);
+    place.until("in the RAM cache", |status| {
+        ask(&mut client, 1);
+        take(&mut client, 1);
+        status["caches"][0]["ram_hits"].as_u64().unwrap() > 0
+    });
+    place.stdout("set volume.vm.iops 1");
     ask(&mut client, 30);
     ask(&mut second, 30);
     let status = place.until("waiting", |status| count(status, "waiting_limit") > 50);

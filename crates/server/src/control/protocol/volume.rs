@@ -60,6 +60,8 @@ pub struct Volume {
     pub cache: String,
     /// Size in bytes.
     pub size_bytes: u64,
+    /// Size of its logical blocks in bytes: the least that a client can write.
+    pub block_bytes: u32,
     /// Writes are refused.
     pub read_only: bool,
     /// The origin's path.
