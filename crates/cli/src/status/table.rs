@@ -426,9 +426,10 @@ fn volume(volume: &Volume) -> String {
     let Volume { name, mode, cache, .. } = volume;
     let detached = if volume.attached { "" } else { ", detached" };
     // 512 is what is expected.
-    let blocks = if volume.block_bytes > 512 { format!(" in blocks of {}", volume.block_bytes) } else { String::new() };
+    let in_blocks =
+        if volume.block_bytes > 512 { format!(" in blocks of {}", volume.block_bytes) } else { String::new() };
     let size = Size(volume.size_bytes);
-    let heading = format!("volume {name}: {size}{blocks} behind cache {cache}, {mode}{detached}{access}{domain}");
+    let heading = format!("volume {name}: {size}{in_blocks} behind cache {cache}, {mode}{detached}{access}{domain}");
     let extents = volume.counters.read_extents();
     let mut lines = vec![
         ("origin at", volume.origin.clone()),

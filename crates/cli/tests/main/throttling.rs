@@ -50,7 +50,7 @@ fn take(client: &mut Nbd, reads: usize) {
 
 #[test]
 fn a_limit_counts_for_all_clients_of_the_volume_until_it_is_lifted() {
-    let place = place("burst = 0");
+    let place = place("iops = 100000\nburst = 0");
     let server = place.serve("--config n.toml");
     let (mut client, mut second) = (connect(&place, "vm"), connect(&place, "vm"));
     // What the RAM cache answers counts, too.

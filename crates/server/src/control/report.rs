@@ -298,7 +298,7 @@ fn volume_status(served: &Served, export: &VolumeExport) -> Volume {
         name: export.name.clone(),
         cache: export.entry.name.clone(),
         size_bytes: export.volume.size_bytes(),
-        block_bytes: export.info().block_bytes,
+        block_bytes: export.block_bytes,
         read_only: export.volume.read_only(),
         origin: export.origin.display().to_string(),
         mode: export.volume.mode().to_string(),
