@@ -1,11 +1,11 @@
 //! Where requests wait until they may pass.
 
 use super::Bucket;
+use super::queue::Turns;
 use futures_util::future::{Either, select};
 use futures_util::task::AtomicWaker;
 use nitro_port::Clock;
 use parking_lot::Mutex;
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::num::NonZeroU64;
 use std::pin::pin;
@@ -49,8 +49,9 @@ impl Rates {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Left;
 
-/// Lets requests pass at the rates that are set, in the order in which they come. A request that need not wait allocates nothing; one
-/// that waits holds what it would hold otherwise, and a few words.
+/// Lets requests pass at the rates that are set. Those of one client pass in the order in which they come; clients that wait take turns, so
+/// that one with many requests under way gets no more than one with few. A request that need not wait allocates nothing; one that waits
+/// holds what it would hold otherwise, and a few words.
 pub struct Gate<C> {
     clock: C,
     /// There are limits.
@@ -63,7 +64,7 @@ struct State {
     rates: Rates,
     requests: Bucket,
     bytes: Bucket,
-    waiting: VecDeque<Arc<Waiter>>,
+    waiting: Turns<Arc<Waiter>>,
     /// Limits do not count any more.
     is_over: bool,
 }
@@ -108,8 +109,17 @@ impl State {
         self.bytes.take(bytes.min(BYTES_CHARGED_MAX));
     }
 
+    /// The time in nanoseconds for which a request takes all that the limits allow.
+    fn cost(&self, bytes: u64) -> u64 {
+        let cost = |rate: Option<NonZeroU64>, tokens: u64| {
+            let nanoseconds = rate.map_or(0, |rate| u128::from(tokens) * 1_000_000_000 / u128::from(rate.get()));
+            u64::try_from(nanoseconds).unwrap_or(u64::MAX)
+        };
+        cost(self.rates.requests, 1).max(cost(self.rates.bytes, bytes.min(BYTES_CHARGED_MAX)))
+    }
+
     fn call_first(&self) {
-        if let Some(first) = self.waiting.front() {
+        if let Some((_, first)) = self.waiting.first() {
             first.call();
         }
     }
@@ -124,8 +134,7 @@ struct Place<'a, C> {
 impl<C> Drop for Place<'_, C> {
     fn drop(&mut self) {
         let mut state = self.gate.state.lock();
-        let place = state.waiting.iter().position(|waiter| Arc::ptr_eq(waiter, &self.waiter));
-        place.and_then(|place| state.waiting.remove(place));
+        state.waiting.remove(self.waiter.client, |waiter| Arc::ptr_eq(waiter, &self.waiter));
         state.call_first();
     }
 }
@@ -218,7 +227,7 @@ impl<C: Clock> Gate<C> {
 
     async fn wait(&self, client: u64, bytes: u64, renew: Option<&dyn Fn()>) -> Result<(), Left> {
         let waiter = Arc::new(Waiter { client, ..Waiter::default() });
-        self.state.lock().waiting.push_back(Arc::clone(&waiter));
+        self.state.lock().waiting.push(client, Arc::clone(&waiter));
         let place = Place { gate: self, waiter };
         let waiter = &place.waiter;
         loop {
@@ -228,10 +237,12 @@ impl<C: Clock> Gate<C> {
                 if waiter.has_left.load(SeqCst) {
                     return Err(Left);
                 }
-                let is_first = state.waiting.front().is_some_and(|first| Arc::ptr_eq(first, waiter));
+                let is_first = state.waiting.first().is_some_and(|(_, first)| Arc::ptr_eq(first, waiter));
                 match is_first.then(|| state.due(now)) {
                     Some(None) => {
                         state.charge(bytes);
+                        let cost = state.cost(bytes);
+                        state.waiting.charge(client, cost);
                         return Ok(());
                     }
                     Some(due) => due,
@@ -255,7 +266,7 @@ impl<C: Clock> Gate<C> {
     /// Ends the waiting of all requests of a client that has gone.
     pub fn leave(&self, client: u64) {
         let state = self.state.lock();
-        for waiter in state.waiting.iter().filter(|waiter| waiter.client == client) {
+        for waiter in state.waiting.of(client) {
             waiter.has_left.store(true, SeqCst);
             waiter.call();
         }

@@ -2,6 +2,7 @@
 
 mod bucket;
 mod gate;
+mod queue;
 
 pub use bucket::Bucket;
 pub use gate::{Gate, Left, Rates};
