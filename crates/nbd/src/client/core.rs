@@ -10,6 +10,7 @@
 //! A change is sent when the buffer has room for it, and enters the buffer before its caller is answered. FLUSHes of the client's
 //! own make room.
 
+use super::counters::NbdMetrics;
 use super::error::ClientError;
 use super::export::Export;
 use super::job::{Answer, Failure, Job, Op};
@@ -101,10 +102,11 @@ pub(super) struct Core {
     is_leaving: bool,
     /// Replies received so far.
     pub(super) replies: u64,
+    pub(super) metrics: Arc<NbdMetrics>,
 }
 
 impl Core {
-    pub(super) fn new(export: Export, buffer_bytes_max: u64) -> Self {
+    pub(super) fn new(export: Export, buffer_bytes_max: u64, metrics: Arc<NbdMetrics>) -> Self {
         Self {
             export,
             state: State::Down,
@@ -118,6 +120,7 @@ impl Core {
             reserved: 0,
             buffer_bytes_max,
             is_making_room: false,
+            metrics,
             broken: None,
             is_leaving: false,
             replies: 0,
@@ -252,6 +255,7 @@ impl Core {
         }
         if let Some(lane) = self.free_lane() {
             self.is_making_room = true;
+            self.metrics.own_flushes.add(1);
             self.send(Owner::Room, lane);
         }
     }

@@ -1,6 +1,7 @@
 //! Keeps the connections of a client: makes them, moves bytes, and makes them anew when they end.
 
 use super::core::{BUFFER_BYTES_MAX, Core};
+use super::counters::NbdMetrics;
 use super::error::ClientError;
 use super::export::Export;
 use super::handshake::{Stream, negotiate};
@@ -110,8 +111,9 @@ pub async fn open<C: Connect, K: Clock>(
     let first = establish(&options, &connect, &clock).await?;
     let geometry = first.export.geometry()?;
     let inbox = Arc::new(Inbox::default());
-    let core = RefCell::new(Core::new(first.export, options.buffer_bytes_max));
-    let disk = RemoteDisk::new(Arc::clone(&inbox), first.export, geometry, options.ram_bytes());
+    let metrics = Arc::new(NbdMetrics::default());
+    let core = RefCell::new(Core::new(first.export, options.buffer_bytes_max, Arc::clone(&metrics)));
+    let disk = RemoteDisk::new(Arc::clone(&inbox), first.export, geometry, options.ram_bytes(), metrics);
     Ok((disk, Driver { core, inbox, options, connect, clock, first: Some(first) }))
 }
 
@@ -182,6 +184,10 @@ impl<C: Connect, K: Clock> Driver<C, K> {
         }
     }
 
+    fn count(&self, counted: impl FnOnce(&NbdMetrics)) {
+        counted(&self.core.borrow().metrics);
+    }
+
     /// Connects until there is a connection; `None`: the client ends.
     async fn reconnect(&self, pause: &mut Duration) -> Option<Session<C::Read, C::Write>> {
         let attempts = async {
@@ -192,6 +198,7 @@ impl<C: Connect, K: Clock> Driver<C, K> {
                 match establish(&self.options, &self.connect, &self.clock).await {
                     Ok(session) => return session,
                     Err(error) => {
+                        self.count(|metrics| metrics.failed_connects.add(1));
                         let why = error.to_string();
                         if why != said {
                             tracing::warn!("{}: no connection: {why}", self.options.label);
@@ -217,10 +224,15 @@ impl<C: Connect, K: Clock> Driver<C, K> {
     ) -> Result<(), ClientError> {
         let Session { links, export } = session;
         let lanes = links.len();
-        match self.core.borrow_mut().up(&export, lanes) {
+        let came = self.core.borrow_mut().up(&export, lanes);
+        match came {
             Err(why) => return Err(ClientError::Unusable(why.to_string())),
             Ok(_) if is_first => {}
             Ok(bytes) => {
+                self.count(|metrics| {
+                    metrics.reconnections.add(1);
+                    metrics.resent_bytes.add(bytes);
+                });
                 tracing::info!("{}: connected again; {bytes} bytes are sent again", self.options.label);
             }
         }

@@ -8,6 +8,7 @@
 //! Servers are not trusted: lengths and counts are checked before memory is taken for them.
 
 mod core;
+mod counters;
 mod drive;
 mod error;
 mod export;
@@ -19,6 +20,7 @@ mod remote;
 mod stream;
 mod unflushed;
 
+pub use counters::NbdCounters;
 pub use drive::{ClientOptions, Connect, Driver, open};
 pub use error::ClientError;
 pub use export::Export;

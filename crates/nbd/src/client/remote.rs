@@ -1,5 +1,6 @@
 //! The device that a client makes of an export.
 
+use super::counters::{NbdCounters, NbdMetrics};
 use super::export::{Export, RANGE_BYTES_MAX};
 use super::inbox::Inbox;
 use super::job::{Answer, Failure, Job, Op};
@@ -23,11 +24,24 @@ pub struct RemoteDisk {
     export: Export,
     geometry: Geometry,
     ram_bytes: u64,
+    metrics: Arc<NbdMetrics>,
 }
 
 impl RemoteDisk {
-    pub(super) fn new(inbox: Arc<Inbox>, export: Export, geometry: Geometry, ram_bytes: u64) -> Self {
-        Self { inbox, export, geometry, ram_bytes }
+    pub(super) fn new(
+        inbox: Arc<Inbox>,
+        export: Export,
+        geometry: Geometry,
+        ram_bytes: u64,
+        metrics: Arc<NbdMetrics>,
+    ) -> Self {
+        Self { inbox, export, geometry, ram_bytes, metrics }
+    }
+
+    /// What was counted of its connections since it was opened.
+    #[must_use]
+    pub fn counters(&self) -> NbdCounters {
+        self.metrics.snapshot()
     }
 
     /// What the server says of the export.

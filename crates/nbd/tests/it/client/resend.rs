@@ -9,7 +9,7 @@ use nitro_nbd::client::{ClientOptions, RemoteDisk};
 use nitro_port::{Clock as _, Device, ErrorKind};
 use nitro_testkit::{Rng, Simulation, for_seeds, seeds};
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 const REGION: usize = 16 << 10;
@@ -56,7 +56,7 @@ async fn use_region(disk: &RemoteDisk, server: &Mortal, region: usize, mut rando
 
 #[test]
 fn whatever_a_server_loses_when_it_dies_is_there_after_a_flush() {
-    let deaths = AtomicUsize::new(0);
+    let (deaths, resent) = (AtomicUsize::new(0), AtomicU64::new(0));
     for_seeds(60, |seed| {
         let simulation = Simulation::new(seed);
         let mut random = Rng::new(seed ^ 0x4E42);
@@ -82,12 +82,16 @@ fn whatever_a_server_loses_when_it_dies_is_there_after_a_flush() {
                 }
             };
             select(pin!(work), pin!(trouble)).await;
+            let counted = disk.counters();
+            assert!(counted.reconnections > 0 || counted.resent_bytes == 0, "{counted:?}");
+            resent.fetch_add(counted.resent_bytes, Ordering::Relaxed);
             drop(disk);
         });
         simulation.end();
     });
     let deaths = deaths.into_inner();
     assert!(deaths > seeds(60).count(), "the server died {deaths} times");
+    assert!(resent.into_inner() > 0, "nothing was sent again");
 }
 
 #[test]
@@ -103,6 +107,7 @@ fn what_is_not_flushed_stays_within_its_bound_by_flushes_of_the_clients_own() {
         }
         let medium = server.medium();
         assert!(medium.flushes > 8, "{}", medium.flushes);
+        assert!(disk.counters().own_flushes > 8, "{:?}", disk.counters());
         assert!(medium.unflushed_bytes_max as u64 <= BUFFER, "{}", medium.unflushed_bytes_max);
     });
     simulation.end();
