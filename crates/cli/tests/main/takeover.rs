@@ -207,6 +207,8 @@ fn the_end_of_a_server_leaves_the_marks_of_the_host_that_took_over() {
         let mut client = cluster.hosts[1].client();
         assert_eq!((client.write(0, &noise(7, EXTENT)), client.flush()), (0, 0));
         // It has not written since, and does not know yet.
+        let said = cluster.hosts[0].failure("volume set vm --mode write-back", 1);
+        assert!(said.contains("its origin is not this server's any more"), "{said}");
         old.stop();
         if mode.starts_with("write-back") {
             let marks = fs::read_dir(cluster.shared.path("marks")).unwrap().flatten();

@@ -437,6 +437,18 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_of_another_cache_stays() {
+        let (_folder, origin) = origin();
+        let reactor = nitro_device::Reactor::new().unwrap();
+        let guard = Guard::new(fence_of(&origin), mark("vm"));
+        let other = Mark::new(Uuid(*b"fedcba9876543210"), Path::new("/other.img"), "vm", &StorageId::default());
+        fence_of(&origin).raise(&other).unwrap();
+        reactor.block_on(guard.lower_if(|| true)).unwrap();
+        let found = fence_of(&origin).find().unwrap();
+        assert!(!found.is_empty() && found.iter().all(|found| found.mark.cache_uuid == other.cache_uuid), "{found:?}");
+    }
+
+    #[test]
     fn an_attribute_that_cannot_be_read_counts_as_a_mark_and_a_copy_is_told_from_its_original() {
         let (folder, origin) = origin();
         let fence = fence_of(&origin);

@@ -154,3 +154,6 @@ impl Owner {
 fn refused(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
+
+#[cfg(test)]
+mod tests;
