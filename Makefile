@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all set-up themselves, or name what they need.
 CARGO ?= cargo
-.PHONY: demo test check compile test-long long-crash long-aged long-mutations long-clients long-faults long-reproduction long-vm long-package long-fuzz install uninstall deb rootfs docs bench bench-index bench-cos bench-policies build setup lint unit clients readme page cos reproduction faults clean help
+.PHONY: demo test check compile test-long long-crash long-aged long-mutations long-clients long-faults long-reproduction long-vm long-takeover long-package long-fuzz install uninstall deb rootfs docs bench bench-index bench-cos bench-policies build setup lint unit clients readme page cos reproduction faults clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -30,6 +30,7 @@ lint:
 	scripts/check-dependencies
 	scripts/check-licences
 	scripts/check-mutations
+	scripts/check-agent
 
 compile:
 	$(CARGO) test --workspace --no-run
@@ -65,8 +66,8 @@ reproduction: $(TESTED)
 	scripts/test-reproduce --cells
 
 # The parts of `make test-long`, in order. Each is a target, too.
-LONG_PARTS = long-crash long-aged long-mutations long-clients long-faults long-reproduction long-vm long-package long-fuzz
-test-long: ## the slow ones: long simulations, faults, kills, power cuts in a virtual machine, databases, aged file systems, fuzzing; goes on with the part that failed
+LONG_PARTS = long-crash long-aged long-mutations long-clients long-faults long-reproduction long-vm long-takeover long-package long-fuzz
+test-long: ## the slow ones: long simulations, faults, kills, power cuts in a virtual machine, hosts that take over, databases, aged file systems, fuzzing; goes on with the part that failed
 	@scripts/setup long
 	@scripts/setup-long
 	@scripts/in-parts --resume test-long $(LONG_PARTS)
@@ -91,6 +92,9 @@ long-reproduction: build
 
 long-vm: build
 	scripts/test-long
+
+long-takeover: build
+	scripts/test-takeover
 
 long-package: build
 	scripts/test-package

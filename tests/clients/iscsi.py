@@ -22,8 +22,10 @@ TARGET = "iqn.2026-11.nitro:vm"
 
 
 class Initiator:
-    def __init__(self, port, name="iqn.2026-11.test:raw", target=TARGET, **keys):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+    def __init__(self, port, name="iqn.2026-11.test:raw", target=TARGET, host="127.0.0.1", patience=(30, 30), **keys):
+        """`patience`: seconds that a connection may take, and that an answer may take."""
+        self.socket = socket.create_connection((host, port), timeout=patience[0])
+        self.socket.settimeout(patience[1])
         self.number, self.tag = 1, 0
         pairs = {"InitiatorName": name, "TargetName": target, "SessionType": "Normal", **keys}
         text = b"".join(f"{key}={value}\0".encode() for key, value in pairs.items())
@@ -215,4 +217,5 @@ def replay(port, target, depth):
     print(f"{received / took:.1f}")
 
 
-{"groups": groups, "hostile": hostile, "reads": reads, "replay": replay}[sys.argv[2]](int(sys.argv[1]), *sys.argv[3:])
+if __name__ == "__main__":
+    {"groups": groups, "hostile": hostile, "reads": reads, "replay": replay}[sys.argv[2]](int(sys.argv[1]), *sys.argv[3:])

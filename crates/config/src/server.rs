@@ -121,6 +121,11 @@ settings! {
         /// Serve only clients with a certificate of these authorities (PEM)
         #[arg(long, value_name = "FILE")]
         tls_client_ca: Option<PathBuf> = Path, Restart;
+        /// Folder of marks, mounted by all hosts of which one serves these volumes and another takes them over: it tells which host
+        /// served a volume last. Without its mark there, a volume is neither served nor written to
+        /// (docs/guide/takeover.md) [default: no other host serves them]
+        #[arg(long, value_name = "FOLDER")]
+        takeover: Option<PathBuf> = Path, Restart;
         /// Section [server.iscsi] with initiators, addresses, chap, mutual_chap, state, groups and markup;
         /// docs/guide/iscsi.md describes them [default: any initiator]
         #[arg(skip)]

@@ -82,6 +82,14 @@ pub fn check_private(folder: &Path) -> io::Result<()> {
 /// files are opened relative to the folder there, and [belong](super::write_durably) to that user.
 pub fn own_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    check_own(folder)
+}
+
+/// Checks that a folder exists and that no user could change its contents whom [`own_folder`] does not accept.
+///
+/// # Errors
+/// It does not exist, another user could change its contents, or it cannot be examined.
+pub fn check_own(folder: &Path) -> io::Result<()> {
     let link = fs::symlink_metadata(folder)?;
     let found = fs::metadata(folder)?;
     // Not by a link, which that user may have made.

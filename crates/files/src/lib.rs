@@ -10,7 +10,7 @@ mod folder;
 mod id;
 mod secret;
 
-pub use folder::{Links, check_private, own_folder, private_folder};
+pub use folder::{Links, check_own, check_private, own_folder, private_folder};
 pub use id::FileId;
 pub use secret::read_secret;
 

@@ -18,7 +18,7 @@ fn warmed(place: &Place, origin: &str, data: &[u8]) -> Server {
 }
 
 /// Reads a volume extent by extent, and compares it.
-fn read_all(place: &Place, data: &[u8]) {
+pub fn read_all(place: &Place, data: &[u8]) {
     let mut client = place.client();
     for (n, extent) in data.chunks(8192).enumerate() {
         assert!(client.read(n as u64 * 8192, extent.len()) == extent, "extent {n}");
@@ -26,7 +26,7 @@ fn read_all(place: &Place, data: &[u8]) {
 }
 
 /// Extents that were hits since the server started.
-fn hits(place: &Place) -> u64 {
+pub fn hits(place: &Place) -> u64 {
     place.status()["volumes"][0]["read_hit_extents"].as_u64().unwrap()
 }
 
@@ -47,7 +47,7 @@ fn dirty(place: &Place, origin: &str, data: &[u8]) -> Server {
     server
 }
 
-fn refused(place: &Place, arguments: &str, phrases: &[&str]) {
+pub fn refused(place: &Place, arguments: &str, phrases: &[&str]) {
     let said = place.failure(&format!("serve {arguments}"), 1);
     for phrase in phrases {
         assert!(said.contains(phrase), "{phrase:?} is not in {said}");

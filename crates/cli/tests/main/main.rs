@@ -36,6 +36,7 @@ mod signals;
 mod spans;
 mod status;
 mod support;
+mod takeover;
 mod tenants;
 mod terminal;
 mod throttling;

@@ -17,8 +17,8 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The suffix of a mark's name.
 pub const MARK_SUFFIX: &str = ".nitro-dirty";
@@ -65,7 +65,7 @@ impl Fence {
         if file.metadata()?.file_type().is_block_device() {
             // The first one is persistent over reboots, and the same whatever the device is called.
             let names: Vec<_> = id.names().map(|name| format!("origin-{name}")).chain(block_names(&real)).collect();
-            let folders = state_folders();
+            let folders = fence_folders();
             let places =
                 folders.iter().flat_map(|folder| names.iter().map(|name| marked(&folder.join(name)))).collect();
             return Ok(Self { origin: origin.to_owned(), id: id.clone(), places, links: Links::Followed, inode: None });
@@ -81,11 +81,11 @@ impl Fence {
         Self { origin: origin.to_owned(), id, places: vec![marked(place)], links: Links::Followed, inode: None }
     }
 
-    /// The fence of an origin that is not of this machine: the mark is in the state folder, under this name, and tells other
-    /// machines nothing.
+    /// The fence of an origin that is not of this machine: the mark is in a folder, under this name. In the state folder, it tells
+    /// other machines nothing.
     #[must_use]
     pub fn named(origin: &Path, name: &str) -> Self {
-        let places = state_folders().iter().map(|folder| marked(&folder.join(format!("origin-{name}")))).collect();
+        let places = fence_folders().iter().map(|folder| marked(&folder.join(format!("origin-{name}")))).collect();
         let id = StorageId::default();
         Self { origin: origin.to_owned(), id, places, links: Links::Followed, inode: None }
     }
@@ -166,11 +166,27 @@ impl Fence {
 
     /// Removes all marks; the extended attribute first, since it is not visible.
     pub(crate) fn lower(&self) -> Result<(), Error> {
-        if let Some(inode) = &self.inode {
+        self.lower_where(|_| true)
+    }
+
+    /// Removes all marks but those of other caches: the origin may be served by one of them by now.
+    fn lower_own(&self, own: &Mark) -> Result<(), Error> {
+        self.lower_where(|found| found.is_none_or(|found| found.cache_uuid == own.cache_uuid))
+    }
+
+    /// Removes the marks of which `is_wanted` returns `true`, which is asked with `None` for one that cannot be read.
+    fn lower_where(&self, is_wanted: impl Fn(Option<&Mark>) -> bool) -> Result<(), Error> {
+        if let Some(inode) = &self.inode
+            && is_wanted(read_attribute(inode).ok().flatten().as_ref())
+        {
             let by_hand = || format!("remove it by hand: setfattr -x {MARK_ATTRIBUTE} {}", self.origin.display());
             lower_attribute(inode).map_err(|e| Error::new(self.attribute_place(), e).or(by_hand()))?;
         }
-        for place in &self.places {
+        let mark_at = |place: &Path| {
+            let text = files::read_text(place, self.links, MARK_BYTES_MAX).ok().flatten();
+            text.and_then(|text| Mark::parse(&text).ok())
+        };
+        for place in self.places.iter().filter(|place| is_wanted(mark_at(place).as_ref())) {
             files::remove_durably(place, self.links)
                 .map_err(|e| Error::new(format_args!("mark {}", place.display()), e).or("remove it by hand"))?;
         }
@@ -226,6 +242,40 @@ pub(super) fn block_names(device: &Path) -> Vec<String> {
     names.sort();
     names.push(device.to_string_lossy().trim_start_matches('/').replace('/', "-"));
     names
+}
+
+/// The folder of [`share_marks`].
+static SHARED: OnceLock<PathBuf> = OnceLock::new();
+
+/// From now on, marks that are not on the origin itself are in this folder, which other hosts read, too. To be called before
+/// origins are opened. The folder is not made: below a file system that is not mounted it would tell other hosts nothing.
+///
+/// # Errors
+/// The folder cannot be used.
+pub(crate) fn share_marks(folder: &Path) -> Result<(), Error> {
+    let what = format!("takeover {}", folder.display());
+    files::check_own(folder).map_err(|e| {
+        let way_out = match e.kind() {
+            io::ErrorKind::NotFound => {
+                "mount the file system that all hosts share, and create a folder in it: it is not created by itself"
+            }
+            _ => "let root or the server's user own it, and nobody else write to it (chmod go-w)",
+        };
+        Error::new(&what, e).or(way_out)
+    })?;
+    let folder = std::path::absolute(folder).map_err(|e| Error::new(&what, e))?;
+    SHARED.get_or_init(|| folder);
+    Ok(())
+}
+
+/// The folder of marks that other hosts read, too; `None`: there is none.
+pub(crate) fn shared_folder() -> Option<&'static Path> {
+    SHARED.get().map(PathBuf::as_path)
+}
+
+/// The folders in which marks of unwritten data are looked for; they are made in the first one.
+fn fence_folders() -> Vec<PathBuf> {
+    shared_folder().map(Path::to_owned).into_iter().chain(state_folders()).collect()
 }
 
 /// The folders in which marks are looked for: those of `$STATE_DIRECTORY` (systemd.exec(5)), otherwise the [one](state_folder) in
@@ -299,7 +349,10 @@ impl Guard {
         let guard = Arc::clone(self);
         aside(move || {
             let _turn = guard.turn.lock();
-            if !guard.wanted.load(Ordering::SeqCst) && is_clean() { guard.fence.lower() } else { Ok(()) }
+            if guard.wanted.load(Ordering::SeqCst) || !is_clean() {
+                return Ok(());
+            }
+            guard.fence.lower_own(&guard.mark)
         })
         .await?
     }
@@ -381,6 +434,18 @@ mod tests {
             guard.lower_if(|| true).await.unwrap();
             assert!(!place.exists());
         });
+    }
+
+    #[test]
+    fn a_mark_of_another_cache_stays() {
+        let (_folder, origin) = origin();
+        let reactor = nitro_device::Reactor::new().unwrap();
+        let guard = Guard::new(fence_of(&origin), mark("vm"));
+        let other = Mark::new(Uuid(*b"fedcba9876543210"), Path::new("/other.img"), "vm", &StorageId::default());
+        fence_of(&origin).raise(&other).unwrap();
+        reactor.block_on(guard.lower_if(|| true)).unwrap();
+        let found = fence_of(&origin).find().unwrap();
+        assert!(!found.is_empty() && found.iter().all(|found| found.mark.cache_uuid == other.cache_uuid), "{found:?}");
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub use cos::{Cos, CosOrigin};
 pub(crate) use cos::{close_all, find, not_open, open_stores, real, same_store, share};
 pub use fence::Fence;
 pub(crate) use fence::MARK_SUFFIX;
-pub(crate) use fence::{Found, Guard, state_folder, state_folders};
+pub(crate) use fence::{Found, Guard, share_marks, shared_folder, state_folder, state_folders};
 pub use file::Files;
 pub(crate) use mark::Mark;
 pub use mark::Uuid;

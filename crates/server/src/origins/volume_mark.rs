@@ -2,9 +2,10 @@
 //! origin, in both modes, and stays after an orderly end; [`Mark`](super::Mark) is the one of unwritten data.
 //!
 //! A file has it as an extended attribute, which is found by all its names. Other origins, and files without extended
-//! attributes, have it in a file of the state folder, named by what the origin is recognised by.
+//! attributes, have it in a file of the state folder, named by what the origin is recognised by. Where other hosts serve the
+//! origin, too, all have it in the folder that these hosts share.
 
-use super::fence::{block_names, state_folder, state_folders};
+use super::fence::{block_names, shared_folder, state_folder, state_folders};
 use super::mark::Uuid;
 use nitro_files::{self as files, Links};
 use nitro_port::{Sameness, StorageId};
@@ -82,24 +83,29 @@ impl VolumeMarks {
     /// # Errors
     /// It cannot be examined.
     pub fn of_file(path: &Path, file: &File, id: &StorageId) -> io::Result<Self> {
-        if file.metadata()?.is_file() {
-            return Ok(Self { file: Some(Arc::new(file.try_clone()?)), ..Self::of(id) });
+        let is_file = file.metadata()?.is_file();
+        let attribute = if is_file { Some(Arc::new(file.try_clone()?)) } else { None };
+        if id.is_lasting() || (is_file && shared_folder().is_none()) {
+            return Ok(Self { file: attribute, ..Self::of(id) });
         }
-        if id.is_lasting() {
-            return Ok(Self::of(id));
-        }
-        // A device that nothing else recognises after the next boot has its name.
-        Ok(Self { names: block_names(&fs::canonicalize(path)?), ..Self::of(id) })
+        // A device that nothing else recognises after the next boot has its name, as has a file that nothing recognises on
+        // other hosts.
+        Ok(Self { file: attribute, names: block_names(&fs::canonicalize(path)?), ..Self::of(id) })
     }
 
     /// The mark; of several, the newest. A mark that cannot be read, and one that came with a copy, counts as none. May block.
     pub(crate) fn find(&self) -> Option<VolumeMark> {
-        let attribute = self.file.as_ref().and_then(|file| read_attribute(file).ok().flatten());
-        let places =
-            state_folders().into_iter().flat_map(|folder| self.names.iter().map(move |name| place(&folder, name)));
+        let parse = |text: String| toml::from_str::<VolumeMark>(&text).ok();
+        let attribute = self.file.as_ref().and_then(|file| read_attribute(file).ok().flatten()).and_then(parse);
+        // Another host that recognises the same file by something else has no other place to say that it served it.
+        if shared_folder().is_some() && attribute.as_ref().is_some_and(|mark| !mark.is_of(&self.id)) {
+            return None;
+        }
+        let folders = mark_folders();
+        let places = folders.iter().flat_map(|folder| self.names.iter().map(move |name| place(folder, name)));
         let texts =
             places.filter_map(|place| files::read_text(&place, Links::Followed, BYTES_MAX as u64).ok().flatten());
-        let marks = attribute.into_iter().chain(texts).filter_map(|text| toml::from_str::<VolumeMark>(&text).ok());
+        let marks = attribute.into_iter().chain(texts.filter_map(parse));
         marks.filter(|mark| mark.is_of(&self.id)).max_by_key(|mark| mark.count)
     }
 
@@ -111,16 +117,32 @@ impl VolumeMarks {
         let text = toml::to_string(mark).map_err(io::Error::other)?;
         if let Some(file) = &self.file {
             match fsetxattr(file, ATTRIBUTE, text.as_bytes(), XattrFlags::empty()) {
-                Ok(()) => return file.sync_all().map(|()| true),
+                Ok(()) => {
+                    file.sync_all()?;
+                    if shared_folder().is_none() {
+                        return Ok(true);
+                    }
+                }
                 // The file system has no attributes, or no room for them.
                 Err(Errno::NOTSUP | Errno::NOSYS | Errno::NOSPC | Errno::DQUOT | Errno::TOOBIG) => {}
                 Err(error) => return Err(error.into()),
             }
         }
         let Some(name) = self.names.first() else { return Ok(false) };
-        files::own_folder(&state_folder())?;
-        files::write_durably(&place(&state_folder(), name), Links::Followed, text.as_bytes()).map(|()| true)
+        let folder = match shared_folder() {
+            Some(folder) => folder.to_owned(),
+            None => {
+                files::own_folder(&state_folder())?;
+                state_folder()
+            }
+        };
+        files::write_durably(&place(&folder, name), Links::Followed, text.as_bytes()).map(|()| true)
     }
+}
+
+/// The folders in which marks are looked for. What this host alone reads does not count where others serve the origin, too.
+fn mark_folders() -> Vec<PathBuf> {
+    shared_folder().map_or_else(state_folders, |folder| vec![folder.to_owned()])
 }
 
 fn place(folder: &Path, name: &str) -> PathBuf {

@@ -1,7 +1,9 @@
-//! The devices of a server: origins that tell their cache when they are changed, and caches that can grow.
+//! The devices of a server: origins that tell their cache when they are changed, and are changed only by their owner; and caches
+//! that can grow.
 
 use super::lease::OriginLease;
 use super::overlay::Overlay;
+use super::owner::Owner;
 use crate::origins::Backing;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -12,8 +14,9 @@ use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation
 use nitro_shares::Terms;
 use nitro_units::Fingerprint;
 use std::future::ready;
+use std::io;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// An origin. Before it is changed, its stamp in the cache is set to *in use*.
 pub enum OriginDevice {
@@ -27,6 +30,8 @@ pub enum OriginDevice {
 pub struct ServedOrigin {
     device: Backing,
     lease: Option<OriginLease>,
+    /// Where another host may take it over: the claim to it.
+    owner: Option<Arc<Owner>>,
     /// The same origin, opened again after it has grown; the first device keeps the lock.
     grown: Chain,
 }
@@ -44,15 +49,15 @@ impl ServedOrigin {
         device
     }
 
-    /// Whether the lease must be renewed before the origin is changed.
-    fn must_renew(&self) -> bool {
-        self.lease.as_ref().is_some_and(OriginLease::is_due)
+    /// Whether the lease must be renewed, or the claim checked, before the origin is changed.
+    fn must_wait(&self) -> bool {
+        self.lease.as_ref().is_some_and(OriginLease::is_due) || self.owner.as_ref().is_some_and(|owner| owner.is_due())
     }
 }
 
 impl OriginDevice {
-    pub(super) fn new(device: Backing, lease: Option<OriginLease>) -> Self {
-        Self::Real(Box::new(ServedOrigin { device, lease, grown: Chain::default() }))
+    pub(super) fn new(device: Backing, lease: Option<OriginLease>, owner: Option<Arc<Owner>>) -> Self {
+        Self::Real(Box::new(ServedOrigin { device, lease, owner, grown: Chain::default() }))
     }
 
     /// From now on, requests go to `device`: the same storage, opened since it has grown.
@@ -93,17 +98,38 @@ impl OriginDevice {
         }
     }
 
-    /// The device for a change, after the cache has recorded that the origin is in use.
-    async fn to_change(&self) -> Option<&Backing> {
+    /// The claim to an origin that another host may take over.
+    fn owner(&self) -> Option<&Arc<Owner>> {
         match self {
-            Self::Real(origin) => {
-                if let Some(lease) = &origin.lease {
-                    lease.renew().await;
-                }
-                Some(origin.device())
-            }
+            Self::Real(origin) => origin.owner.as_ref(),
             Self::Nowhere(_) => None,
         }
+    }
+
+    /// Why the origin is another server's by now, if it is and that is known.
+    pub(crate) fn taken_over(&self) -> Option<Arc<str>> {
+        self.owner().and_then(|owner| owner.lost().cloned())
+    }
+
+    /// Whether the origin is still this server's, by its mark.
+    pub(super) async fn is_owned(&self) -> bool {
+        match self.owner() {
+            Some(owner) => owner.read().await.is_ok(),
+            None => true,
+        }
+    }
+
+    /// The device for a change, after the cache has recorded that the origin is in use, and the claim to it is checked.
+    async fn to_change(&self, operation: Operation, offset: u64, len: u64) -> Result<Option<&Backing>, DeviceError> {
+        let Self::Real(origin) = self else { return Ok(None) };
+        if let Some(lease) = &origin.lease {
+            lease.renew().await;
+        }
+        // Last: nothing may come between this and the change.
+        if let Some(owner) = &origin.owner {
+            owner.check().await.map_err(|error| DeviceError::from_io(error, operation, offset, len))?;
+        }
+        Ok(Some(origin.device()))
     }
 }
 
@@ -133,10 +159,10 @@ impl Device for OriginDevice {
 
     fn write(&self, offset: u64, data: Bytes) -> impl Future<Output = Result<(), DeviceError>> {
         match self {
-            Self::Real(origin) if !origin.must_renew() => Either::Left(origin.device().write(offset, data)),
+            Self::Real(origin) if !origin.must_wait() => Either::Left(origin.device().write(offset, data)),
             Self::Real(_) | Self::Nowhere(_) => {
                 let late = async move {
-                    match self.to_change().await {
+                    match self.to_change(Operation::Write, offset, data.len() as u64).await? {
                         Some(device) => device.write(offset, data).await,
                         None => Ok(()),
                     }
@@ -148,21 +174,27 @@ impl Device for OriginDevice {
 
     async fn flush(&self) -> Result<(), DeviceError> {
         match self {
-            // Boxed: the future of a write contains one of a flush.
-            Self::Real(origin) => Box::pin(origin.device().flush()).await,
+            Self::Real(origin) => {
+                if let Some(why) = self.taken_over() {
+                    let why = io::Error::new(io::ErrorKind::PermissionDenied, &*why);
+                    return Err(DeviceError::from_io(why, Operation::Flush, 0, 0));
+                }
+                // Boxed: the future of a write contains one of a flush.
+                Box::pin(origin.device().flush()).await
+            }
             Self::Nowhere(_) => Ok(()),
         }
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
-        match self.to_change().await {
+        match self.to_change(Operation::Discard, offset, len).await? {
             Some(device) => device.discard(offset, len).await,
             None => Ok(()),
         }
     }
 
     async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
-        match self.to_change().await {
+        match self.to_change(Operation::WriteZeroes, offset, len).await? {
             Some(device) => device.write_zeroes(offset, len, may_unmap).await,
             None => Ok(()),
         }
@@ -199,7 +231,7 @@ impl Origin for OriginDevice {
     }
 
     async fn write_known(&self, offset: u64, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), DeviceError> {
-        match self.to_change().await {
+        match self.to_change(Operation::Write, offset, data.len() as u64).await? {
             Some(device) => device.write_known(offset, data, known).await,
             None => Ok(()),
         }

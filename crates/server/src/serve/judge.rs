@@ -107,16 +107,20 @@ fn judge_contents(
     let change = Stamp::decode(known.stamp).change(known.origin_bytes, origin.look);
     let (is_proven, compare) = (finding == Finding::AsLeft && identity.is_some(), finding == Finding::Unproven);
     let doubt = match finding {
-        Finding::OlderCache(why) if dirty.0 > 0 || is_marked => {
-            return if allowed.discard_dirty {
-                Ok(Verdict { void: Some(why), ..Verdict::default() })
-            } else {
-                let way_out = "serve it with the newer copy of the cache, which has its newest data, or give \
-                               --force-discard-dirty to use it as it is and lose those data";
-                Err(Error::new(what, format_args!("cache {}: {why}", entry.name)).or(way_out))
-            };
+        Finding::OlderCache(why) if !allowed.discard_dirty && (dirty.0 > 0 || is_marked) => {
+            let way_out = "serve it with the newer copy of the cache, which has its newest data, or give \
+                           --force-discard-dirty to use it as it is and lose those data";
+            return Err(Error::new(what, format_args!("cache {}: {why}", entry.name)).or(way_out));
         }
-        Finding::Changed(why) | Finding::OlderCache(why) => Some(why),
+        // No option writes them: they would come over what the origin has got since.
+        Finding::Succeeded(why) if !allowed.discard_dirty && dirty.0 > 0 => {
+            let why = format!("cache {} holds {dirty} of dirty data of this volume, and {why}", entry.name);
+            return Err(Error::new(what, why).or(
+                "they are older than what the origin has got since, and are never written to it: nitro cache salvage extracts \
+                 them; --force-discard-dirty uses the origin as it is and loses them",
+            ));
+        }
+        Finding::Changed(why) | Finding::OlderCache(why) | Finding::Succeeded(why) => Some(why),
         Finding::AsLeft | Finding::Unproven => match change {
             // Times are hints: clocks are set, and writes are delayed. What is proven otherwise counts more.
             Some(Change::Time(why)) if dirty.0 > 0 && is_proven => {

@@ -68,6 +68,8 @@ pub(super) enum Finding {
     Changed(String),
     /// It was served since with a newer copy of this cache.
     OlderCache(String),
+    /// It was served for writing since by another cache, or without one: what this cache has is older than the origin.
+    Succeeded(String),
 }
 
 fn start_of(uuid: Uuid) -> [u8; 8] {
@@ -146,10 +148,13 @@ impl KnownOrigin {
             (_, Some(mark)) => {
                 let by = mark.cache.parse::<Uuid>().ok().map_or([0; 8], start_of);
                 if !self.has_mark || by != self.cache {
-                    return Finding::Changed(match by {
+                    let why = match by {
                         WITHOUT_CACHE => "it was served without a cache since".to_owned(),
                         _ => format!("another cache ({}) has served it since", mark.cache),
-                    });
+                    };
+                    // A number below that of the cache is of an older state of the origin, which was put in place.
+                    let is_older = mark.count < self.count;
+                    return if is_older { Finding::Changed(why) } else { Finding::Succeeded(why) };
                 }
                 if mark.count > self.count && by == start_of(cache) {
                     return Finding::OlderCache(

@@ -27,6 +27,7 @@ mod open;
 mod operate;
 mod outlive;
 mod overlay;
+mod owner;
 mod panics;
 mod pins;
 mod place;
@@ -129,6 +130,7 @@ fn serve_for(config: Config, in_force: InForce, errand: Option<&Errand>) -> Resu
         tracing::warn!("io_uring is not available; requests use slower helper threads");
     }
     origins::start_threads()?;
+    config.server.takeover.as_deref().map_or(Ok(()), origins::share_marks)?;
     reactor.block_on(async {
         origins::share(config.server.shares()).await;
         // Nothing is served yet: what is given up here is what a crash would leave.

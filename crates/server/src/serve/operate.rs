@@ -165,6 +165,10 @@ impl Served {
         if !export.volume.is_attached() && mode == WriteMode::WriteBack {
             return Err(Error::new(what, "it is detached from its cache").or("attach it first: nitro cache attach"));
         }
+        if mode == WriteMode::WriteBack && !export.volume.origin().is_owned().await {
+            // The mark would take the place of the next owner's.
+            return Err(Error::new(what, "its origin is not this server's any more").or("see nitro status"));
+        }
         if mode == WriteMode::WriteThrough {
             export.was_write_back.store(false, Ordering::SeqCst);
         }

@@ -54,6 +54,7 @@ async fn examine(config: &Config, sockets_passed: bool) -> Rehearsal {
     if config.server.listen.contains(&Address::Ublk) {
         found.take(aside(ublk::check).await.and_then(|checked| checked));
     }
+    found.take(config.server.takeover.as_deref().map_or(Ok(()), origins::share_marks));
     found.take(Secrets::read(config));
     if let Some((_, _, warnings)) = found.take(iscsi::checked(config)) {
         found.notes.extend(warnings);

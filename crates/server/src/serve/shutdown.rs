@@ -188,6 +188,11 @@ async fn settle_origin(export: &VolumeExport) -> Result<(), Error> {
     if let Err(error) = volume.close_regions(true).await {
         tracing::warn!(target: EACH, "{}", Error::with_sources(format_args!("{what}: its cached data will be read again"), &error));
     }
+    if !volume.origin().is_owned().await {
+        // Mark and dirty data are the next owner's now.
+        tracing::warn!(target: EACH, "{what}: its origin is not this server's any more: its mark is left as it is");
+        return Ok(());
+    }
     let Some(lease) = volume.origin().lease() else { return Ok(()) };
     if let Err(error) = lease.rest().await {
         tracing::warn!(target: EACH, "{what}: cannot record the state of its origin: {error}");

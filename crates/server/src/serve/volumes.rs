@@ -7,8 +7,9 @@ use super::device::OriginDevice;
 use super::judge::Verdict;
 use super::known_origin::KnownOrigin;
 use super::lease::{OriginLease, mode_byte};
+use super::owner::Owner;
 use crate::export::{Own, Unit, VolumeExport};
-use crate::origins::{Fence, Guard, Mark, OpenOrigin, VolumeMark, aside};
+use crate::origins::{Fence, Guard, Mark, OpenOrigin, VolumeMark, aside, shared_folder};
 use nitro_config::{Mode, VolumeConfig};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
@@ -43,7 +44,7 @@ pub(super) async fn admit(
         guard.raise().await?;
     }
     let options = VolumeOptions { object: parts.object, read_only, mode };
-    let device = OriginDevice::new(origin.device, parts.lease);
+    let device = OriginDevice::new(origin.device, parts.lease, parts.owner);
     let volume = Volume::new(Arc::clone(&entry.cache), device, options);
     if verdict.compare {
         compare::check(entry, name, &volume, verdict.may_discard).await?;
@@ -59,6 +60,7 @@ pub(super) async fn admit(
 struct Parts {
     guard: Option<Arc<Guard>>,
     lease: Option<OriginLease>,
+    owner: Option<Arc<Owner>>,
     object: ObjectId,
     unit: Unit,
 }
@@ -107,10 +109,12 @@ async fn remember(
     let unit = Unit { uuid: next.unit, is_named: next.is_named };
     if entry.path.is_none() {
         // A cache that served the origin before must not believe its contents.
-        if verdict.mark.is_some() && !read_only {
-            set_mark(name, origin, next.mark(entry.uuid)).await?;
-        }
-        return Ok(Parts { guard: None, lease: None, object: ObjectId(0), unit });
+        let is_marked = (verdict.mark.is_some() || shared_folder().is_some()) && !read_only;
+        let mark = next.mark(entry.uuid);
+        let token = mark.token;
+        let has_mark = is_marked && set_mark(name, origin, mark).await?;
+        let owner = if has_mark { Owner::new(name, &origin.marks, token) } else { None };
+        return Ok(Parts { guard: None, lease: None, owner, object: ObjectId(0), unit });
     }
     let fail =
         |why: &dyn std::fmt::Display| Error::new(format_args!("cache {}", entry.name), why).or("check the device");
@@ -132,20 +136,40 @@ async fn remember(
         entry.cache.part_domains().await;
     }
     entry.cache.sync().await.map_err(|e| fail(&e))?;
+    let mut owner = None;
     if !read_only {
-        let has_mark = set_mark(name, origin, next.mark(entry.uuid)).await?;
+        let mark = next.mark(entry.uuid);
+        let token = mark.token;
+        let has_mark = set_mark(name, origin, mark).await?;
+        owner = Owner::new(name, &origin.marks, token);
         // It is durable with the next commit; until then, the mark may also have the number before.
         lease.set_known(next.marked(has_mark), origin.marks.clone());
     }
     let path = entry.path.as_deref().unwrap_or(std::path::Path::new(""));
     let guard = Guard::new(origin.fence.clone(), Mark::new(entry.uuid, path, name, &origin.id));
-    Ok(Parts { guard: Some(guard), lease: Some(lease), object, unit })
+    Ok(Parts { guard: Some(guard), lease: Some(lease), owner, object, unit })
 }
 
 /// Makes the mark of the cache that serves an origin. Returns whether the origin has it.
+///
+/// # Errors
+/// It has none although other hosts may take the volume over.
 async fn set_mark(name: &str, origin: &OpenOrigin, mark: VolumeMark) -> Result<bool, Error> {
     let marks = origin.marks.clone();
-    match aside(move || marks.set(&mark)).await? {
+    let marked = aside(move || marks.set(&mark)).await?;
+    if let Some(folder) = shared_folder() {
+        let fail = |why: &dyn std::fmt::Display| {
+            let why = format!("volume {name} cannot have its mark there: {why}");
+            Error::new(format_args!("takeover {}", folder.display()), why)
+                .or("make the folder, which all hosts share, writable for this server")
+        };
+        return match marked {
+            Ok(true) => Ok(true),
+            Ok(false) => Err(fail(&"nothing distinguishes its origin from others")),
+            Err(error) => Err(fail(&error)),
+        };
+    }
+    match marked {
         Ok(has_mark) => Ok(has_mark),
         Err(error) => {
             tracing::warn!(

@@ -30,7 +30,7 @@ const TO_THE_END: u64 = 7;
 struct Model {
     rng: Rng,
     origin: Origin,
-    caches: [Cache; 2],
+    caches: [Cache; 3],
     /// What was copied while it was served, and in which serving.
     cache_copies: Vec<(usize, Cache, u64)>,
     origin_copies: Vec<(Origin, u64)>,
@@ -51,7 +51,7 @@ fn token(serving: u64, is_end: bool) -> u64 {
 
 impl Model {
     fn new(seed: u64) -> Self {
-        let caches = [OURS, THEIRS].map(|uuid| Cache { uuid, known: None, content: EMPTY });
+        let caches = [OURS, THEIRS, Uuid([3; 16])].map(|uuid| Cache { uuid, known: None, content: EMPTY });
         let (cache_copies, origin_copies) = (Vec::new(), Vec::new());
         let (put_back, killed) = (HashSet::new(), HashSet::new());
         let origin = Origin::default();
@@ -159,7 +159,7 @@ fn copies_and_kills_leave_nothing_that_is_believed_wrongly() {
         let mut model = Model::new(seed);
         for serving in 1..24 {
             model.put_back();
-            let which = model.rng.below(2) as usize;
+            let which = model.rng.below(3) as usize;
             let kill = if model.rng.one_in(2) { model.rng.below(TO_THE_END) } else { TO_THE_END };
             model.examine(seed, serving, which);
             model.serve(serving, which, kill);
