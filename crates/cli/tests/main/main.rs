@@ -26,6 +26,7 @@ mod operating;
 mod options;
 mod pins;
 mod planted;
+mod rbd_origin;
 mod promises;
 mod ram;
 mod recording;

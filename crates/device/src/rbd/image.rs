@@ -312,7 +312,7 @@ fn look(raw: &RawImage, fate: &Fate, watch: &Watch) {
         let before = watch.size_bytes.swap(size_bytes, Ordering::SeqCst);
         if size_bytes > before {
             tracing::info!(
-                "{}: it has {size_bytes} bytes now, {before} before: nitro volume grow makes the volume as large",
+                "{}: it has {size_bytes} bytes now, {before} before: nitro volume resize makes the volume as large",
                 fate.what()
             );
         } else if size_bytes < before {

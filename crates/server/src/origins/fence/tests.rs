@@ -91,3 +91,76 @@ fn an_attribute_that_cannot_be_read_counts_as_a_mark_and_a_copy_is_told_from_its
     let found = fence.find().unwrap();
     assert!(found.len() == 1 && found[0].is_of_another_file, "{found:?}");
 }
+
+/// The texts of an origin that keeps them, as whoever reaches it finds them.
+#[derive(Debug, Default)]
+struct Kept {
+    texts: Mutex<std::collections::HashMap<&'static str, String>>,
+    /// The origin can only be read.
+    is_read_only: AtomicBool,
+}
+
+impl Kept {
+    fn change(&self, note: Note, text: Option<String>) -> io::Result<()> {
+        if self.is_read_only.load(Ordering::SeqCst) {
+            return Err(Errno::ROFS.into());
+        }
+        let mut texts = self.texts.lock();
+        match text {
+            Some(text) => drop(texts.insert(note.key(), text)),
+            None => drop(texts.remove(note.key())),
+        }
+        Ok(())
+    }
+}
+
+impl Notes for Kept {
+    fn place(&self, note: Note) -> String {
+        format!("the note {}", note.key())
+    }
+
+    fn removal(&self, note: Note) -> String {
+        format!("forget {}", note.key())
+    }
+
+    fn read(&self, note: Note) -> io::Result<Option<String>> {
+        Ok(self.texts.lock().get(note.key()).cloned())
+    }
+
+    fn write(&self, note: Note, text: String) -> io::Result<()> {
+        self.change(note, Some(text))
+    }
+
+    fn remove(&self, note: Note) -> io::Result<()> {
+        self.change(note, None)
+    }
+}
+
+#[test]
+fn an_origin_that_keeps_its_mark_is_marked_for_everybody() {
+    let id = |name: &[u8]| {
+        let mut id = StorageId::default();
+        id.add(nitro_port::Means::RbdImage, &[name]);
+        id
+    };
+    let mark = |name: &[u8]| Mark::new(Uuid([7; 16]), Path::new("/fast/cache.img"), "vm", &id(name));
+    let kept = Arc::new(Kept::default());
+    let fence = |name: &[u8]| Fence::noted(Path::new("rbd:pool/vm"), &id(name), Arc::clone(&kept) as Arc<dyn Notes>);
+    assert!(fence(b"a").find().unwrap().is_empty());
+    fence(b"a").raise(&mark(b"a")).unwrap();
+    let found = fence(b"a").find().unwrap();
+    assert!(found.len() == 1 && found[0].mark == mark(b"a") && !found[0].is_of_another_file, "{found:?}");
+    // A copy came with it.
+    assert!(fence(b"b").find().unwrap()[0].is_of_another_file);
+    kept.is_read_only.store(true, Ordering::SeqCst);
+    // It stands already.
+    fence(b"a").raise(&mark(b"a")).unwrap();
+    let error = fence(b"b").raise(&mark(b"b")).unwrap_err().to_string();
+    assert!(error.contains("the note nitro.dirty") && error.contains("write-through"), "{error}");
+    assert!(fence(b"a").lower().unwrap_err().to_string().contains("forget nitro.dirty"));
+    kept.is_read_only.store(false, Ordering::SeqCst);
+    kept.write(Note::Dirty, "?".to_owned()).unwrap();
+    assert!(fence(b"a").find().is_err());
+    fence(b"a").lower().unwrap();
+    assert!(fence(b"a").find().unwrap().is_empty() && kept.texts.lock().is_empty());
+}
