@@ -75,23 +75,16 @@ impl Locking for RawImage {
     }
 }
 
-fn owner(image: &impl Locking) -> Result<Option<String>, LockError> {
-    image.owner().map_err(|error| match error.raw_os_error() {
-        Some(libc::EINVAL) => LockError::Unsupported,
-        _ => error.into(),
-    })
-}
-
 /// The client that has the lock, and was heard of lately.
 pub(super) fn living_owner(image: &impl Locking) -> Result<Option<String>, LockError> {
-    let Some(owner) = owner(image)? else { return Ok(None) };
+    let Some(owner) = image.owner()? else { return Ok(None) };
     Ok(image.watchers()?.contains(&owner).then_some(owner))
 }
 
 /// Takes the lock, if the claim allows it.
 pub(super) fn take(image: &impl Locking, claim: &Claim) -> Result<Taken, LockError> {
     let (mut broken, mut is_brief) = (None, None);
-    if let Some(owner) = owner(image)? {
+    if let Some(owner) = image.owner()? {
         let may_break = claim.breaks || claim.ended.as_ref() == Some(&owner) || !image.watchers()?.contains(&owner);
         if !may_break {
             return Err(LockError::Held(owner));
@@ -119,15 +112,15 @@ pub(super) fn take(image: &impl Locking, claim: &Claim) -> Result<Taken, LockErr
             });
         }
     }
-    let address = owner(image)?.unwrap_or_default();
+    let address = image.owner()?.unwrap_or_default();
     Ok(Taken { address, broken, is_brief })
 }
 
 /// The error of a lock that another client was faster to get.
 fn held_by_now(image: &impl Locking, otherwise: String) -> LockError {
-    match owner(image) {
+    match image.owner() {
         Ok(owner) => LockError::Held(owner.unwrap_or(otherwise)),
-        Err(error) => error,
+        Err(error) => error.into(),
     }
 }
 
@@ -167,7 +160,7 @@ mod tests {
 
     impl Locking for Model {
         fn owner(&self) -> io::Result<Option<String>> {
-            if self.has_no_lock { Err(errno(libc::EINVAL)) } else { Ok(self.owner.borrow().clone()) }
+            Ok(self.owner.borrow().clone())
         }
 
         fn watchers(&self) -> io::Result<Vec<String>> {
@@ -176,6 +169,9 @@ mod tests {
 
         fn acquire(&self) -> io::Result<()> {
             self.pass_time();
+            if self.has_no_lock {
+                return Err(errno(libc::EINVAL));
+            }
             let mut owner = self.owner.borrow_mut();
             if owner.as_ref().is_some_and(|owner| owner != "me") {
                 return Err(errno(libc::EROFS));

@@ -17,8 +17,10 @@ use std::time::Duration;
 const EXCLUSIVE: c_int = 0;
 /// `RBD_WRITE_ZEROES_FLAG_THICK_PROVISION`.
 const THICK: c_int = 1;
-/// The most owners of a lock, or watchers of an image, that are listed.
+/// The most watchers of an image that are listed.
 const LISTED_MAX: usize = 64;
+/// Bytes for what is told of a lock's owners.
+const LOCKERS_BYTES: usize = 2048;
 /// Bytes of the first buffer for a text; and of the longest one.
 const TEXT_BYTES: usize = 256;
 const TEXT_BYTES_MAX: usize = 64 << 10;
@@ -236,28 +238,30 @@ impl RawImage {
         Ok(id)
     }
 
-    /// The address of the client that has the exclusive lock.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::InvalidInput`]: the image has no such feature.
+    /// The address of the client that has the lock, be the image open for writing or not.
     pub(super) fn owner(&self) -> io::Result<Option<String>> {
-        let (mut mode, mut owners, mut count) = (0, [ptr::null_mut::<c_char>(); LISTED_MAX], LISTED_MAX);
-        let rbd = &self.library().rbd;
-        // SAFETY: the image is open; at most `count` pointers are written.
-        let listed =
-            check(unsafe { (rbd.rbd_lock_get_owners)(self.handle, &mut mode, owners.as_mut_ptr(), &mut count) });
-        match listed {
-            Ok(_) => {
-                let count = count.min(LISTED_MAX);
-                // SAFETY: the first `count` are texts with a zero byte at their ends.
-                let owner = owners[..count].first().map(|owner| unsafe { copied(*owner) });
-                // SAFETY: they are those that were listed, and are freed once.
-                unsafe { (rbd.rbd_lock_get_owners_cleanup)(owners.as_mut_ptr(), count) };
-                Ok(owner)
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        let mut is_exclusive = 0;
+        let mut buffers = [const { [0_u8; LOCKERS_BYTES] }; 4];
+        let mut lens = [LOCKERS_BYTES; 4];
+        let [tag, clients, cookies, addresses] = buffers.each_mut().map(|buffer| buffer.as_mut_ptr().cast());
+        let [tag_len, clients_len, cookies_len, addresses_len] = lens.each_mut().map(ptr::from_mut);
+        // SAFETY: the image is open; at most the length of each buffer is written, with a zero byte at the end of each text.
+        let count = unsafe {
+            (self.library().rbd.rbd_list_lockers)(
+                self.handle,
+                &mut is_exclusive,
+                tag,
+                tag_len,
+                clients,
+                clients_len,
+                cookies,
+                cookies_len,
+                addresses,
+                addresses_len,
+            )
+        };
+        let count = check(c_int::try_from(count).unwrap_or(-libc::EIO))?;
+        Ok((count > 0).then(|| until_zero(&buffers[3])))
     }
 
     /// The addresses of the clients that have the image open for writing, and were heard of lately.
