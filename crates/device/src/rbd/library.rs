@@ -82,6 +82,8 @@ functions! { Rbd of c"librbd.so.1";
     rbd_snap_get_id(Handle, *const c_char, *mut u64) -> c_int;
     rbd_lock_acquire(Handle, c_int) -> c_int;
     rbd_lock_break(Handle, c_int, *const c_char) -> c_int;
+    rbd_lock_get_owners(Handle, *mut c_int, *mut *mut c_char, *mut usize) -> c_int;
+    rbd_lock_get_owners_cleanup(*mut *mut c_char, usize);
     rbd_list_lockers(
         Handle, *mut c_int, *mut c_char, *mut usize, *mut c_char, *mut usize, *mut c_char, *mut usize, *mut c_char, *mut usize
     ) -> isize;

@@ -17,7 +17,7 @@ use std::time::Duration;
 const EXCLUSIVE: c_int = 0;
 /// `RBD_WRITE_ZEROES_FLAG_THICK_PROVISION`.
 const THICK: c_int = 1;
-/// The most watchers of an image that are listed.
+/// The most owners of a lock, or watchers of an image, that are listed.
 const LISTED_MAX: usize = 64;
 /// Bytes for what is told of a lock's owners.
 const LOCKERS_BYTES: usize = 2048;
@@ -238,8 +238,31 @@ impl RawImage {
         Ok(id)
     }
 
-    /// The address of the client that has the lock, be the image open for writing or not.
+    /// The address of the client that has the lock. Of an image that is not open for writing: that had it when it was opened.
     pub(super) fn owner(&self) -> io::Result<Option<String>> {
+        let (mut mode, mut owners, mut count) = (0, [ptr::null_mut::<c_char>(); LISTED_MAX], LISTED_MAX);
+        let rbd = &self.library().rbd;
+        // SAFETY: the image is open; at most `count` pointers are written.
+        let listed =
+            check(unsafe { (rbd.rbd_lock_get_owners)(self.handle, &mut mode, owners.as_mut_ptr(), &mut count) });
+        match listed {
+            Ok(_) => {
+                let count = count.min(LISTED_MAX);
+                // SAFETY: the first `count` are texts with a zero byte at their ends.
+                let owner = owners[..count].first().map(|owner| unsafe { copied(*owner) });
+                // SAFETY: they are those that were listed, and are freed once.
+                unsafe { (rbd.rbd_lock_get_owners_cleanup)(owners.as_mut_ptr(), count) };
+                Ok(owner)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            // It is not open for writing, or has no such feature.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => self.noted_owner(),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The address of the client that had the lock when the image was opened, or its header was last read.
+    fn noted_owner(&self) -> io::Result<Option<String>> {
         let mut is_exclusive = 0;
         let mut buffers = [const { [0_u8; LOCKERS_BYTES] }; 4];
         let mut lens = [LOCKERS_BYTES; 4];

@@ -163,6 +163,15 @@ int rbd_lock_break(void *handle, int mode, const char *client) {
   unlink(beside(image, "lock", ""));
   return leave(turn, 0);
 }
+int rbd_lock_get_owners(void *handle, int *mode, char **owners, size_t *count) {
+  char text[64];
+  long found = ((struct image *)handle)->writable ? owner(handle, text, sizeof text) : -EINVAL;
+  if (found < 0) return found;
+  owners[0] = strdup(text);
+  *count = 1;
+  return 0;
+}
+void rbd_lock_get_owners_cleanup(char **owners, size_t count) { while (count) free(owners[--count]); }
 ssize_t rbd_list_lockers(void *handle, int *exclusive, char *tag, size_t *tag_len, char *clients, size_t *clients_len, char *cookies,
                          size_t *cookies_len, char *addresses, size_t *addresses_len) {
   char text[64];
