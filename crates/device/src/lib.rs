@@ -2,7 +2,7 @@
 //! deliberate faults or delays; also the runtime and the sockets.
 //!
 //! This is the only crate with `unsafe` code, in the modules `allocator`, `buffer`, `crash_memory`, `guarded`, `ioctl`,
-//! `runtime`, `net::credentials`, `net::passed`, `rbd::library`, `rbd::raw`,
+//! `runtime`, `net::credentials`, `net::passed`, `rbd::library`, `rbd::cluster`, `rbd::raw`,
 //! `ublk::control` and `ublk::queue`. It is also the only crate that uses the async runtime
 //! (compio).
 #![deny(unsafe_code)]

@@ -2,10 +2,11 @@
 //! that thread, and nobody for longer than the time that they give it.
 
 use super::calls::{Calls, Done, Request};
+use super::cluster::{Cluster, Pool};
 use super::fate::{Fate, REFUSED, UNLOCKED};
 use super::library::{Missing, library};
 use super::lock::{self, Claim, LockError, Taken};
-use super::raw::{Cluster, Pool, RawImage};
+use super::raw::RawImage;
 use futures_channel::oneshot;
 use parking_lot::{Condvar, Mutex};
 use std::io;

@@ -2,9 +2,10 @@
 //!
 //! [`Image::open`] connects on a thread of its own, which then makes all calls that wait. Requests go to librbd by the thread that
 //! has them, and are answered by a thread of librbd's. [`RbdDevice`] makes a device of any image that [`Calls`] can reach; only the
-//! modules `library` and `raw` know C.
+//! modules `library`, `cluster` and `raw` know C.
 
 mod calls;
+mod cluster;
 mod device;
 mod fate;
 mod image;
