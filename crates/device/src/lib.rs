@@ -2,7 +2,8 @@
 //! deliberate faults or delays; also the runtime and the sockets.
 //!
 //! This is the only crate with `unsafe` code, in the modules `allocator`, `buffer`, `crash_memory`, `guarded`, `ioctl`,
-//! `runtime`, `net::credentials`, `net::passed`, `ublk::control` and `ublk::queue`. It is also the only crate that uses the async runtime
+//! `runtime`, `net::credentials`, `net::passed`, `rbd::library`, `rbd::cluster`, `rbd::raw`,
+//! `ublk::control` and `ublk::queue`. It is also the only crate that uses the async runtime
 //! (compio).
 #![deny(unsafe_code)]
 
@@ -22,6 +23,7 @@ mod identity;
 mod linger;
 pub mod net;
 pub mod ram;
+pub mod rbd;
 pub mod runtime;
 pub mod slice;
 pub mod ublk;

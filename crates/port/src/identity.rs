@@ -1,4 +1,4 @@
-//! Which piece of storage this is: a file, a block device or an object of a store, independent of its path.
+//! Which piece of storage this is: a file, a block device, an object of a store or an image of a cluster, independent of its path.
 //!
 //! A [`StorageId`] lists what the storage was recognised by when it was open, each a [`Means`] with a digest. Two of them are
 //! compared in one place, [`StorageId::compare`]. Names, sizes and times of change are no means: they are hints.
@@ -30,11 +30,13 @@ pub enum Means {
     BootDisk = 20,
     /// An object of a store: UUID of the store and number of the object.
     Object = 32,
+    /// An image of a Ceph cluster: UUID of the cluster, number of the pool, namespace, id of the image, number of the snapshot.
+    RbdImage = 33,
 }
 
 impl Means {
     /// All means, the strongest of each kind of storage first.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::FileBirth,
         Self::FileGeneration,
         Self::FileNumber,
@@ -45,6 +47,7 @@ impl Means {
         Self::PartitionUuid,
         Self::BootDisk,
         Self::Object,
+        Self::RbdImage,
     ];
 
     const fn number(self) -> u8 {

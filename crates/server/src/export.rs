@@ -205,6 +205,15 @@ impl VolumeExport {
             .or("put the served one back, or remove the volume and add it again to serve the other one"))
     }
 
+    /// Refuses every request to an origin that must not be used any more: also what the cache has of it may be outdated, or lost.
+    fn check_lost(&self) -> Result<(), DiskError> {
+        match self.identity.lost() {
+            None => Ok(()),
+            // A state of the volume, which was logged when it began.
+            Some(_) => Err(DiskError::Io),
+        }
+    }
+
     /// Whether it is offered on a listening socket.
     pub fn is_offered_on(&self, socket: &Address) -> bool {
         let sockets = self.sockets.read();
@@ -395,6 +404,7 @@ impl VolumeExport {
     }
 
     async fn change(&self, class: ClassId, change: Change) -> Result<(), DiskError> {
+        self.check_lost()?;
         let span = self.spans.get().and_then(|spans| spans.begin(asked_by(class, &change)));
         // Boxed: it is large, and would be moved with each future around it.
         let done = go_on(Box::pin(self.volume.change_as(class, change)).await).map_err(|e| self.told(&e));
@@ -468,6 +478,9 @@ impl Disk for VolumeExport {
     }
 
     fn try_read(&self, from: Requester, offset: u64, len: u32) -> Option<Result<Pieces, DiskError>> {
+        if let Err(error) = self.check_lost() {
+            return Some(Err(error));
+        }
         let class = self.class_of_read(from, offset, len);
         let recording = self.recording(class);
         let spans = self.spans.get();
@@ -491,6 +504,7 @@ impl Disk for VolumeExport {
     fn read(&self, from: Requester, offset: u64, len: u32) -> impl Future<Output = Result<Pieces, DiskError>> {
         async move {
             self.turn(from, len.into()).await?;
+            self.check_lost()?;
             let class = self.class_of_read(from, offset, len);
             if let Some(span) = self.spans.get().and_then(|spans| spans.begin(asked_to_read(class, offset, len))) {
                 // Boxed: the future of other reads need not have room for the span.

@@ -161,8 +161,8 @@ pub(crate) struct FlushArgs {
 pub(crate) struct AddArgs {
     /// Name of the volume and its export
     pub(crate) volume: String,
-    /// The slow storage: a file or block device that the server may open, cos:STORE#OBJECT, or an NBD server's
-    /// nbd://HOST/EXPORT; use file:PATH if a path contains a colon
+    /// The slow storage: a file or block device that the server may open, cos:STORE#OBJECT, an NBD server's
+    /// nbd://HOST/EXPORT, or a Ceph cluster's rbd:POOL/IMAGE; use file:PATH if a path contains a colon
     #[arg(long, value_name = "PATH")]
     pub(crate) origin: PathBuf,
     /// Name of the cache; required if the server has several

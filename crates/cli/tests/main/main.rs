@@ -28,6 +28,7 @@ mod pins;
 mod planted;
 mod promises;
 mod ram;
+mod rbd_origin;
 mod recording;
 mod restart;
 mod serving;

@@ -313,7 +313,9 @@ fn volume_status(served: &Served, export: &VolumeExport) -> Volume {
         lost_bytes: lost.iter().map(|range| range.end - range.start).sum(),
         lost_ranges: lost.iter().take(LOST_RANGES_MAX).map(|range| (range.start, range.end - range.start)).collect(),
         attached: export.volume.is_attached(),
-        poisoned: (export.volume.origin().taken_over().or_else(|| export.volume.poisoned())).map(|why| why.to_string()),
+        poisoned: (export.identity.lost().map(str::to_owned)).or_else(|| {
+            export.volume.origin().taken_over().or_else(|| export.volume.poisoned()).map(|why| why.to_string())
+        }),
         origin_owes_seconds: export.volume.origin_owes().as_secs_f64(),
         clients: export.clients.now() as u64,
         block_device: served.block_devices.path(&export.name),

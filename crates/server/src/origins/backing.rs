@@ -5,11 +5,15 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::Either;
 use nitro_device::AnyDevice;
+use nitro_device::rbd::RbdDevice;
 use nitro_nbd::client::RemoteDisk;
 use nitro_port::{Allocation, Device, DeviceError, Geometry, Origin, Recipe, Urgency};
 use nitro_shares::Terms;
 use nitro_units::Fingerprint;
 use std::ops::Range;
+
+/// Threads of librados and librbd for one image (Ceph 16.2), and the image's own.
+const CEPH_THREADS: u64 = 24;
 
 /// The device behind an origin.
 pub enum Backing {
@@ -19,6 +23,8 @@ pub enum Backing {
     Object(nitro_cos::Volume<StoreDevice>),
     /// An export of an NBD server.
     Remote(Box<RemoteDisk>),
+    /// An image of a Ceph cluster.
+    Image(Box<RbdDevice>),
 }
 
 impl Backing {
@@ -28,6 +34,7 @@ impl Backing {
             // A store counts its own.
             Self::Device(_) | Self::Object(_) => None,
             Self::Remote(disk) => Some((disk.ram_bytes(), 1)),
+            Self::Image(image) => Some((image.ram_bytes(), CEPH_THREADS)),
         }
     }
 }
@@ -38,6 +45,7 @@ macro_rules! backing {
             Backing::Device($device) => $call,
             Backing::Object($device) => $call,
             Backing::Remote($device) => $call,
+            Backing::Image($device) => $call,
         }
     };
 }
@@ -62,6 +70,7 @@ impl Device for Backing {
             Self::Device(device) => Either::Left(device.read(offset, len)),
             Self::Object(object) => Either::Right(object.read(offset, len).boxed_local()),
             Self::Remote(disk) => Either::Right(disk.read(offset, len).boxed_local()),
+            Self::Image(image) => Either::Right(image.read(offset, len).boxed_local()),
         }
     }
 
@@ -70,6 +79,7 @@ impl Device for Backing {
             Self::Device(device) => Either::Left(device.read_with(urgency, offset, len)),
             Self::Object(object) => Either::Right(object.read(offset, len).boxed_local()),
             Self::Remote(disk) => Either::Right(disk.read(offset, len).boxed_local()),
+            Self::Image(image) => Either::Right(image.read(offset, len).boxed_local()),
         }
     }
 
@@ -78,6 +88,7 @@ impl Device for Backing {
             Self::Device(device) => Either::Left(device.write(offset, data)),
             Self::Object(object) => Either::Right(object.write(offset, data).boxed_local()),
             Self::Remote(disk) => Either::Right(disk.write(offset, data).boxed_local()),
+            Self::Image(image) => Either::Right(image.write(offset, data).boxed_local()),
         }
     }
 
@@ -116,6 +127,7 @@ impl Origin for Backing {
             Self::Device(device) => device.write_known(offset, data, known).await,
             Self::Object(object) => Box::pin(object.write_known(offset, data, known)).await,
             Self::Remote(disk) => disk.write_known(offset, data, known).await,
+            Self::Image(image) => image.write_known(offset, data, known).await,
         }
     }
 

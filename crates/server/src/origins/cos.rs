@@ -281,7 +281,7 @@ pub(crate) fn same_store(store: &Path) -> impl Fn(&CosOrigin) -> bool + 'static 
 }
 
 /// Closes the open stores: everything becomes durable, and the next start is fast.
-pub(crate) async fn close_all() -> Result<(), Error> {
+pub(super) async fn close_all() -> Result<(), Error> {
     let open: Vec<_> = OPEN.lock().await.drain().collect();
     for (path, Opened { store, collector, .. }) in open {
         collector.into_iter().for_each(Collector::stop);

@@ -2,10 +2,11 @@
 //!
 //! A file has two marks: a visible file beside it, and an extended attribute, which stays with the file when it is
 //! renamed or reached by a hard link. An origin counts as marked if either mark exists or cannot be read. The mark of a
-//! block device, or of an export of an NBD server, is in the server's state folder.
+//! block device, or of an export of an NBD server, is in the server's state folder; other origins keep it themselves.
 
 use super::aside::aside;
 use super::mark::Mark;
+use super::notes::{Note, Notes};
 use nitro_console::error::Error;
 use nitro_files::{self as files, Links};
 use nitro_port::{Sameness, StorageId};
@@ -52,6 +53,8 @@ pub struct Fence {
     links: Links,
     /// A file that can have an extended attribute.
     inode: Option<Arc<File>>,
+    /// The origin keeps the mark itself.
+    notes: Option<Arc<dyn Notes>>,
 }
 
 impl Fence {
@@ -68,17 +71,29 @@ impl Fence {
             let folders = fence_folders();
             let places =
                 folders.iter().flat_map(|folder| names.iter().map(|name| marked(&folder.join(name)))).collect();
-            return Ok(Self { origin: origin.to_owned(), id: id.clone(), places, links: Links::Followed, inode: None });
+            return Ok(Self { places, ..Self::without_mark(origin, id) });
         }
         let (inode, places) = (Some(Arc::new(file.try_clone()?)), vec![marked(&real)]);
-        Ok(Self { origin: origin.to_owned(), id: id.clone(), places, links: Links::Refused, inode })
+        Ok(Self { places, links: Links::Refused, inode, ..Self::without_mark(origin, id) })
     }
 
     /// The fence of an origin that is not a file: the mark is at `place`.
     #[must_use]
     pub fn at(origin: &Path, place: &Path) -> Self {
-        let id = StorageId::default();
-        Self { origin: origin.to_owned(), id, places: vec![marked(place)], links: Links::Followed, inode: None }
+        Self { places: vec![marked(place)], ..Self::without_mark(origin, &StorageId::default()) }
+    }
+
+    /// The fence of an origin with this identity that keeps the mark itself.
+    #[must_use]
+    pub fn noted(origin: &Path, id: &StorageId, notes: Arc<dyn Notes>) -> Self {
+        Self { notes: Some(notes), ..Self::without_mark(origin, id) }
+    }
+
+    /// The fence of an origin that never changes, and of which no cache has newer data.
+    #[must_use]
+    pub fn without_mark(origin: &Path, id: &StorageId) -> Self {
+        let (origin, id) = (origin.to_owned(), id.clone());
+        Self { origin, id, places: Vec::new(), links: Links::Followed, inode: None, notes: None }
     }
 
     /// The fence of an origin that is not of this machine: the mark is in a folder, under this name. In the state folder, it tells
@@ -86,8 +101,7 @@ impl Fence {
     #[must_use]
     pub fn named(origin: &Path, name: &str) -> Self {
         let places = fence_folders().iter().map(|folder| marked(&folder.join(format!("origin-{name}")))).collect();
-        let id = StorageId::default();
-        Self { origin: origin.to_owned(), id, places, links: Links::Followed, inode: None }
+        Self { places, ..Self::without_mark(origin, &StorageId::default()) }
     }
 
     /// The existing marks.
@@ -97,10 +111,13 @@ impl Fence {
             let why = format!("its mark of unwritten data cannot be read, {place}: {why}");
             Error::new(what, why).or("serve it with the cache that has its newest data, or --force-discard-dirty")
         };
+        let of_files = self
+            .places
+            .iter()
+            .map(|path| (path.display().to_string(), files::read_text(path, self.links, MARK_BYTES_MAX)));
+        let of_notes = self.notes.iter().map(|notes| (notes.place(Note::Dirty), notes.read(Note::Dirty)));
         let mut marks = Vec::new();
-        for path in &self.places {
-            let place = path.display().to_string();
-            let read = files::read_text(path, self.links, MARK_BYTES_MAX);
+        for (place, read) in of_files.chain(of_notes) {
             if let Some(text) = read.map_err(|e| unreadable(&place, &e))? {
                 let mark = Mark::parse(&text).map_err(|e| unreadable(&place, &e))?;
                 let is_of_another_file = mark.origin_id().is_some_and(|id| id.compare(&self.id) == Sameness::Other);
@@ -128,6 +145,9 @@ impl Fence {
 
     /// Makes the marks, durably. Existing marks are kept: there may be no room for new ones.
     fn raise(&self, mark: &Mark) -> Result<(), Error> {
+        if let Some(notes) = &self.notes {
+            return raise_note(&**notes, mark);
+        }
         let Some(place) = self.places.first() else { return Ok(()) };
         self.raise_file(place, mark).map_err(|e| {
             let what = format!("mark {}", place.display());
@@ -182,6 +202,14 @@ impl Fence {
             let by_hand = || format!("remove it by hand: setfattr -x {MARK_ATTRIBUTE} {}", self.origin.display());
             lower_attribute(inode).map_err(|e| Error::new(self.attribute_place(), e).or(by_hand()))?;
         }
+        if let Some(notes) = &self.notes
+            && is_wanted(notes.read(Note::Dirty).ok().flatten().and_then(|text| Mark::parse(&text).ok()).as_ref())
+        {
+            notes.remove(Note::Dirty).map_err(|e| {
+                Error::new(format_args!("mark {}", notes.place(Note::Dirty)), e)
+                    .or(format_args!("remove it by hand: {}", notes.removal(Note::Dirty)))
+            })?;
+        }
         let mark_at = |place: &Path| {
             let text = files::read_text(place, self.links, MARK_BYTES_MAX).ok().flatten();
             text.and_then(|text| Mark::parse(&text).ok())
@@ -192,6 +220,19 @@ impl Fence {
         }
         Ok(())
     }
+}
+
+/// Makes the mark that an origin keeps itself.
+fn raise_note(notes: &dyn Notes, mark: &Mark) -> Result<(), Error> {
+    let there = notes.read(Note::Dirty).ok().flatten();
+    if there.and_then(|text| Mark::parse(&text).ok()).is_some_and(|found| found.is_same(mark)) {
+        return Ok(());
+    }
+    mark.fields().and_then(|text| notes.write(Note::Dirty, text)).map_err(|e| {
+        let what = format!("mark {}", notes.place(Note::Dirty));
+        Error::new(what, format_args!("write-back needs it to protect the origin: {e}"))
+            .or("give this user the right to write it, or use write-through")
+    })
 }
 
 /// Where the mark of a file is.
@@ -359,111 +400,4 @@ impl Guard {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::mark::Uuid;
-    use super::*;
-
-    fn origin() -> (tempfile::TempDir, PathBuf) {
-        // Not in /tmp, whose file system may have no attributes.
-        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        let origin = folder.path().join("vm.img");
-        fs::write(&origin, "x").unwrap();
-        (folder, origin)
-    }
-
-    fn fence_of(path: &Path) -> Fence {
-        let file = File::open(path).unwrap();
-        Fence::of(path, &file, &nitro_device::identify(&file).unwrap()).unwrap()
-    }
-
-    fn mark(volume: &str) -> Mark {
-        Mark::new(Uuid(*b"0123456789abcdef"), Path::new("/fast/\"cache\".img"), volume, &StorageId::default())
-    }
-
-    #[test]
-    fn a_mark_comes_back_and_goes() {
-        let (folder, origin) = origin();
-        let link = folder.path().join("link");
-        std::os::unix::fs::symlink(&origin, &link).unwrap();
-        let mark = mark("vm");
-        assert_eq!(mark.cache_uuid, "30313233-3435-3637-3839-616263646566");
-        fence_of(&link).raise(&mark).unwrap();
-        let fence = fence_of(&origin);
-        let found = fence.find().unwrap();
-        let place = folder.path().join("vm.img.nitro-dirty");
-        assert!(found[0].place.ends_with("/vm.img.nitro-dirty") && found[0].mark == mark, "{found:?}");
-        assert!(found.iter().skip(1).all(|found| !found.is_of_another_file), "{found:?}");
-        fence.lower().unwrap();
-        assert!(!place.exists() && fence.find().unwrap().is_empty());
-        fence.lower().unwrap();
-        fs::write(&place, "nonsense").unwrap();
-        assert!(fence.find().is_err());
-        fence.raise(&self::mark("other")).unwrap();
-        assert_eq!(fence.find().unwrap()[0].mark.volume, "other");
-    }
-
-    #[test]
-    fn a_mark_that_stands_is_not_written_anew() {
-        let (folder, origin) = origin();
-        let fence = fence_of(&origin);
-        fence.raise(&mark("vm")).unwrap();
-        let (marks, inode) =
-            (fence.find().unwrap(), fs::metadata(folder.path().join("vm.img.nitro-dirty")).unwrap().ino());
-        // There may be no room for another while the first stands.
-        let since = "2001-01-01T00:00:00Z".to_owned();
-        fence.raise(&Mark { since, ..mark("vm") }).unwrap();
-        assert_eq!(fs::metadata(folder.path().join("vm.img.nitro-dirty")).unwrap().ino(), inode);
-        assert_eq!(fence.find().unwrap(), marks);
-        fence.raise(&mark("db")).unwrap();
-        assert!(fence.find().unwrap().iter().all(|found| found.mark.volume == "db"));
-    }
-
-    #[test]
-    fn a_mark_goes_when_it_is_not_wanted_and_nothing_is_dirty() {
-        let (folder, origin) = origin();
-        let place = folder.path().join("vm.img.nitro-dirty");
-        let reactor = nitro_device::Reactor::new().unwrap();
-        let guard = Guard::new(fence_of(&origin), mark("vm"));
-        reactor.block_on(async {
-            guard.raise().await.unwrap();
-            guard.lower_if(|| true).await.unwrap();
-            assert!(place.exists());
-            guard.release();
-            guard.lower_if(|| false).await.unwrap();
-            assert!(place.exists());
-            guard.lower_if(|| true).await.unwrap();
-            assert!(!place.exists());
-        });
-    }
-
-    #[test]
-    fn a_mark_of_another_cache_stays() {
-        let (_folder, origin) = origin();
-        let reactor = nitro_device::Reactor::new().unwrap();
-        let guard = Guard::new(fence_of(&origin), mark("vm"));
-        let other = Mark::new(Uuid(*b"fedcba9876543210"), Path::new("/other.img"), "vm", &StorageId::default());
-        fence_of(&origin).raise(&other).unwrap();
-        reactor.block_on(guard.lower_if(|| true)).unwrap();
-        let found = fence_of(&origin).find().unwrap();
-        assert!(!found.is_empty() && found.iter().all(|found| found.mark.cache_uuid == other.cache_uuid), "{found:?}");
-    }
-
-    #[test]
-    fn an_attribute_that_cannot_be_read_counts_as_a_mark_and_a_copy_is_told_from_its_original() {
-        let (folder, origin) = origin();
-        let fence = fence_of(&origin);
-        let inode = fence.inode.as_ref().unwrap();
-        if fsetxattr(inode, MARK_ATTRIBUTE, b"?", XattrFlags::empty()) == Err(Errno::NOTSUP) {
-            return;
-        }
-        assert!(fence.find().is_err());
-        fence.raise(&mark("vm")).unwrap();
-        let copy = folder.path().join("copy.img");
-        fs::write(&copy, "x").unwrap();
-        let copied = read_attribute(inode).unwrap().unwrap().fields().unwrap();
-        let fence = fence_of(&copy);
-        fsetxattr(fence.inode.as_ref().unwrap(), MARK_ATTRIBUTE, copied.as_bytes(), XattrFlags::empty()).unwrap();
-        let found = fence.find().unwrap();
-        assert!(found.len() == 1 && found[0].is_of_another_file, "{found:?}");
-    }
-}
+mod tests;

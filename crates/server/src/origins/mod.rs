@@ -9,15 +9,19 @@ mod collector;
 mod cos;
 mod fence;
 mod file;
+mod lock;
 mod mark;
 mod nbd;
+mod notes;
+mod percent;
+mod rbd;
 mod stamp;
 mod volume_mark;
 
 pub(crate) use aside::{aside, start as start_threads};
 pub use backing::Backing;
 pub use cos::{Cos, CosOrigin};
-pub(crate) use cos::{close_all, find, not_open, open_stores, real, same_store, share};
+pub(crate) use cos::{find, not_open, open_stores, real, same_store, share};
 pub use fence::Fence;
 pub(crate) use fence::MARK_SUFFIX;
 pub(crate) use fence::{Found, Guard, share_marks, shared_folder, state_folder, state_folders};
@@ -25,6 +29,8 @@ pub use file::Files;
 pub(crate) use mark::Mark;
 pub use mark::Uuid;
 pub use nbd::Nbd;
+pub use notes::{Note, Notes};
+pub use rbd::Rbd;
 pub use stamp::Look;
 pub(crate) use stamp::{Change, LEASE_SECONDS, Stamp, unix_seconds};
 pub(crate) use volume_mark::VolumeMark;
@@ -39,7 +45,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The kinds of origin that this program knows.
-pub const SCHEMES: &[&dyn Scheme] = &[&Files, &Cos, &Nbd::TCP, &Nbd::UNIX, &Nbd::TCP_TLS, &Nbd::UNIX_TLS];
+pub const SCHEMES: &[&dyn Scheme] = &[&Files, &Cos, &Nbd::TCP, &Nbd::UNIX, &Nbd::TCP_TLS, &Nbd::UNIX_TLS, &Rbd];
 
 /// A kind of origin.
 pub trait Scheme: Sync {
@@ -130,7 +136,13 @@ pub trait Identity: Send + Sync {
         512
     }
 
-    /// Opens it once more, after it has grown; `None`: it cannot grow.
+    /// Why it must not be used any more, which stays so: neither it nor what is cached of it may be read or changed. `None`: it may be
+    /// used. Asked for each request.
+    fn lost(&self) -> Option<&str> {
+        None
+    }
+
+    /// Opens it once more, after it has grown; `None`: it cannot grow. May block.
     ///
     /// # Errors
     /// It cannot be opened.
@@ -174,6 +186,25 @@ pub fn origin_among(schemes: &[&dyn Scheme], text: &Path) -> Result<Box<dyn Name
         .or(format_args!("write one of: {}; a path with a colon is file:PATH", forms.join(", "))))
 }
 
+/// Refuses to make an origin as slow as a disk that is no file or device.
+fn refuse_emulation(what: &str, config: &VolumeConfig) -> Result<(), Error> {
+    match config.emulate_disk {
+        None => Ok(()),
+        Some(_) => Err(Error::new(what, "emulate_disk makes a file as slow as a disk, and this is no file")
+            .or("leave out emulate_disk")),
+    }
+}
+
+/// Ends what origins have begun: stores are closed, and images of clusters, for which this waits a few seconds.
+///
+/// # Errors
+/// A store cannot be closed.
+pub(crate) async fn close_all() -> Result<(), Error> {
+    let closed = cos::close_all().await;
+    rbd::close_all().await;
+    closed
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,12 +227,15 @@ mod tests {
         assert_eq!(object.absolute().unwrap(), Path::new("cos:/a/store#vm/1"));
         let export = origin_of(Path::new("nbd+unix:///vm?socket=/a/b.sock")).unwrap();
         assert_eq!((export.volume_name().as_str(), export.is_host(), export.host_path()), ("vm", false, None));
+        let image = origin_of(Path::new("rbd:pool/vm@monday")).unwrap();
+        assert_eq!((image.volume_name().as_str(), image.is_host(), image.host_path()), ("vm", false, None));
         assert!(elsewhere(Path::new("nbd://host/vm")).is_some() && elsewhere(Path::new("vm.img")).is_none());
     }
 
     #[test]
     fn what_names_nothing_is_refused_with_what_there_is() {
-        assert!(refused("rbd:pool/image").contains("file:PATH"), "{}", refused("rbd:pool/image"));
+        assert!(refused("iscsi:pool/image").contains("file:PATH"), "{}", refused("iscsi:pool/image"));
+        assert!(refused("rbd:image").contains("rbd:POOL/IMAGE"), "{}", refused("rbd:image"));
         assert!(refused("nbd+tcp://host/vm").contains("nbd+unix:///EXPORT"), "{}", refused("nbd+tcp://host/vm"));
         assert!(refused("nbd:host/export").contains("nbd://HOST"), "{}", refused("nbd:host/export"));
         assert!(refused("cos:store").contains("cos:STORE#OBJECT"), "{}", refused("cos:store"));

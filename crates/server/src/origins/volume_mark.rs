@@ -1,12 +1,13 @@
 //! The mark that stays on an origin: which cache served it last, and how often. It is renewed at each start that may change the
 //! origin, in both modes, and stays after an orderly end; [`Mark`](super::Mark) is the one of unwritten data.
 //!
-//! A file has it as an extended attribute, which is found by all its names. Other origins, and files without extended
-//! attributes, have it in a file of the state folder, named by what the origin is recognised by. Where other hosts serve the
-//! origin, too, all have it in the folder that these hosts share.
+//! A file has it as an extended attribute, which is found by all its names, and an image of a cluster in its metadata. Other origins,
+//! and files without extended attributes, have it in a file of the state folder, named by what the origin is recognised by. Where
+//! other hosts serve the origin, too, all but images have it in the folder that these hosts share.
 
 use super::fence::{block_names, shared_folder, state_folder, state_folders};
 use super::mark::Uuid;
+use super::notes::{Note, Notes};
 use nitro_files::{self as files, Links};
 use nitro_port::{Sameness, StorageId};
 use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
@@ -62,6 +63,8 @@ pub struct VolumeMarks {
     file: Option<Arc<File>>,
     /// Names of the files that hold the mark otherwise; it is made under the first one.
     names: Vec<String>,
+    /// The origin keeps the mark itself.
+    notes: Option<Arc<dyn Notes>>,
 }
 
 impl VolumeMarks {
@@ -69,13 +72,19 @@ impl VolumeMarks {
     #[must_use]
     pub fn of(id: &StorageId) -> Self {
         let names = if id.is_lasting() { id.names().collect() } else { Vec::new() };
-        Self { id: id.clone(), file: None, names }
+        Self { id: id.clone(), names, ..Self::default() }
     }
 
     /// The marks of an origin that is recognised by nothing, and has this name on this machine.
     #[must_use]
     pub fn named(name: &str) -> Self {
-        Self { id: StorageId::default(), file: None, names: vec![name.to_owned()] }
+        Self { names: vec![name.to_owned()], ..Self::default() }
+    }
+
+    /// The mark of an origin with this identity that keeps it itself.
+    #[must_use]
+    pub fn noted(id: &StorageId, notes: Arc<dyn Notes>) -> Self {
+        Self { id: id.clone(), notes: Some(notes), ..Self::default() }
     }
 
     /// The marks of an open file or block device, which was opened at a path. May block.
@@ -105,7 +114,8 @@ impl VolumeMarks {
         let places = folders.iter().flat_map(|folder| self.names.iter().map(move |name| place(folder, name)));
         let texts =
             places.filter_map(|place| files::read_text(&place, Links::Followed, BYTES_MAX as u64).ok().flatten());
-        let marks = attribute.into_iter().chain(texts.filter_map(parse));
+        let noted = self.notes.as_ref().and_then(|notes| notes.read(Note::Volume).ok().flatten());
+        let marks = attribute.into_iter().chain(noted.into_iter().chain(texts).filter_map(parse));
         marks.filter(|mark| mark.is_of(&self.id)).max_by_key(|mark| mark.count)
     }
 
@@ -115,6 +125,9 @@ impl VolumeMarks {
     /// It cannot be made although the origin can have one.
     pub(crate) fn set(&self, mark: &VolumeMark) -> io::Result<bool> {
         let text = toml::to_string(mark).map_err(io::Error::other)?;
+        if let Some(notes) = &self.notes {
+            return notes.write(Note::Volume, text).map(|()| true);
+        }
         if let Some(file) = &self.file {
             match fsetxattr(file, ATTRIBUTE, text.as_bytes(), XattrFlags::empty()) {
                 Ok(()) => {

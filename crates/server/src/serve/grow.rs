@@ -2,6 +2,7 @@
 
 use super::Served;
 use crate::control::protocol::Outcome;
+use crate::origins::aside;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use std::sync::Arc;
@@ -18,8 +19,9 @@ impl Served {
         let what = format!("volume {name}");
         let before = export.volume.size_bytes();
         export.check_name().await?;
-        let Some(device) = export.identity.open_again(export.emulate_disk)? else {
-            let why = "only files and block devices grow while they are served";
+        let (identity, emulated) = (Arc::clone(&export.identity), export.emulate_disk);
+        let Some(device) = aside(move || identity.open_again(emulated)).await?? else {
+            let why = "only files, block devices and images of clusters grow while they are served";
             return Err(Error::new(what, why)
                 .or("an object: copy it to a larger one (nitro cos); an NBD export: restart the server"));
         };

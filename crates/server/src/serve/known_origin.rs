@@ -172,7 +172,7 @@ impl KnownOrigin {
         if same == Sameness::Same { Finding::AsLeft } else { Finding::Unproven }
     }
 
-    /// The stored form, at most 140 bytes.
+    /// The stored form, at most 149 bytes.
     pub(super) fn encode(&self) -> Vec<u8> {
         let flag = |is_set, flag| if is_set { flag } else { 0 };
         let flags = flag(self.has_mark, HAS_MARK) | flag(self.is_new, IS_NEW) | flag(self.is_named, IS_NAMED);

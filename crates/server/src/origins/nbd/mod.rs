@@ -5,15 +5,14 @@
 //! made of server and export.
 
 mod connect;
-mod lock;
 mod uri;
 
-use super::{Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme, VolumeMarks, aside};
+use super::lock::{self, Lock};
+use super::{Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme, VolumeMarks, aside, refuse_emulation};
 use crate::device_error::device_error;
 use connect::Connector;
 use futures_channel::oneshot;
 use futures_util::future::{FutureExt, LocalBoxFuture};
-use lock::Lock;
 use nitro_config::VolumeConfig;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
@@ -142,10 +141,7 @@ impl Uri {
     /// `None`: another server of this machine serves it.
     async fn open_for(&self, volume: &str, config: &VolumeConfig) -> Result<Option<OpenOrigin>, Error> {
         let what = format!("origin {self}");
-        if config.emulate_disk.is_some() {
-            let why = "emulate_disk makes a file as slow as a disk, and this is no file";
-            return Err(Error::new(what, why).or("leave out emulate_disk"));
-        }
+        refuse_emulation(&what, config)?;
         let name = self.mark_name().map_err(|e| Error::new(&what, e))?;
         let (locked, read_only) = (name.clone(), config.read_only);
         let lock = match aside(move || Lock::take(&locked, read_only)).await? {
