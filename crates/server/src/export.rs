@@ -142,7 +142,10 @@ impl VolumeExport {
         let iscsi_allowed = RwLock::new(config.iscsi_allowed()?);
         let names =
             Arc::new(config.identity(name, Some(own.unit).filter(|unit| !unit.is_named).map(|unit| unit.uuid.0))?);
-        let detector = entry.detector(volume.size_bytes(), own.block_bytes, config.detect_scan);
+        let is_tree = volume.origin().tree().is_some();
+        // The address space of files has no file system in it.
+        let detector =
+            (!is_tree).then(|| entry.detector(volume.size_bytes(), own.block_bytes, config.detect_scan)).flatten();
         volume.classify_by(detector.clone().map(|detector| detector as Arc<dyn Classifier>));
         let export = Self {
             name: name.to_owned(),

@@ -1,15 +1,18 @@
 //! The devices behind origins.
 
+use super::TreeDevice;
 use crate::cos::StoreDevice;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::Either;
 use nitro_device::AnyDevice;
+use nitro_mount::Tree;
 use nitro_nbd::client::RemoteDisk;
 use nitro_port::{Allocation, Device, DeviceError, Geometry, Origin, Recipe, Urgency};
 use nitro_shares::Terms;
 use nitro_units::Fingerprint;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The device behind an origin.
 pub enum Backing {
@@ -19,15 +22,26 @@ pub enum Backing {
     Object(nitro_cos::Volume<StoreDevice>),
     /// An export of an NBD server.
     Remote(Box<RemoteDisk>),
+    /// The files of a directory tree.
+    Tree(Box<TreeDevice>),
 }
 
 impl Backing {
+    /// The tree, if it is one.
+    pub(crate) fn tree(&self) -> Option<&Arc<Tree>> {
+        match self {
+            Self::Tree(device) => Some(device.tree()),
+            Self::Device(_) | Self::Object(_) | Self::Remote(_) => None,
+        }
+    }
+
     /// RAM that it takes besides the data of requests, in bytes, and its threads.
     pub(crate) fn ram(&self) -> Option<(u64, u64)> {
         match self {
             // A store counts its own.
             Self::Device(_) | Self::Object(_) => None,
             Self::Remote(disk) => Some((disk.ram_bytes(), 1)),
+            Self::Tree(_) => Some(TreeDevice::ram()),
         }
     }
 }
@@ -38,6 +52,7 @@ macro_rules! backing {
             Backing::Device($device) => $call,
             Backing::Object($device) => $call,
             Backing::Remote($device) => $call,
+            Backing::Tree($device) => $call,
         }
     };
 }
@@ -62,6 +77,7 @@ impl Device for Backing {
             Self::Device(device) => Either::Left(device.read(offset, len)),
             Self::Object(object) => Either::Right(object.read(offset, len).boxed_local()),
             Self::Remote(disk) => Either::Right(disk.read(offset, len).boxed_local()),
+            Self::Tree(tree) => Either::Right(tree.read(offset, len).boxed_local()),
         }
     }
 
@@ -70,6 +86,7 @@ impl Device for Backing {
             Self::Device(device) => Either::Left(device.read_with(urgency, offset, len)),
             Self::Object(object) => Either::Right(object.read(offset, len).boxed_local()),
             Self::Remote(disk) => Either::Right(disk.read(offset, len).boxed_local()),
+            Self::Tree(tree) => Either::Right(tree.read(offset, len).boxed_local()),
         }
     }
 
@@ -78,6 +95,7 @@ impl Device for Backing {
             Self::Device(device) => Either::Left(device.write(offset, data)),
             Self::Object(object) => Either::Right(object.write(offset, data).boxed_local()),
             Self::Remote(disk) => Either::Right(disk.write(offset, data).boxed_local()),
+            Self::Tree(tree) => Either::Right(tree.write(offset, data).boxed_local()),
         }
     }
 
@@ -116,6 +134,7 @@ impl Origin for Backing {
             Self::Device(device) => device.write_known(offset, data, known).await,
             Self::Object(object) => Box::pin(object.write_known(offset, data, known)).await,
             Self::Remote(disk) => disk.write_known(offset, data, known).await,
+            Self::Tree(tree) => Box::pin(tree.write_known(offset, data, known)).await,
         }
     }
 

@@ -12,6 +12,7 @@ mod file;
 mod mark;
 mod nbd;
 mod stamp;
+mod tree;
 mod volume_mark;
 
 pub(crate) use aside::{aside, start as start_threads};
@@ -27,6 +28,7 @@ pub use mark::Uuid;
 pub use nbd::Nbd;
 pub use stamp::Look;
 pub(crate) use stamp::{Change, LEASE_SECONDS, Stamp, unix_seconds};
+pub use tree::{TreeDevice, Trees};
 pub(crate) use volume_mark::VolumeMark;
 pub use volume_mark::VolumeMarks;
 
@@ -39,7 +41,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The kinds of origin that this program knows.
-pub const SCHEMES: &[&dyn Scheme] = &[&Files, &Cos, &Nbd::TCP, &Nbd::UNIX, &Nbd::TCP_TLS, &Nbd::UNIX_TLS];
+pub const SCHEMES: &[&dyn Scheme] = 
+    &[&Files, &Cos, &Nbd::TCP, &Nbd::UNIX, &Nbd::TCP_TLS, &Nbd::UNIX_TLS, &Trees];
 
 /// A kind of origin.
 pub trait Scheme: Sync {

@@ -7,13 +7,14 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::Either;
 use nitro_device::{AnyDevice, FileDevice};
+use nitro_mount::Tree;
 use nitro_port::buf::BufMut;
 use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe, Urgency};
 use nitro_shares::Terms;
 use nitro_units::Fingerprint;
 use std::future::ready;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// An origin. Before it is changed, its stamp in the cache is set to *in use*.
 pub enum OriginDevice {
@@ -82,6 +83,14 @@ impl OriginDevice {
     pub fn lease(&self) -> Option<&OriginLease> {
         match self {
             Self::Real(origin) => origin.lease.as_ref(),
+            Self::Nowhere(_) => None,
+        }
+    }
+
+    /// The tree of files, if it is one.
+    pub(crate) fn tree(&self) -> Option<&Arc<Tree>> {
+        match self {
+            Self::Real(origin) => origin.device.tree(),
             Self::Nowhere(_) => None,
         }
     }
