@@ -259,7 +259,7 @@ impl<D: Disk + Send + Sync + 'static> Files<D> {
     pub(super) fn allocate(&self, handle: u64, offset: u64, len: u64, mode: i32) -> io::Result<()> {
         let open = self.open.get(handle)?;
         let mode = FallocateFlags::from_bits_retain(mode as u32);
-        let allocate = || Ok(fallocate(&open.file, mode, offset, len)?);
+        let allocate = || -> io::Result<()> { Ok(fallocate(&open.file, mode, offset, len)?) };
         let Some(cached) = &open.cached else { return allocate() };
         cached.change(&open.file, || {
             allocate()?;
@@ -277,7 +277,7 @@ impl<D: Disk + Send + Sync + 'static> Files<D> {
     /// copy_file_range(2); returns the number of bytes.
     pub(super) fn copy(&self, from: (u64, u64), to: (u64, u64), len: u64) -> io::Result<u32> {
         let (source, target) = (self.open.get(from.0)?, self.open.get(to.0)?);
-        let copy = || {
+        let copy = || -> io::Result<usize> {
             let (mut at, mut into) = (from.1, to.1);
             let len = len.min(COPY_MAX) as usize;
             Ok(copy_file_range(&source.file, Some(&mut at), &target.file, Some(&mut into), len)?)
