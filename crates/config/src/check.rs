@@ -63,15 +63,20 @@ impl Config {
         let tree = self.volumes.iter().find(|(_, volume)| volume.folder().is_some());
         let (Some((name, volume)), listen) = (tree, &self.server.listen) else {
             return match self.server.listen.iter().find(|address| address.mountpoint().is_some()) {
-                Some(address) => Err(Error::new("listen", format_args!("{address} is for a tree of files, and there is none"))
-                    .or("serve an origin files:DIR, or leave it out")),
+                Some(address) => {
+                    Err(Error::new("listen", format_args!("{address} is for a tree of files, and there is none"))
+                        .or("serve an origin files:DIR, or leave it out"))
+                }
                 None => Ok(()),
             };
         };
         let what = format!("volume.{name}");
         if self.volumes.len() > 1 || listen.len() != 1 || listen.iter().any(|address| address.mountpoint().is_none()) {
-            let why = format!("{} is a tree of files, which is mounted by a server of its own", volume.origin.display());
-            return Err(Error::new(what, why).or("run nitro mount, or give listen = [\"fuse:MOUNTPOINT\"] and no other volume"));
+            let why =
+                format!("{} is a tree of files, which is mounted by a server of its own", volume.origin.display());
+            return Err(
+                Error::new(what, why).or("run nitro mount, or give listen = [\"fuse:MOUNTPOINT\"] and no other volume")
+            );
         }
         if self.mode_of(name) == Mode::WriteBack {
             return Err(Error::new(what, "files are served in write-through only").or("leave out mode"));

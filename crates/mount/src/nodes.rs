@@ -1,11 +1,11 @@
 //! The inodes that the kernel knows. Each has a descriptor that names it without opening it (`O_PATH`), so that names may change.
 //! The number of descriptors is limited: beyond it, the kernel is asked to forget the names that it has known for longest.
 
+use crate::file::CachedFile;
+use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use rustix::fs::Stat;
 use rustix::io::Errno;
-use crate::file::CachedFile;
-use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::io;

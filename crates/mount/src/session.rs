@@ -6,7 +6,6 @@ use fuser::{BackgroundSession, Config, INodeNo, MountOption, SessionACL};
 use nitro_console::error::Error;
 use nitro_frontend::{Disk, Requester};
 use rustix::io::Errno;
-use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
 use std::io;
@@ -132,7 +131,9 @@ impl Session {
         config.clone_fd = options.threads > 1;
         let background = fuser::spawn_mount2(Requests(Arc::clone(&files)), mountpoint, &config).map_err(|e| {
             let way_out = match e.kind() {
-                io::ErrorKind::NotFound => "install fusermount3 (package fuse3), and see that /dev/fuse exists: modprobe fuse",
+                io::ErrorKind::NotFound => {
+                    "install fusermount3 (package fuse3), and see that /dev/fuse exists: modprobe fuse"
+                }
                 io::ErrorKind::PermissionDenied if options.allow_other => {
                     "leave out --allow-other, or have user_allow_other written into /etc/fuse.conf"
                 }
@@ -154,8 +155,7 @@ impl Session {
                 }
             }
         });
-        let mut session =
-            Self { mountpoint: mountpoint.to_owned(), background: Some(background), tree, noting: None };
+        let mut session = Self { mountpoint: mountpoint.to_owned(), background: Some(background), tree, noting: None };
         match noting {
             Ok(thread) => session.noting = Some((stop, thread)),
             Err(error) => {
@@ -188,7 +188,10 @@ impl Session {
         }
         let is_over = background.guard.is_finished();
         if unmounted.is_ok() && !is_over {
-            tracing::warn!("{}: files of the mount are still in use; who uses them gets errors", self.mountpoint.display());
+            tracing::warn!(
+                "{}: files of the mount are still in use; who uses them gets errors",
+                self.mountpoint.display()
+            );
         }
         if !is_over {
             // Dropped, it would unmount what may be mounted there by now; the end of the process closes it.
@@ -214,14 +217,8 @@ impl Drop for Session {
     }
 }
 
-/// Takes a mount out of the tree of names; who uses it keeps it for now.
+/// Takes a mount out of the tree of names, as the user who has mounted it may; who uses it keeps it for now.
 fn unmount_lazily(mountpoint: &Path) -> io::Result<()> {
-    match unmount(mountpoint, UnmountFlags::DETACH) {
-        Ok(()) => return Ok(()),
-        // Only root may; fusermount3 does it for the user who has mounted it.
-        Err(Errno::PERM) => {}
-        Err(error) => return Err(error.into()),
-    }
     let done = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(mountpoint).output()?;
     match done.status.success() {
         true => Ok(()),

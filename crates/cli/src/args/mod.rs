@@ -21,8 +21,8 @@ pub(crate) use cos::{
     CosSendArgs, CosSsdArgs, CosSsdCommand, CosTuningArgs, ShownStoreArgs, StoreArgs,
 };
 pub(crate) use doctor::{BundleArgs, DoctorArgs};
-pub(crate) use pin::PinArgs;
 pub(crate) use mount::MountArgs;
+pub(crate) use pin::PinArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use volume::{AddArgs, ExplainArgs, FlushArgs, VolumeCommand};
 pub(crate) use warm::WarmArgs;

@@ -2,7 +2,9 @@
 
 use super::serve::{CACHE_NAME, values};
 use clap::{ArgMatches, Args};
-use nitro_config::{Address, CacheConfig, Config, FILES_SCHEME, FIRST, HttpAddress, Scope, ServerConfig, VolumeConfig, help};
+use nitro_config::{
+    Address, CacheConfig, Config, FILES_SCHEME, FIRST, HttpAddress, Scope, ServerConfig, VolumeConfig, help,
+};
 use nitro_console::error::Error;
 use nitro_server::origins::origin_of;
 use nitro_server::serve::Values;

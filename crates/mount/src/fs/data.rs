@@ -10,8 +10,8 @@ use futures_util::FutureExt;
 use nitro_frontend::{Disk, Pieces};
 use nitro_port::buf::BufMut;
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Mode, OFlags, SeekFrom, Stat, chmod, copy_file_range, fallocate, fstat, open, seek,
-    statat,
+    AtFlags, FallocateFlags, FileType, Mode, OFlags, SeekFrom, Stat, chmod, copy_file_range, fallocate, fstat, open,
+    seek, statat,
 };
 use rustix::io::Errno;
 use std::fs::File;
@@ -342,13 +342,20 @@ impl<D: Disk + Send + Sync + 'static> Files<D> {
             self.nodes.forget(node.number, 1);
             return Err(Errno::STALE.into());
         }
-        let (handle, kept) = self.register(&node, file, (true, writes)).inspect_err(|_| self.nodes.forget(node.number, 1))?;
+        let (handle, kept) =
+            self.register(&node, file, (true, writes)).inspect_err(|_| self.nodes.forget(node.number, 1))?;
         let attributes = Self::attributes(&node)?;
         Ok((node, attributes, handle, kept))
     }
 
     /// Gives a new file its owner and mode.
-    pub(super) fn own(&self, parent: &Node, name: &std::ffi::OsStr, mode: u32, (uid, gid): (u32, u32)) -> io::Result<()> {
+    pub(super) fn own(
+        &self,
+        parent: &Node,
+        name: &std::ffi::OsStr,
+        mode: u32,
+        (uid, gid): (u32, u32),
+    ) -> io::Result<()> {
         use rustix::fs::{Gid, Uid, chmodat, chownat};
         let stat = statat(&parent.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if self.is_root && (uid, gid) != (stat.st_uid, stat.st_gid) {
@@ -398,4 +405,3 @@ fn answer(reply: ReplyData, pieces: &Pieces) {
         many => reply.data(&many.concat()),
     }
 }
-

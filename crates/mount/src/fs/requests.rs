@@ -4,9 +4,10 @@ use super::settings::Change;
 use super::{Files, TTL, names, number};
 use crate::nodes::Node;
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
-    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow, WriteFlags,
 };
 use nitro_frontend::Disk;
 use rustix::fs::AtFlags;
@@ -46,7 +47,12 @@ impl<D: Disk + Send + Sync + 'static> Requests<D> {
     }
 
     /// With a parent and a name in it.
-    fn named<T>(&self, parent: INodeNo, name: &OsStr, make: impl FnOnce(&Files<D>, &Node) -> io::Result<T>) -> io::Result<T> {
+    fn named<T>(
+        &self,
+        parent: INodeNo,
+        name: &OsStr,
+        make: impl FnOnce(&Files<D>, &Node) -> io::Result<T>,
+    ) -> io::Result<T> {
         if !names::is_plain(name) {
             return Err(rustix::io::Errno::INVAL.into());
         }
@@ -145,7 +151,10 @@ impl<D: Disk + Send + Sync + 'static> Filesystem for Requests<D> {
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
-        Self::entry(reply, self.named(parent, name, |files, parent| files.make_folder(parent, name, mode, by(request))));
+        Self::entry(
+            reply,
+            self.named(parent, name, |files, parent| files.make_folder(parent, name, mode, by(request))),
+        );
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {

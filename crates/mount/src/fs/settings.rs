@@ -5,8 +5,8 @@ use crate::nodes::Node;
 use fuser::{FileAttr, TimeOrNow};
 use nitro_frontend::Disk;
 use rustix::fs::{
-    AtFlags, Gid, Mode, Timespec, Timestamps, Uid, UTIME_NOW, UTIME_OMIT, XattrFlags, chmod, chownat, getxattr, listxattr,
-    removexattr, setxattr, utimensat,
+    AtFlags, Gid, Mode, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, XattrFlags, chmod, chownat, getxattr,
+    listxattr, removexattr, setxattr, utimensat,
 };
 use std::ffi::OsStr;
 use std::io;
@@ -62,8 +62,7 @@ impl<D: Disk + Send + Sync + 'static> Files<D> {
                     chmod(node.path(), Mode::from_raw_mode(mode & 0o7777))?;
                 }
                 if atime.is_some() || mtime.is_some() {
-                    let times =
-                        Timestamps { last_access: timespec(atime), last_modification: timespec(mtime) };
+                    let times = Timestamps { last_access: timespec(atime), last_modification: timespec(mtime) };
                     utimensat(&node.fd, "", &times, AtFlags::EMPTY_PATH)?;
                 }
                 Ok(())

@@ -298,7 +298,10 @@ mod tests {
         drop(table);
         let table = Table::open(&path).unwrap();
         assert_eq!(table.id(), id);
-        assert_eq!((held(&table, 7, 2), held(&table, 7, 1), held(&table, 8, 1)), (vec![(0, 0), (2, 1)], vec![], vec![(0, 2)]));
+        assert_eq!(
+            (held(&table, 7, 2), held(&table, 7, 1), held(&table, 8, 1)),
+            (vec![(0, 0), (2, 1)], vec![], vec![(0, 2)])
+        );
         // Not only those that files had: what was not written, or was lost, must not be given away again.
         assert_eq!(table.take_slot(), Some(Slot(BATCH)));
         table.note(key(9), version(3), &slots);

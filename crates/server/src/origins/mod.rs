@@ -41,8 +41,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The kinds of origin that this program knows.
-pub const SCHEMES: &[&dyn Scheme] = 
-    &[&Files, &Cos, &Nbd::TCP, &Nbd::UNIX, &Nbd::TCP_TLS, &Nbd::UNIX_TLS, &Trees];
+pub const SCHEMES: &[&dyn Scheme] = &[&Files, &Cos, &Nbd::TCP, &Nbd::UNIX, &Nbd::TCP_TLS, &Nbd::UNIX_TLS, &Trees];
 
 /// A kind of origin.
 pub trait Scheme: Sync {

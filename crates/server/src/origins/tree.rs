@@ -55,7 +55,8 @@ impl NamedOrigin for AtPath {
     }
 
     fn volume_name(&self) -> String {
-        let name = std::path::absolute(&self.0).ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+        let name =
+            std::path::absolute(&self.0).ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
         name.unwrap_or_else(|| "files".to_owned())
     }
 
@@ -70,7 +71,8 @@ impl NamedOrigin for AtPath {
     fn open<'a>(&'a self, volume: &'a str, config: &'a VolumeConfig) -> LocalBoxFuture<'a, Result<OpenOrigin, Error>> {
         async move {
             let origin = self.open_tree(config).await?.ok_or_else(|| {
-                Error::new(self.what(), "another server has mounted it").or("unmount that one first: nitro status shows it")
+                Error::new(self.what(), "another server has mounted it")
+                    .or("unmount that one first: nitro status shows it")
             })?;
             nitro_console::output::note!("volume {volume}: the files in {}", self.0.display());
             Ok(origin)
@@ -135,7 +137,8 @@ impl AtPath {
         id.add(Means::Object, &[b"nitro files", &tree.table().id()]);
         let identity = OfTree(Arc::clone(&tree), self.0.clone());
         let look = identity.look(address::SIZE_BYTES).map_err(|e| Error::new(&what, e))?;
-        let device = TreeDevice::new(tree).map_err(|e| Error::new("threads", e).or("raise the limit of threads (ulimit -u)"))?;
+        let device =
+            TreeDevice::new(tree).map_err(|e| Error::new("threads", e).or("raise the limit of threads (ulimit -u)"))?;
         Ok(Some(OpenOrigin {
             device: Backing::Tree(Box::new(device)),
             identity: Arc::new(identity),

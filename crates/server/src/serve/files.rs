@@ -90,12 +90,15 @@ fn real(path: &Path) -> PathBuf {
 pub(super) async fn begin(served: &Arc<Served>, host: QueueHost) -> Result<(), Error> {
     let Some(mount) = served.mount.wanted.clone() else { return Ok(()) };
     let Some(export) = served.all().into_iter().find(|export| export.volume.origin().tree().is_some()) else {
-        return Err(Error::new(mount.mountpoint.display(), "there is no tree of files to mount").or("serve an origin files:DIR"));
+        return Err(Error::new(mount.mountpoint.display(), "there is no tree of files to mount")
+            .or("serve an origin files:DIR"));
     };
     let own = i32::try_from(std::process::id()).unwrap_or_default();
     let peer = Peer::Process { uid: rustix::process::getuid().as_raw(), pid: own };
-    let admission =
-        served.connections.admit(peer).map_err(|why| Error::new(mount.mountpoint.display(), why).or("raise max_connections"))?;
+    let admission = served
+        .connections
+        .admit(peer)
+        .map_err(|why| Error::new(mount.mountpoint.display(), why).or("raise max_connections"))?;
     let (started, start) = oneshot::channel();
     spawn_local(live(Arc::clone(served), export, mount, host, (peer, admission), started));
     start.await.unwrap_or_else(|_| Err(Error::new("mount", "it could not be begun")))
@@ -118,9 +121,8 @@ async fn live(
     list.begin(&opened.disk);
     let options = Options { allow_other: mount.allow_other, read_only: export.volume.read_only(), threads: THREADS };
     let mountpoint = mount.mountpoint.clone();
-    let begun = aside(move || {
-        Session::begin(tree, (opened.disk, opened.requester), on_threads(host), &mountpoint, options)
-    });
+    let begun =
+        aside(move || Session::begin(tree, (opened.disk, opened.requester), on_threads(host), &mountpoint, options));
     let session = match begun.await.and_then(|begun| begun) {
         Ok(session) => Arc::new(Mutex::new(session)),
         Err(error) => {

@@ -164,7 +164,13 @@ impl Served {
         let vhost = |address| volumes.iter().filter_map(move |export| uri_of_vhost(address, export));
         let blocks = volumes.iter().filter_map(|export| self.block_devices.path(&export.name));
         let blocks = blocks.map(|path| format!("{}{path}", Address::Ublk));
-        self.offers.iter().flat_map(of).chain(self.vhost.iter().flat_map(vhost)).chain(blocks).chain(self.mount.uri()).collect()
+        self.offers
+            .iter()
+            .flat_map(of)
+            .chain(self.vhost.iter().flat_map(vhost))
+            .chain(blocks)
+            .chain(self.mount.uri())
+            .collect()
     }
 
     /// The URIs of one export. A socket for a single volume belongs to the first volume.
