@@ -304,6 +304,34 @@ fn after_a_kill_the_mountpoint_says_so_and_the_cache_is_used_again() {
 }
 
 #[test]
+fn with_another_table_nothing_of_before_is_used() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let mut mounted = Mounted::new(&place);
+    let all: Vec<_> = (0..8).map(|seed| (format!("f{seed}"), noise(seed, 50_000))).collect();
+    let read_in_order = |mounted: &Mounted, order: &[usize]| {
+        for at in order {
+            let (name, data) = &all[*at];
+            assert!(read_cached(&mounted.point.join(name)) == *data, "{name}");
+        }
+    };
+    all.iter().for_each(|(name, data)| fs::write(mounted.tree.join(name), data).unwrap());
+    read_in_order(&mounted, &[0, 1, 2, 3, 4, 5, 6, 7]);
+    let (status, said) = mounted.server().stop();
+    assert!(status.success(), "{said}");
+    let table = fs::read_dir(place.path("state")).unwrap().map(|entry| entry.unwrap().path());
+    let tables: Vec<_> = table.filter(|path| path.extension().is_some_and(|suffix| suffix == "table")).collect();
+    assert_eq!(tables.len(), 1);
+    fs::remove_file(&tables[0]).unwrap();
+    mounted.server = Some(Server::start(&mut place.command(MOUNT)));
+    // In another order, files get slots that were those of others.
+    read_in_order(&mounted, &[7, 6, 5, 4, 3, 2, 1, 0]);
+    assert!(mounted.server().stop().0.success());
+}
+
+#[test]
 fn a_mount_ends_with_its_server_and_the_server_with_its_mount() {
     if !can_mount() {
         return;
