@@ -99,6 +99,12 @@ impl CachedFile {
         all.writers.retain(|(other, _)| *other != handle);
     }
 
+    /// Whether there is a descriptor.
+    pub(crate) fn is_open(&self) -> bool {
+        let all = self.descriptors.read();
+        !all.readers.is_empty() || !all.writers.is_empty()
+    }
+
     /// A descriptor for reading, if there is one.
     pub(crate) fn reader(&self) -> Option<Arc<File>> {
         self.descriptors.read().readers.first().map(|(_, file)| Arc::clone(file))
@@ -251,5 +257,113 @@ impl Drop for CachedFile {
                 all.remove(slot);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Tree;
+    use std::os::unix::fs::FileExt;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    struct Fixture {
+        folder: tempfile::TempDir,
+        tree: Tree,
+    }
+
+    fn fixture() -> Fixture {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("tree")).unwrap();
+        std::fs::write(folder.path().join("tree/f"), [1; 10_000]).unwrap();
+        let table = Table::open(&folder.path().join("table")).unwrap();
+        let tree = Tree::open(&folder.path().join("tree"), table).unwrap();
+        Fixture { folder, tree }
+    }
+
+    impl Fixture {
+        fn open(&self) -> (Arc<CachedFile>, Arc<File>) {
+            let path = self.folder.path().join("tree/f");
+            let file = Arc::new(std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap());
+            let cached = self.tree.file(look(&file).unwrap()).unwrap();
+            cached.add(1, &file, (true, true));
+            (cached, file)
+        }
+    }
+
+    #[test]
+    fn addresses_lead_to_the_file_and_to_zeroes_behind_its_end() {
+        let fixture = fixture();
+        let (cached, file) = fixture.open();
+        let runs = cached.runs_to_read(8_000, 1_000).unwrap().unwrap();
+        let mut bytes = [9; 4_096];
+        fixture.tree.read_at(runs[0].address, &mut bytes).unwrap();
+        assert!(bytes[..2_000] == [1; 2_000] && bytes[2_000..] == [0; 2_096]);
+        fixture.tree.write_at(runs[0].address, &[7; 3]).unwrap();
+        let mut at = [0; 4];
+        file.read_exact_at(&mut at, 8_000).unwrap();
+        assert_eq!(at, [7, 7, 7, 1]);
+        fixture.tree.flush().unwrap();
+        // Another slot is no file's.
+        assert!(fixture.tree.read_at(runs[0].address + SPAN_BYTES, &mut bytes).is_err());
+        cached.remove(1);
+        assert!(fixture.tree.read_at(runs[0].address, &mut bytes).is_err(), "nobody has it open");
+    }
+
+    #[test]
+    fn a_change_that_is_not_the_mounts_own_costs_the_slots() {
+        let fixture = fixture();
+        let (cached, file) = fixture.open();
+        let first = cached.runs_to_read(0, 1).unwrap().unwrap();
+        cached.change(&file, || file.write_all_at(b"own", 0)).unwrap();
+        assert!(cached.open(&file).unwrap());
+        assert_eq!(cached.runs(0, 1), first);
+        file.set_len(20_000).unwrap();
+        assert!(!cached.open(&file).unwrap(), "the kernel's pages are old");
+        assert!(cached.runs(0, 1).is_empty());
+        let second = cached.runs_to_read(0, 1).unwrap().unwrap();
+        assert!(second != first && cached.open(&file).unwrap());
+        // What follows the first failed look at it: a change in between is not absorbed.
+        file.set_len(30_000).unwrap();
+        cached.change(&file, || file.write_all_at(b"own", 0)).unwrap();
+        assert!(cached.runs(0, 1).is_empty() && cached.size() == 30_000);
+    }
+
+    #[test]
+    fn a_slot_is_given_after_the_write_that_is_under_way() {
+        let fixture = fixture();
+        let (cached, file) = fixture.open();
+        let (go, wait) = channel();
+        let writing = {
+            let (cached, file) = (Arc::clone(&cached), Arc::clone(&file));
+            let (begun, has_begun) = channel();
+            let thread = std::thread::spawn(move || {
+                let write = || {
+                    begun.send(()).unwrap();
+                    wait.recv().unwrap();
+                    file.write_all_at(&[2; 10_000], 0)
+                };
+                cached.change(&file, write).unwrap();
+            });
+            has_begun.recv().unwrap();
+            thread
+        };
+        let (given, is_given) = channel();
+        let reading = {
+            let cached = Arc::clone(&cached);
+            std::thread::spawn(move || {
+                let runs = cached.runs_to_read(0, 10_000).unwrap().unwrap();
+                given.send(runs).unwrap();
+            })
+        };
+        assert!(is_given.recv_timeout(Duration::from_millis(50)).is_err(), "a slot beside a write");
+        go.send(()).unwrap();
+        writing.join().unwrap();
+        let runs = is_given.recv().unwrap();
+        reading.join().unwrap();
+        let mut bytes = [0; 10_000];
+        fixture.tree.read_at(runs[0].address, &mut bytes).unwrap();
+        assert!(bytes == [2; 10_000]);
     }
 }

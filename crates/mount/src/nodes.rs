@@ -46,6 +46,11 @@ impl Node {
         self.key == key_of(stat)
     }
 
+    /// Whether it is a file that someone has open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.file.get().is_some_and(|file| file.is_open())
+    }
+
     /// A path that leads to the inode, whatever its names are.
     pub(crate) fn path(&self) -> String {
         use rustix::fd::AsRawFd;

@@ -164,6 +164,13 @@ impl Tree {
         Ok(())
     }
 
+    /// The size of the file that has an address, as far as it is known.
+    #[must_use]
+    pub fn size_at(&self, address: u64) -> Option<u64> {
+        let part = parts(address, 1).next()?;
+        Some(self.at(part.number).ok()?.size())
+    }
+
     /// The offset in its file of the span that a slot holds.
     fn span_of(&self, slot: u32) -> io::Result<u64> {
         let span = self.at(slot)?.span_of(Slot(slot));

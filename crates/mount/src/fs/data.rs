@@ -72,6 +72,8 @@ impl<D: Disk + Send + Sync + 'static> Files<D> {
         let parent = self.nodes.get(place.parent)?;
         match statat(&parent.fd, &place.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if node.is(&stat) => Ok(()),
+            // Without a name, who has it open may open it once more, by its descriptor.
+            Ok(_) | Err(Errno::NOENT) if node.is_open() && fstat(&node.fd)?.st_nlink == 0 => Ok(()),
             Ok(_) | Err(Errno::NOENT) => Err(Errno::STALE.into()),
             Err(error) => Err(error.into()),
         }
@@ -344,6 +346,10 @@ impl<D: Disk + Send + Sync + 'static> Files<D> {
         }
         let (handle, kept) =
             self.register(&node, file, (true, writes)).inspect_err(|_| self.nodes.forget(node.number, 1))?;
+        if existed && flags.contains(OFlags::TRUNC) {
+            // Another program has made it since the kernel looked for it.
+            self.truncate(&node, Some(handle), 0, false)?;
+        }
         let attributes = Self::attributes(&node)?;
         Ok((node, attributes, handle, kept))
     }

@@ -1,22 +1,28 @@
 //! Directory trees, mounted: `fuse:MOUNTPOINT`.
 
 use super::Served;
+use super::caches::CacheEntry;
 use super::connections::{Admission, sleep};
 use super::reactors::QueueHost;
 use crate::export::{ExportList, VolumeExport};
 use crate::origins::{aside, state_folder};
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
+use nitro_cache::class;
+use nitro_config::classes::of_block;
 use nitro_config::{Address, CacheStore, Config};
 use nitro_console::error::Error;
 use nitro_device::net::Peer;
 use nitro_device::spawn_local;
+use nitro_engine::{Classifier, Learned};
 use nitro_frontend::Disks;
-use nitro_mount::{Host as MountHost, LocalTask, Options, Session, check_mountpoint};
+use nitro_mount::{Host as MountHost, LocalTask, Options, Session, Tree, check_mountpoint};
 use nitro_port::latch::Latch;
+use nitro_units::ClassId;
 use nitro_vhost::Host;
 use parking_lot::Mutex;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -154,6 +160,31 @@ async fn live(
 fn on_threads(host: QueueHost) -> MountHost {
     let next = AtomicUsize::new(0);
     Box::new(move |task: LocalTask| host.spawn(next.fetch_add(1, Ordering::Relaxed), task))
+}
+
+/// Classes by the sizes of files.
+struct BySize {
+    entry: Arc<CacheEntry>,
+    tree: Arc<Tree>,
+}
+
+impl Classifier for BySize {
+    fn look(&self, offset: u64, bytes: &[u8], _: &mut Vec<Learned>) -> Option<ClassId> {
+        self.class_of(offset..offset + bytes.len() as u64)
+    }
+
+    fn class_of(&self, range: Range<u64>) -> Option<ClassId> {
+        let size = self.tree.size_at(range.start)?;
+        let ruled = self.entry.classes.of_content(class::Found::File(size));
+        Some(ruled.unwrap_or_else(|| of_block(nitro_detect::Found::File(size))))
+    }
+}
+
+impl CacheEntry {
+    /// The classifier of the files of a tree, if the cache finds classes by content.
+    pub(crate) fn classifier_of_files(self: &Arc<Self>, tree: &Arc<Tree>) -> Option<Arc<dyn Classifier>> {
+        self.detects().then(|| Arc::new(BySize { entry: Arc::clone(self), tree: Arc::clone(tree) }) as _)
+    }
 }
 
 #[cfg(test)]
