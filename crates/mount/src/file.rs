@@ -126,6 +126,16 @@ impl CachedFile {
         Ok(!std::mem::take(&mut state.has_old_pages))
     }
 
+    /// Compares the file with what the mount knows, without opening it.
+    ///
+    /// # Errors
+    /// The file cannot be looked at.
+    pub(crate) fn refresh(&self, file: impl AsFd) -> io::Result<()> {
+        let _changing = self.changing.lock();
+        self.compare(look(file)?.version);
+        Ok(())
+    }
+
     /// Drops the slots if the file is not as this mount left it. To be called during a change.
     fn compare(&self, now: Version) {
         let mut state = self.state.write();

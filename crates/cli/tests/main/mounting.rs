@@ -124,7 +124,14 @@ impl Twins {
                 data.truncate(len);
                 Ok(data)
             }),
-            7 => self.both(&what, |root| fs::metadata(root.join(name)).map(|_| read_cached(&root.join(name)))),
+            7 => {
+                let mount = self.roots[0].clone();
+                self.both(&what, |root| {
+                    let path = root.join(name);
+                    fs::metadata(&path)?;
+                    if *root == mount { Ok(read_cached(&path)) } else { fs::read(&path) }
+                });
+            }
             8 => self.both(&what, |root| open(&root.join(name))?.set_len(at)),
             9 => {
                 let modes = [
@@ -242,6 +249,16 @@ fn changes_behind_its_back_are_seen_when_a_file_is_opened() {
     fs::write(&bare, &one).unwrap();
     File::open(&bare).unwrap().set_modified(before).unwrap();
     read("with the old time", &one);
+    // Who follows a log has it open while others write it.
+    let log = File::open(&seen).unwrap();
+    assert_eq!(log.read_at(&mut [0; 8], one.len() as u64).unwrap(), 0);
+    OpenOptions::new().append(true).open(&bare).unwrap().write_all(b"a line").unwrap();
+    let begun = Instant::now();
+    while log.read_at(&mut [0; 8], one.len() as u64).unwrap() != 6 {
+        assert!(begun.elapsed() < PATIENCE, "the new line is not seen");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    fs::write(&bare, &one).unwrap();
     // A write through the mount does not make what was changed before look like its own.
     let open_still = open(&seen).unwrap();
     fs::write(&bare, &two).unwrap();
@@ -254,11 +271,11 @@ fn changes_behind_its_back_are_seen_when_a_file_is_opened() {
     assert!(status.success() && !said.contains("ERROR"), "{said}");
 }
 
-/// Extents that were read since the start, and those of them that the cache had.
+/// Extents that were read from the files since the start, and those that the cache had.
 fn reads(place: &Place) -> (u64, u64) {
     let status = place.status();
     let of = |key: &str| status["volumes"][0][key].as_u64().unwrap_or_else(|| panic!("no {key} in {status}"));
-    (of("read_extents"), of("read_hit_extents"))
+    (of("read_miss_extents"), of("read_hit_extents"))
 }
 
 #[test]
@@ -296,9 +313,9 @@ fn after_a_kill_the_mountpoint_says_so_and_the_cache_is_used_again() {
         };
         assert!(read_cached(&mounted.point.join(name)) == *data, "{name}");
     }
-    let (all, hit) = reads(&place);
+    let (missed, hit) = reads(&place);
     // All but the one that was changed meanwhile, and what waited for its unit to be full.
-    assert!(hit * 2 > all, "{hit} of {all} extents came from the cache");
+    assert!(hit > missed, "{hit} extents came from the cache, {missed} from the files");
     let (status, said) = mounted.server().stop();
     assert!(status.success() && !said.contains("ERROR"), "{said}");
 }

@@ -14,6 +14,7 @@ use rustix::fs::{
     seek, statat,
 };
 use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -24,7 +25,7 @@ const FORGET_MAX: u64 = 256 << 20;
 /// Longest copy of one request.
 const COPY_MAX: u64 = 128 << 20;
 /// What a descriptor of the server's does not have: positions and durability are the kernel's matter.
-const NOT_PASSED: OFlags = OFlags::APPEND
+pub(super) const NOT_PASSED: OFlags = OFlags::APPEND
     .union(OFlags::DIRECT)
     .union(OFlags::SYNC)
     .union(OFlags::DSYNC)
@@ -34,7 +35,7 @@ const NOT_PASSED: OFlags = OFlags::APPEND
     .union(OFlags::NOFOLLOW);
 
 /// What a file is opened for: (reading, writing).
-fn wanted(flags: OFlags) -> (bool, bool) {
+pub(super) fn wanted(flags: OFlags) -> (bool, bool) {
     match flags & OFlags::RWMODE {
         OFlags::WRONLY => (false, true),
         OFlags::RDWR => (true, true),
@@ -152,6 +153,10 @@ impl<D: Disk + Send + Sync + 'static> Files<D> {
     /// Where to read; `None`: from the file itself. Behind the end of the file there is nothing.
     fn runs_to_read(&self, open: &OpenFile, offset: u64, len: u64) -> io::Result<Option<Runs>> {
         let Some(cached) = &open.cached else { return Ok(None) };
+        if offset.saturating_add(len) > cached.size() {
+            // Another program may have made it longer, as who follows a log hopes.
+            cached.refresh(&open.file)?;
+        }
         let end = offset.saturating_add(len).min(cached.size());
         match end.checked_sub(offset) {
             None | Some(0) => Ok(Some(Runs::new())),
@@ -316,76 +321,13 @@ impl<D: Disk + Send + Sync + 'static> Files<D> {
         i64::try_from(found).map_err(|_| Errno::OVERFLOW.into())
     }
 
-    /// Makes a file and opens it.
-    pub(super) fn create_file(
-        &self,
-        parent: &Node,
-        name: &std::ffi::OsStr,
-        (mode, flags): (u32, i32),
-        by: (u32, u32),
-    ) -> io::Result<(Arc<Node>, fuser::FileAttr, u64, FopenFlags)> {
-        let flags = OFlags::from_bits_retain(flags as u32);
-        let (_, writes) = wanted(flags);
-        let exclusive = flags & OFlags::EXCL;
-        let plain = (flags - NOT_PASSED - OFlags::RWMODE)
-            | exclusive
-            | OFlags::CREATE
-            | OFlags::NOFOLLOW
-            | OFlags::CLOEXEC
-            | if writes { OFlags::RDWR } else { OFlags::RDONLY };
-        let existed = statat(&parent.fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        let file = rustix::fs::openat(&parent.fd, name, plain, Mode::from_raw_mode(mode & 0o7777))?;
-        if !existed {
-            self.own(parent, name, mode, by)?;
-        }
-        let (node, _) = self.look_up(parent, name)?;
-        let file = File::from(file);
-        if !node.is(&fstat(&file)?) || FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::RegularFile {
-            self.nodes.forget(node.number, 1);
-            return Err(Errno::STALE.into());
-        }
-        let (handle, kept) =
-            self.register(&node, file, (true, writes)).inspect_err(|_| self.nodes.forget(node.number, 1))?;
-        if existed && flags.contains(OFlags::TRUNC) {
-            // Another program has made it since the kernel looked for it.
-            self.truncate(&node, Some(handle), 0, false)?;
-        }
-        let attributes = Self::attributes(&node)?;
-        Ok((node, attributes, handle, kept))
-    }
-
-    /// Gives a new file its owner and mode.
-    pub(super) fn own(
-        &self,
-        parent: &Node,
-        name: &std::ffi::OsStr,
-        mode: u32,
-        (uid, gid): (u32, u32),
-    ) -> io::Result<()> {
-        use rustix::fs::{Gid, Uid, chmodat, chownat};
-        let stat = statat(&parent.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        if self.is_root && (uid, gid) != (stat.st_uid, stat.st_gid) {
-            let gives_group = fstat(&parent.fd)?.st_mode & Mode::SGID.as_raw_mode() != 0;
-            let group = (!gives_group).then(|| Gid::from_raw(gid));
-            chownat(&parent.fd, name, Some(Uid::from_raw(uid)), group, AtFlags::SYMLINK_NOFOLLOW)?;
-        }
-        let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
-        let now = statat(&parent.fd, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode & 0o7777;
-        // What the server's umask and the change of the owner took; a directory may have got the group's bit.
-        let taken = mode & 0o7777 & (self.umask | 0o6000) & !now;
-        if taken != 0 && !is_link {
-            chmodat(&parent.fd, name, Mode::from_raw_mode(now | taken), AtFlags::empty())?;
-        }
-        Ok(())
-    }
-
     /// The attributes of a file's system, for statfs(2).
     pub(super) fn room(&self) -> io::Result<rustix::fs::StatVfs> {
         Ok(rustix::fs::fstatvfs(self.tree.root())?)
     }
 
     /// Whether the tree has the name at all, for renames.
-    pub(super) fn stat_of(&self, parent: &Node, name: &std::ffi::OsStr) -> io::Result<Stat> {
+    pub(super) fn stat_of(&self, parent: &Node, name: &OsStr) -> io::Result<Stat> {
         Ok(statat(&parent.fd, name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 }

@@ -4,6 +4,7 @@
 
 mod data;
 mod folders;
+mod making;
 mod names;
 mod requests;
 mod settings;

@@ -28,7 +28,7 @@ impl<D: Disk + Send + Sync + 'static> Files<D> {
             kind = FileType::RegularFile;
         }
         mknodat(&parent.fd, name, kind, Mode::from_raw_mode(mode & 0o7777), device)?;
-        self.own(parent, name, mode, by)?;
+        self.own_named(parent, name, (kind, mode), by)?;
         self.look_up(parent, name)
     }
 
@@ -40,7 +40,7 @@ impl<D: Disk + Send + Sync + 'static> Files<D> {
         by: (u32, u32),
     ) -> io::Result<(Arc<Node>, FileAttr)> {
         mkdirat(&parent.fd, name, Mode::from_raw_mode(mode & 0o7777))?;
-        self.own(parent, name, mode, by)?;
+        self.own_named(parent, name, (FileType::Directory, mode), by)?;
         self.look_up(parent, name)
     }
 
@@ -52,7 +52,7 @@ impl<D: Disk + Send + Sync + 'static> Files<D> {
         by: (u32, u32),
     ) -> io::Result<(Arc<Node>, FileAttr)> {
         symlinkat(target, &parent.fd, name)?;
-        self.own(parent, name, 0, by)?;
+        self.own_named(parent, name, (FileType::Symlink, 0), by)?;
         self.look_up(parent, name)
     }
 

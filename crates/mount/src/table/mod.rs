@@ -304,7 +304,7 @@ mod tests {
         );
         // Not only those that files had: what was not written, or was lost, must not be given away again.
         assert_eq!(table.take_slot(), Some(Slot(BATCH)));
-        table.note(key(9), version(3), &slots);
+        table.note(key(9), version(3), &[(0, Slot(1))].into_iter().collect());
         drop(table);
         // Torn in the middle of a record, which was not durable.
         let bytes = fs::read(&path).unwrap();
