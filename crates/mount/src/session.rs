@@ -117,13 +117,13 @@ impl Session {
             .map_err(|e| Error::new(tree.path().display(), e))?;
         let files = Arc::new(files);
         let mut config = Config::default();
-        config.mount_options = vec![
+        config.mount_options.extend([
             MountOption::FSName(tree.path().display().to_string().replace(',', "_")),
             MountOption::Subtype(SUBTYPE.to_owned()),
             MountOption::DefaultPermissions,
             MountOption::NoDev,
             if options.read_only { MountOption::RO } else { MountOption::RW },
-        ];
+        ]);
         if options.allow_other {
             config.acl = SessionACL::All;
         }
