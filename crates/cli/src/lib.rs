@@ -36,7 +36,7 @@ use std::process::ExitCode;
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = Cli::given();
-    let is_server = matches!(cli.command, Command::Serve(_));
+    let is_server = matches!(cli.command, Command::Serve(_) | Command::Mount(_));
     nitro_commands::execute("nitro", &cli.log, is_server, || run(&cli))
 }
 
@@ -44,6 +44,7 @@ pub fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<u8, Error> {
     match &cli.command {
         Command::Serve(args) => return serve::run(args.config()?, args.source()?, cli.given.clone(), args.command()),
+        Command::Mount(args) => return serve::run(args.config()?, None, cli.given.clone(), None),
         Command::Status(args) if args.check => return status::check(&args.server),
         Command::Status(args) => status::run(args),
         Command::Doctor(args) => doctor::run(args),

@@ -3,6 +3,7 @@
 use super::cache::{FingerprintName, SHA1_REFUSED};
 use super::text::nearest;
 use super::{Address, CacheConfig, CacheStore, Config, Mode, ServerConfig, TlsMode, VhostAddress, VolumeConfig};
+use nitro_cache::admission::AdmissionKind;
 use nitro_cache::settings::{EXTENT_BYTES, FINGERPRINT_INDEX_RATIO, WEU_BYTES};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
@@ -35,7 +36,7 @@ impl Config {
         let volumes = self.volumes.iter().map(|(name, volume)| self.check_volume(name, volume));
         let mut all = vec![self.server.check(), self.check_listen()];
         all.extend(caches.chain(volumes));
-        all.extend([self.check_identities(), self.check_accounts(), self.check_clients()]);
+        all.extend([self.check_files(), self.check_identities(), self.check_accounts(), self.check_clients()]);
         // A volume without a cache is told of above.
         if self.volumes.keys().all(|name| self.cache_of(name).is_ok()) {
             all.push(self.check_shares());
@@ -53,6 +54,37 @@ impl Config {
         {
             let why = format!("vhost:{} is for one volume, and there are {}", path.display(), self.volumes.len());
             return Err(Error::new("listen", why).or("give vhost:FOLDER/, where each volume has a socket of its own"));
+        }
+        Ok(())
+    }
+
+    /// Checks that a tree of files is mounted, alone, and that nothing else is mounted.
+    fn check_files(&self) -> Result<(), Error> {
+        let tree = self.volumes.iter().find(|(_, volume)| volume.folder().is_some());
+        let (Some((name, volume)), listen) = (tree, &self.server.listen) else {
+            return match self.server.listen.iter().find(|address| address.mountpoint().is_some()) {
+                Some(address) => {
+                    Err(Error::new("listen", format_args!("{address} is for a tree of files, and there is none"))
+                        .or("serve an origin files:DIR, or leave it out"))
+                }
+                None => Ok(()),
+            };
+        };
+        let what = format!("volume.{name}");
+        if self.volumes.len() > 1 || listen.len() != 1 || listen.iter().any(|address| address.mountpoint().is_none()) {
+            let why =
+                format!("{} is a tree of files, which is mounted by a server of its own", volume.origin.display());
+            return Err(
+                Error::new(what, why).or("run nitro mount, or give listen = [\"fuse:MOUNTPOINT\"] and no other volume")
+            );
+        }
+        if self.mode_of(name) == Mode::WriteBack {
+            return Err(Error::new(what, "files are served in write-through only").or("leave out mode"));
+        }
+        let cache = self.cache_of(name).ok().and_then(|cache| self.caches.get(cache));
+        if cache.is_some_and(|cache| cache.admission == Some(AdmissionKind::TwoLevelStatic)) {
+            let why = "two-level-static counts the accesses to a whole volume, and files have no fixed size";
+            return Err(Error::new(what, why).or("use another policy of admission"));
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ pub use server::{Address, AddressError, HttpAddress, Protocol, ServerConfig, Tls
 pub use settings::{Effect, FIRST, Kind, Scope, Setting, help, on_off};
 pub use span::{Span, SpanError};
 pub use text::ConfigError;
-pub use volume::{Certified, Emulation, VolumeConfig};
+pub use volume::{Certified, Emulation, FILES_SCHEME, VolumeConfig};
 
 use serde::Deserialize;
 use std::collections::BTreeMap;

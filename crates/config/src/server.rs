@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::net::ToSocketAddrs;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -22,10 +22,15 @@ settings! {
     Server: ServerConfig {
         /// Address for clients: unix:PATH or tcp:HOST:PORT for NBD; iscsi:HOST:PORT for iSCSI; vhost:PATH, or vhost:FOLDER/
         /// with a socket NAME.sock for each volume, for virtual machines (vhost-user-blk); ublk: for a block device of this
-        /// machine for each volume; repeatable [default: a socket under $XDG_RUNTIME_DIR or /tmp]
+        /// machine for each volume; fuse:MOUNTPOINT for a directory tree (origin files:DIR), alone; repeatable [default: a socket under $XDG_RUNTIME_DIR or /tmp]
         #[arg(help_heading = FIRST, long, value_name = "ADDRESS")]
         #[serde(default)]
         listen: Vec<Address> = List, Restart;
+        /// Let other users than the server's use a mounted directory tree; needs root, or user_allow_other in
+        /// /etc/fuse.conf
+        #[arg(long)]
+        #[serde(default)]
+        allow_other: bool = Switch, Restart;
         /// The control socket for commands such as nitro status [default: in the folder of the NBD socket]
         #[arg(help_heading = FIRST, long, value_name = "PATH")]
         control: Option<PathBuf> = Path, Restart;
@@ -250,7 +255,7 @@ pub enum Protocol {
 }
 
 /// Where to listen: `unix:PATH` or `tcp:HOST:PORT` for NBD, `iscsi:HOST:PORT`, `vhost:PATH` or `vhost:FOLDER/` for virtual machines,
-/// `ublk:` for block devices.
+/// `ublk:` for block devices, `fuse:MOUNTPOINT` for files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     /// A unix socket's path.
@@ -263,6 +268,8 @@ pub enum Address {
     Vhost(VhostAddress),
     /// A block device of this machine for each volume.
     Ublk,
+    /// The directory at which a tree of files is mounted.
+    Fuse(PathBuf),
 }
 
 /// The address for virtual machines.
@@ -282,6 +289,7 @@ impl fmt::Display for Address {
             Self::Iscsi(host_port) => write!(f, "iscsi:{host_port}"),
             Self::Vhost(address) => address.fmt(f),
             Self::Ublk => f.write_str("ublk:"),
+            Self::Fuse(path) => write!(f, "fuse:{}", path.display()),
         }
     }
 }
@@ -342,7 +350,7 @@ impl fmt::Display for AddressError {
         write!(
             f,
             "{text:?} is not an address: {problem}; write unix:PATH, tcp:HOST:PORT or iscsi:HOST:PORT, such as \
-             tcp:127.0.0.1:10809, vhost:PATH or vhost:FOLDER/ for virtual machines, or ublk: for block devices"
+             tcp:127.0.0.1:10809, vhost:PATH or vhost:FOLDER/ for virtual machines, ublk: for block devices, or fuse:MOUNTPOINT for files"
         )
     }
 }
@@ -370,9 +378,11 @@ impl FromStr for Address {
                 Some(folder) => VhostAddress::Folder(PathBuf::from(folder)),
                 None => VhostAddress::Socket(PathBuf::from(path)),
             })),
+            Some(("fuse", "")) => Err(refuse("the mountpoint is missing")),
+            Some(("fuse", path)) => Ok(Self::Fuse(PathBuf::from(path))),
             Some(("ublk", "")) => Ok(Self::Ublk),
             Some(("ublk", _)) => Err(refuse("nothing follows ublk:")),
-            _ => Err(refuse("it begins with none of unix:, tcp:, iscsi:, vhost: and ublk:")),
+            _ => Err(refuse("it begins with none of unix:, tcp:, iscsi:, vhost:, ublk: and fuse:")),
         }
     }
 }
@@ -384,7 +394,7 @@ impl Address {
         if matches!(self, Self::Iscsi(_)) { Protocol::Iscsi } else { Protocol::Nbd }
     }
 
-    /// The address for clients of NBD or iSCSI; `None`: it is for virtual machines or block devices. Resolves a host name, which may
+    /// The address for clients of NBD or iSCSI; `None`: it is for virtual machines, block devices or files. Resolves a host name, which may
     /// take some time.
     ///
     /// # Errors
@@ -393,7 +403,7 @@ impl Address {
         let host_port = match self {
             Self::Unix(path) => return Ok(Some(ListenAddress::Unix(path.clone()))),
             Self::Tcp(host_port) | Self::Iscsi(host_port) => host_port,
-            Self::Vhost(_) | Self::Ublk => return Ok(None),
+            Self::Vhost(_) | Self::Ublk | Self::Fuse(_) => return Ok(None),
         };
         let unknown = |why: &dyn fmt::Display| {
             Error::new(format_args!("socket {host_port}"), why).or("give an IP address of this machine")
@@ -407,7 +417,16 @@ impl Address {
     pub fn vhost(&self) -> Option<&VhostAddress> {
         match self {
             Self::Vhost(address) => Some(address),
-            Self::Unix(_) | Self::Tcp(_) | Self::Iscsi(_) | Self::Ublk => None,
+            Self::Unix(_) | Self::Tcp(_) | Self::Iscsi(_) | Self::Ublk | Self::Fuse(_) => None,
+        }
+    }
+
+    /// The mountpoint of a tree of files; `None`: it is for others.
+    #[must_use]
+    pub fn mountpoint(&self) -> Option<&Path> {
+        match self {
+            Self::Fuse(path) => Some(path),
+            Self::Unix(_) | Self::Tcp(_) | Self::Iscsi(_) | Self::Vhost(_) | Self::Ublk => None,
         }
     }
 }

@@ -17,9 +17,12 @@ use nitro_units::ClassId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::num::NonZeroU64;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
+
+/// The scheme of origins that are directory trees: `files:DIR`.
+pub const FILES_SCHEME: &str = "files";
 
 settings! {
     /// A volume: an origin behind a cache, exported under the volume's name.
@@ -263,6 +266,12 @@ impl VolumeConfig {
     pub fn store(&self) -> Option<&str> {
         let store = self.origin.to_str()?.strip_prefix("cos:")?;
         Some(store.rsplit_once('#').map_or(store, |(store, _)| store))
+    }
+
+    /// The directory tree whose files it has, if its origin is one.
+    #[must_use]
+    pub fn folder(&self) -> Option<&Path> {
+        self.origin.to_str()?.strip_prefix(FILES_SCHEME)?.strip_prefix(':').map(Path::new)
     }
 
     /// What it may have of its store's disk.

@@ -51,6 +51,12 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// An object with more extents is never walked extent by extent.
+const WALKED_MAX: u64 = 1 << 32;
+/// How often to see whether entries are still being read after a restart.
+const RESTORE_LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// See [`Cache::set_witness`].
 type Witness = Box<dyn Fn(&str) -> bool + Send + Sync>;
@@ -334,13 +340,18 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let step = self.ledger.step(FORGET_BYTES, EXTENTS_PER_LOCK);
         let step_bytes = step as usize * FORGET_BYTES;
         // While entries are still being read, each extent must be known to be void.
-        if self.is_restoring() || extents <= self.manager.lock().stats().cached_extents {
+        // The address space of a tree of files is larger than anything that can be walked.
+        let is_small = extents <= WALKED_MAX;
+        if is_small && (self.is_restoring() || extents <= self.manager.lock().stats().cached_extents) {
             for first in (0..extents).step_by(step as usize) {
                 let keys = (first..extents.min(first + step)).map(|index| ExtentKey::new(object, ExtentIndex(index)));
                 self.telling(step_bytes, |manager| keys.for_each(|key| manager.disown(key))).await;
                 yield_now().await;
             }
             return;
+        }
+        while self.is_restoring() {
+            self.clock.sleep(RESTORE_LOOK_EVERY).await;
         }
         for weu in (0..self.weu_count()).map(WeuId) {
             let mut from = Some(0);

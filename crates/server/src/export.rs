@@ -142,8 +142,14 @@ impl VolumeExport {
         let iscsi_allowed = RwLock::new(config.iscsi_allowed()?);
         let names =
             Arc::new(config.identity(name, Some(own.unit).filter(|unit| !unit.is_named).map(|unit| unit.uuid.0))?);
-        let detector = entry.detector(volume.size_bytes(), own.block_bytes, config.detect_scan);
-        volume.classify_by(detector.clone().map(|detector| detector as Arc<dyn Classifier>));
+        let tree = volume.origin().tree();
+        // The address space of files has no file system in it: their sizes are known.
+        let detector = match tree {
+            Some(_) => None,
+            None => entry.detector(volume.size_bytes(), own.block_bytes, config.detect_scan),
+        };
+        let by_size = tree.and_then(|tree| entry.classifier_of_files(tree));
+        volume.classify_by(by_size.or_else(|| detector.clone().map(|detector| detector as Arc<dyn Classifier>)));
         let export = Self {
             name: name.to_owned(),
             description: config.description.clone(),

@@ -6,6 +6,7 @@ mod class;
 mod configure;
 mod cos;
 mod doctor;
+mod mount;
 mod pin;
 mod serve;
 mod volume;
@@ -20,6 +21,7 @@ pub(crate) use cos::{
     CosSendArgs, CosSsdArgs, CosSsdCommand, CosTuningArgs, ShownStoreArgs, StoreArgs,
 };
 pub(crate) use doctor::{BundleArgs, DoctorArgs};
+pub(crate) use mount::MountArgs;
 pub(crate) use pin::PinArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use volume::{AddArgs, ExplainArgs, FlushArgs, VolumeCommand};
@@ -57,7 +59,7 @@ const LABORATORY: [&str; 4] = ["sim", "trace", "reproduce", "index"];
 
 /// The commands by what they are for, in the order of `nitro --help`.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("Set up and serve", &["serve", "check", "doctor", "estimate"]),
+    ("Set up and serve", &["serve", "mount", "check", "doctor", "estimate"]),
     ("Watch", &["status", "top", "iostat", "explain", "support-bundle"]),
     ("Change what is served", &["attach", "detach", "volume", "cache", "flush", "reload", "set", "get", "config"]),
     ("Decide what is cached", &["warm", "pin", "unpin", "pins", "class"]),
@@ -87,6 +89,10 @@ impl Cli {
             args.matches = matches.clone();
             cli.given = args.given();
         }
+        if let (Command::Mount(args), Some(matches)) = (&mut cli.command, matches.subcommand_matches("mount")) {
+            args.matches = matches.clone();
+            cli.given = args.given();
+        }
         cli
     }
 }
@@ -112,6 +118,8 @@ fn moved(error: &clap::Error) -> Option<&str> {
 pub(crate) enum Command {
     /// Serve volumes through a cache over NBD, iSCSI or vhost-user-blk, or as block devices
     Serve(Box<ServeArgs>),
+    /// Mount a directory again, its files through a cache
+    Mount(Box<MountArgs>),
     /// Show the state and statistics of a running server
     #[command(after_long_help = STATUS_EXAMPLES)]
     Status(StatusArgs),

@@ -104,8 +104,25 @@ fn value_of(kind: Kind, mut texts: Vec<String>) -> Value {
     }
 }
 
+/// What options of a command line set, by the keys of a configuration file. `volume`: the name of the volume.
+pub(super) fn values(matches: &ArgMatches, volume: &str) -> Values {
+    let sections = [(Scope::Server, ""), (Scope::Cache, CACHE_NAME), (Scope::Volume, volume)];
+    let settings =
+        sections.into_iter().flat_map(|(scope, name)| scope.settings().iter().map(move |setting| (name, setting)));
+    let of = |(name, setting): (&str, &'static Setting)| {
+        let id = setting.key;
+        let is_option = matches!(matches.try_contains_id(id), Ok(true));
+        (is_option && matches.value_source(id) == Some(ValueSource::CommandLine)).then_some(())?;
+        let texts = matches.get_raw(id).into_iter().flatten().map(|text| text.to_string_lossy().into_owned());
+        let path = KeyPath { scope: setting.scope, name: name.to_owned(), setting };
+        Some((path.to_string(), value_of(setting.kind, texts.collect())))
+    };
+    // --mode is the cache's.
+    settings.filter(|(_, setting)| (setting.scope, setting.key) != (Scope::Volume, "mode")).filter_map(of).collect()
+}
+
 /// The name of the cache, if it is configured by options.
-const CACHE_NAME: &str = "cache";
+pub(super) const CACHE_NAME: &str = "cache";
 
 impl ServeArgs {
     /// The configuration from the file and the options.
@@ -137,19 +154,7 @@ impl ServeArgs {
     pub(crate) fn given(&self) -> Values {
         let volume = self.config.is_none().then(|| self.options_config().ok()).flatten();
         let volume = volume.and_then(|config| config.volumes.into_keys().next()).unwrap_or_default();
-        let sections = [(Scope::Server, ""), (Scope::Cache, CACHE_NAME), (Scope::Volume, volume.as_str())];
-        let settings =
-            sections.into_iter().flat_map(|(scope, name)| scope.settings().iter().map(move |setting| (name, setting)));
-        let of = |(name, setting): (&str, &'static Setting)| {
-            let id = setting.key;
-            let is_option = matches!(self.matches.try_contains_id(id), Ok(true));
-            (is_option && self.matches.value_source(id) == Some(ValueSource::CommandLine)).then_some(())?;
-            let texts = self.matches.get_raw(id).into_iter().flatten().map(|text| text.to_string_lossy().into_owned());
-            let path = KeyPath { scope: setting.scope, name: name.to_owned(), setting };
-            Some((path.to_string(), value_of(setting.kind, texts.collect())))
-        };
-        // --mode is the cache's.
-        settings.filter(|(_, setting)| (setting.scope, setting.key) != (Scope::Volume, "mode")).filter_map(of).collect()
+        values(&self.matches, &volume)
     }
 
     /// The configuration from the text of a file and the options.

@@ -21,6 +21,7 @@ mod http;
 mod identity;
 mod initiators;
 mod limits;
+mod mounting;
 mod nbd_origin;
 mod operating;
 mod options;

@@ -1,16 +1,19 @@
 //! The devices behind origins.
 
+use super::TreeDevice;
 use crate::cos::StoreDevice;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::Either;
 use nitro_device::AnyDevice;
 use nitro_device::rbd::RbdDevice;
+use nitro_mount::Tree;
 use nitro_nbd::client::RemoteDisk;
 use nitro_port::{Allocation, Device, DeviceError, Geometry, Origin, Recipe, Urgency};
 use nitro_shares::Terms;
 use nitro_units::Fingerprint;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Threads of librados and librbd for one image (Ceph 16.2), and the image's own.
 const CEPH_THREADS: u64 = 24;
@@ -25,9 +28,19 @@ pub enum Backing {
     Remote(Box<RemoteDisk>),
     /// An image of a Ceph cluster.
     Image(Box<RbdDevice>),
+    /// The files of a directory tree.
+    Tree(Box<TreeDevice>),
 }
 
 impl Backing {
+    /// The tree, if it is one.
+    pub(crate) fn tree(&self) -> Option<&Arc<Tree>> {
+        match self {
+            Self::Tree(device) => Some(device.tree()),
+            Self::Device(_) | Self::Object(_) | Self::Remote(_) => None,
+        }
+    }
+
     /// RAM that it takes besides the data of requests, in bytes, and its threads.
     pub(crate) fn ram(&self) -> Option<(u64, u64)> {
         match self {
@@ -35,6 +48,7 @@ impl Backing {
             Self::Device(_) | Self::Object(_) => None,
             Self::Remote(disk) => Some((disk.ram_bytes(), 1)),
             Self::Image(image) => Some((image.ram_bytes(), CEPH_THREADS)),
+            Self::Tree(_) => Some(TreeDevice::ram()),
         }
     }
 }
@@ -46,6 +60,7 @@ macro_rules! backing {
             Backing::Object($device) => $call,
             Backing::Remote($device) => $call,
             Backing::Image($device) => $call,
+            Backing::Tree($device) => $call,
         }
     };
 }
@@ -71,6 +86,7 @@ impl Device for Backing {
             Self::Object(object) => Either::Right(object.read(offset, len).boxed_local()),
             Self::Remote(disk) => Either::Right(disk.read(offset, len).boxed_local()),
             Self::Image(image) => Either::Right(image.read(offset, len).boxed_local()),
+            Self::Tree(tree) => Either::Right(tree.read(offset, len).boxed_local()),
         }
     }
 
@@ -80,6 +96,7 @@ impl Device for Backing {
             Self::Object(object) => Either::Right(object.read(offset, len).boxed_local()),
             Self::Remote(disk) => Either::Right(disk.read(offset, len).boxed_local()),
             Self::Image(image) => Either::Right(image.read(offset, len).boxed_local()),
+            Self::Tree(tree) => Either::Right(tree.read(offset, len).boxed_local()),
         }
     }
 
@@ -89,6 +106,7 @@ impl Device for Backing {
             Self::Object(object) => Either::Right(object.write(offset, data).boxed_local()),
             Self::Remote(disk) => Either::Right(disk.write(offset, data).boxed_local()),
             Self::Image(image) => Either::Right(image.write(offset, data).boxed_local()),
+            Self::Tree(tree) => Either::Right(tree.write(offset, data).boxed_local()),
         }
     }
 
@@ -128,6 +146,7 @@ impl Origin for Backing {
             Self::Object(object) => Box::pin(object.write_known(offset, data, known)).await,
             Self::Remote(disk) => disk.write_known(offset, data, known).await,
             Self::Image(image) => image.write_known(offset, data, known).await,
+            Self::Tree(tree) => Box::pin(tree.write_known(offset, data, known)).await,
         }
     }
 

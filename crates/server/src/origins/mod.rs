@@ -16,6 +16,7 @@ mod notes;
 mod percent;
 mod rbd;
 mod stamp;
+mod tree;
 mod volume_mark;
 
 pub(crate) use aside::{aside, start as start_threads};
@@ -33,6 +34,7 @@ pub use notes::{Note, Notes};
 pub use rbd::Rbd;
 pub use stamp::Look;
 pub(crate) use stamp::{Change, LEASE_SECONDS, Stamp, unix_seconds};
+pub use tree::{TreeDevice, Trees};
 pub(crate) use volume_mark::VolumeMark;
 pub use volume_mark::VolumeMarks;
 
@@ -45,7 +47,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The kinds of origin that this program knows.
-pub const SCHEMES: &[&dyn Scheme] = &[&Files, &Cos, &Nbd::TCP, &Nbd::UNIX, &Nbd::TCP_TLS, &Nbd::UNIX_TLS, &Rbd];
+pub const SCHEMES: &[&dyn Scheme] = &[&Files, &Cos, &Nbd::TCP, &Nbd::UNIX, &Nbd::TCP_TLS, &Nbd::UNIX_TLS, &Rbd, &Trees];
 
 /// A kind of origin.
 pub trait Scheme: Sync {

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::Either;
 use nitro_device::{AnyDevice, FileDevice};
+use nitro_mount::Tree;
 use nitro_port::buf::BufMut;
 use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe, Urgency};
 use nitro_shares::Terms;
@@ -87,6 +88,14 @@ impl OriginDevice {
     pub fn lease(&self) -> Option<&OriginLease> {
         match self {
             Self::Real(origin) => origin.lease.as_ref(),
+            Self::Nowhere(_) => None,
+        }
+    }
+
+    /// The tree of files, if it is one.
+    pub(crate) fn tree(&self) -> Option<&Arc<Tree>> {
+        match self {
+            Self::Real(origin) => origin.device.tree(),
             Self::Nowhere(_) => None,
         }
     }

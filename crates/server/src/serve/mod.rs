@@ -11,6 +11,7 @@ mod detect;
 mod device;
 mod devices;
 mod errand;
+mod files;
 mod flash_index;
 mod grow;
 mod in_force;
@@ -121,6 +122,7 @@ fn serve_for(config: Config, in_force: InForce, errand: Option<&Errand>) -> Resu
     if in_force.source.is_some() && !std::io::stdin().is_terminal() {
         signals.reload_on_hang_up();
     }
+    let mount = files::check(&config)?;
     limits::check(&config)?;
     limits::raise_files(&config, threads(&config.server) + insert_threads(&config.server));
     let places = Places::choose(&config)?;
@@ -146,7 +148,8 @@ fn serve_for(config: Config, in_force: InForce, errand: Option<&Errand>) -> Resu
         outlive::clean();
         spawn_local(outlive::renew(caches.clone()));
         let workers = CacheWorkers::start(&prepared.caches, insert_threads(&config.server))?;
-        let served = serve_all(&config, in_force, prepared, sockets, secrets, ServedUntil { signals, errand }).await;
+        let until = ServedUntil { signals, errand };
+        let served = serve_all(&config, in_force, prepared, (sockets, mount), secrets, until).await;
         // Whatever happened, what the caches have been told becomes durable.
         let finished = workers.finish();
         let closed = Box::pin(origins::close_all()).await;
@@ -216,7 +219,7 @@ async fn serve_all(
     config: &Config,
     in_force: InForce,
     mut prepared: Prepared,
-    mut sockets: Sockets,
+    (mut sockets, mount): (Sockets, Option<files::Mount>),
     Secrets { tls, token }: Secrets,
     end: ServedUntil<'_>,
 ) -> Result<(), Error> {
@@ -250,6 +253,7 @@ async fn serve_all(
     let mut served = Served::new(prepared.caches, volumes, offers, vhost, connections, limits, observers)?;
     served.in_force = in_force;
     served.is_on_ublk = config.server.listen.contains(&Address::Ublk);
+    served.mount.wanted = mount;
     served.destage_on_exit = AtomicBool::new(config.server.destage_on_exit.unwrap_or(true));
     let served = Arc::new(served);
     need::announce(&served)?;
@@ -322,6 +326,7 @@ async fn accept(
     };
     let accepting = pin!(async {
         ublk::begin(served).await?;
+        files::begin(served, reactors.host()).await?;
         let uris = served.uris();
         announce(&uris);
         errand.map_or(Ok(()), |errand| errand.start(&uris))?;
@@ -336,10 +341,13 @@ async fn accept(
         Ok(())
     });
     let done = pin!(async {
-        match errand {
-            Some(errand) => errand.done().await,
-            None => std::future::pending().await,
-        }
+        let done = async {
+            match errand {
+                Some(errand) => errand.done().await,
+                None => std::future::pending().await,
+            }
+        };
+        select(pin!(done), pin!(served.mount.over.wait())).await;
     });
     match select(select(stop, done), accepting).await {
         Either::Left((Either::Left((name, _)), _)) => {

@@ -327,6 +327,10 @@ impl Served {
         check_scan(config.detect_scan, entry.detects()).map_err(|e| e.within(format_args!("volume {name}")))?;
         let mode = check(&name, &config, entry.path.is_some())?;
         self.check_unit(&config.identity(&name, None)?)?;
+        if config.folder().is_some() {
+            let why = "a tree of files is mounted when a server starts";
+            return Err(Error::new(format_args!("volume {name}"), why).or("run nitro mount"));
+        }
         let origin = origin_of(&config.origin)?;
         if let Some(path) = origin.host_path() {
             own::refuse(path)?;

@@ -3,7 +3,7 @@
 use super::caches::{self, CacheEntry};
 use super::judge::{self, Allowed};
 use super::place::Places;
-use super::{Secrets, blocks, iscsi, limits, open, sockets, ublk};
+use super::{Secrets, blocks, files, iscsi, limits, open, sockets, ublk};
 use crate::origins::{self, OpenOrigin, aside, origin_of};
 use nitro_config::{Address, Config, VolumeConfig};
 use nitro_console::error::Error;
@@ -55,6 +55,10 @@ async fn examine(config: &Config, sockets_passed: bool) -> Rehearsal {
         found.take(aside(ublk::check).await.and_then(|checked| checked));
     }
     found.take(config.server.takeover.as_deref().map_or(Ok(()), origins::share_marks));
+    let mount = config.clone();
+    if !is_running {
+        found.take(aside(move || files::check(&mount)).await.and_then(|checked| checked));
+    }
     found.take(Secrets::read(config));
     if let Some((_, _, warnings)) = found.take(iscsi::checked(config)) {
         found.notes.extend(warnings);

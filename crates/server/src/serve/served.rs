@@ -2,6 +2,7 @@
 
 use super::busy::{Load, Seen};
 use super::connections::Connections;
+use super::files::MountState;
 use super::in_force::InForce;
 use super::jobs::Jobs;
 use super::need::Limits;
@@ -62,6 +63,8 @@ pub struct Served {
     pub(super) is_on_ublk: bool,
     /// The block devices.
     pub block_devices: BlockDevices,
+    /// The mount of a tree of files.
+    pub(super) mount: MountState,
     /// A volume was added.
     pub(super) grown: Event,
     pub(super) authentication: Authentication,
@@ -103,6 +106,7 @@ impl Served {
             vhost,
             is_on_ublk: false,
             block_devices: BlockDevices::default(),
+            mount: MountState::default(),
             grown: Event::new(),
             authentication,
             workers,
@@ -153,14 +157,20 @@ impl Served {
     }
 
     /// One URI for each export and address on which it is offered, `vhost:PATH` for each socket of virtual machines, and
-    /// `ublk:PATH` for each block device.
+    /// `ublk:PATH` for each block device, and `fuse:PATH` for a mount.
     pub fn uris(&self) -> Vec<String> {
         let volumes = self.all();
         let of = |offer| volumes.iter().filter_map(move |export| self.uri(offer, export));
         let vhost = |address| volumes.iter().filter_map(move |export| uri_of_vhost(address, export));
         let blocks = volumes.iter().filter_map(|export| self.block_devices.path(&export.name));
         let blocks = blocks.map(|path| format!("{}{path}", Address::Ublk));
-        self.offers.iter().flat_map(of).chain(self.vhost.iter().flat_map(vhost)).chain(blocks).collect()
+        self.offers
+            .iter()
+            .flat_map(of)
+            .chain(self.vhost.iter().flat_map(vhost))
+            .chain(blocks)
+            .chain(self.mount.uri())
+            .collect()
     }
 
     /// The URIs of one export. A socket for a single volume belongs to the first volume.
