@@ -33,6 +33,7 @@ mod restart;
 mod serving;
 mod sick_origin;
 mod signals;
+mod sizing;
 mod spans;
 mod status;
 mod support;
