@@ -9,8 +9,7 @@ const SOCKET: &str = "run/nitro/vm.control";
 fn a_running_server_tells_how_large_its_cache_should_be() {
     let place = Place::new();
     place.file("vm.img", 128 << 20);
-    let server =
-        place.serve("--origin vm.img --cache cache.img --cache-size 32M --ram 0 --staging 0 --endurance 1dwpd");
+    let server = place.serve("--origin vm.img --cache cache.img --cache-size 32M --ram 0 --staging 0");
     let lab = place.of("nitro-lab");
     let said = lab.failure(&format!("size {SOCKET}"), 1);
     assert!(said.contains("nothing was read from its caches yet") && said.contains("ask again"), "{said}");

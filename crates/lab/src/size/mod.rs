@@ -23,6 +23,9 @@ use std::thread;
 /// The pieces of a sample, which take 48 bytes each: more are simulated for longer than a command may take.
 const PIECES_MAX: usize = 3_000_000;
 
+/// From so many pieces on, the simulations are announced.
+const PIECES_SHOWN: u64 = 500_000;
+
 /// Answers from traces, or from a running server.
 pub(crate) fn run(args: &SizeArgs) -> Result<(), Error> {
     if let Some(socket) = args.traces.iter().find(|path| live::is_socket(path)) {
@@ -98,6 +101,9 @@ fn draw(args: &SizeArgs, paths: &[PathBuf], base: &Settings) -> Result<Sample, E
     }
     if !sample.has_reads() {
         return Err(refuse("no read is in the sample").or("choose a larger --sample"));
+    }
+    if sample.pieces() >= PIECES_SHOWN {
+        nitro_console::note!("simulating caches of several sizes on {} extents of requests ...", sample.pieces());
     }
     Ok(sample)
 }

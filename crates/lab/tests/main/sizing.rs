@@ -40,7 +40,7 @@ fn zipf(place: &Place, objects: u64, requests: u64) {
 fn the_answer_is_what_the_whole_simulation_finds() {
     let place = Place::new();
     zipf(&place, 16_000, 100_000);
-    let answer = check(&place, "zipf.parquet --hits 60");
+    let answer = check(&place, "zipf.parquet --ram 0 --hits 60");
     assert_eq!((&answer["reached"], &answer["sample_rate"]), (&true.into(), &1.0.into()));
     let [hits, doubled] = ["recommended", "doubled"].map(|name| number(&answer[name]["read_extent_hit_ratio"]));
     assert!((0.6..0.65).contains(&hits) && doubled > hits, "{hits} {doubled}");
@@ -48,7 +48,7 @@ fn the_answer_is_what_the_whole_simulation_finds() {
     let [size, uncompressed] = ["recommended", "uncompressed"].map(|name| number(&answer[name]["cache_bytes"]));
     assert!((1.4..2.4).contains(&(uncompressed / size)), "{size} {uncompressed}");
     assert_eq!(answer["contents"]["compression"]["origin"], "assumed");
-    let told = place.stdout("size zipf.parquet --hits 60");
+    let told = place.stdout("size zipf.parquet --ram 0 --hits 60");
     for words in
         ["of reads hit with", "assumed 2 : 1", "without it", "with 0.3 DWPD (assumed", "lasts", "2026-03", "misses of"]
     {
@@ -60,10 +60,10 @@ fn the_answer_is_what_the_whole_simulation_finds() {
         number(&answer["recommended"]["ssd_bytes_written"]) / number(&answer["recommended"]["seconds"]) * 86_400.0;
     let years = 0.3 * 5.0 * number(&drive["capacity_bytes"]) / per_day;
     assert!((number(&drive["years"]) / years - 1.0).abs() < 1e-6, "{drive}: {years}");
-    let other = json(&place, "size zipf.parquet --hits 60 --endurance 600TBW --drive-size 480000000000");
+    let other = json(&place, "size zipf.parquet --ram 0 --hits 60 --endurance 600TBW --drive-size 480000000000");
     assert!((number(&other["drive"]["years"]) / (600e12 / per_day / 365.0) - 1.0).abs() < 1e-6, "{other}");
     // Less can be had with a given size; the curves are the same.
-    let given = check(&place, "zipf.parquet --cache-size 8M --compression none");
+    let given = check(&place, "zipf.parquet --ram 0 --cache-size 8M --compression none");
     assert!(
         number(&given["recommended"]["read_extent_hit_ratio"]) < hits && given["size_was_given"] == true,
         "{given}"
@@ -98,9 +98,9 @@ fn what_no_cache_hits_is_not_promised() {
 fn a_sample_says_what_the_whole_trace_does() {
     let place = Place::new();
     zipf(&place, 60_000, 300_000);
-    let answer = check(&place, "zipf.parquet --sample 25 --hits 55");
+    let answer = check(&place, "zipf.parquet --ram 0 --sample 25 --hits 55");
     assert!((number(&answer["sample_rate"]) - 0.25).abs() < 0.01, "{answer}");
-    let exact = json(&place, "size zipf.parquet --sample 100 --hits 55");
+    let exact = json(&place, "size zipf.parquet --ram 0 --sample 100 --hits 55");
     let [about, exact] = [&answer, &exact].map(|answer| number(&answer["recommended"]["cache_bytes"]));
     assert!((about / exact - 1.0).abs() < 0.12, "{about} {exact}");
     // Duplicates: each content is read under two addresses.
@@ -120,7 +120,7 @@ fn an_image_tells_what_would_be_assumed_and_another_day_checks_the_answer() {
         image.resize((number as usize + 1) * 8192, 0);
     }
     place.write("vm.img", &image);
-    let answer = check(&place, "zipf.parquet --hits 60 --image vm.img");
+    let answer = check(&place, "zipf.parquet --ram 0 --hits 60 --image vm.img");
     let contents = &answer["contents"];
     assert_eq!((&contents["compression"]["origin"], &contents["dedup"]["origin"]), (&"image".into(), &"image".into()));
     let [compression, dedup] = ["compression", "dedup"].map(|name| number(&contents[name]["mean"]));
@@ -128,12 +128,12 @@ fn an_image_tells_what_would_be_assumed_and_another_day_checks_the_answer() {
     place.stdout(
         "trace synth zipf other.parquet --objects 16000 --object-size 8K --requests 60000 --exponent 1.1 --seed 9",
     );
-    let told = place.stdout("size zipf.parquet --hits 60 --image vm.img --cross-check other.parquet");
+    let told = place.stdout("size zipf.parquet --ram 0 --hits 60 --image vm.img --cross-check other.parquet");
     assert!(
         told.contains("measured in vm.img") && told.contains("On other.parquet, ") && told.contains(" more; "),
         "{told}"
     );
-    let same = json(&place, "size zipf.parquet --hits 60 --cross-check zipf.parquet");
+    let same = json(&place, "size zipf.parquet --ram 0 --hits 60 --cross-check zipf.parquet");
     assert_eq!(same["cross_checks"][0]["point"], same["recommended"]);
 }
 

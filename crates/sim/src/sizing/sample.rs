@@ -192,6 +192,12 @@ impl Sample {
         Ok(Self { stored, extent_bytes: settings.extent_bytes, rate, by_content, totals, sampled, curve })
     }
 
+    /// The number of pieces that each simulation takes.
+    #[must_use]
+    pub fn pieces(&self) -> u64 {
+        self.stored.pieces()
+    }
+
     /// Whether the sample has reads.
     #[must_use]
     pub const fn has_reads(&self) -> bool {
