@@ -1,7 +1,8 @@
 //! What the command lines of Nitro's programs share: options of the log and of the output, traces as arguments, help
-//! texts, manual pages and completions.
+//! texts, manual pages and completions; and the scan of an image for duplicates and compression.
 #![forbid(unsafe_code)]
 
+pub mod estimate;
 pub mod failure;
 pub mod reference;
 pub mod shares;

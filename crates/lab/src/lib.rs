@@ -8,6 +8,8 @@ mod args;
 mod index;
 mod reproduce;
 mod sim;
+mod size;
+mod source;
 mod trace;
 
 /// The description of the command line.
@@ -38,6 +40,7 @@ pub fn main() -> ExitCode {
 fn run(command: &Command) -> Result<(), Error> {
     match command {
         Command::Sim(args) => sim::run(args),
+        Command::Size(args) => size::run(args),
         Command::Trace { command } => trace::run(command),
         Command::Index { command } => index::run(command),
         Command::Reproduce(args) => reproduce::run(args),

@@ -33,6 +33,7 @@ pub mod policies;
 mod rank;
 mod replay;
 mod settings;
+pub mod sizing;
 pub mod sweep;
 mod table;
 pub mod timing;

@@ -127,40 +127,64 @@ pub fn sweep(
     let workloads = prepare(open, left.iter().map(|at| points[*at].extent_bytes))?;
     let pieces = |at: &usize| workloads.get(&points[*at].extent_bytes).map_or(0, Stored::pieces);
     progress.total.store(left.iter().map(pieces).sum(), Ordering::Relaxed);
-    let (next, done, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(results));
-    let work = || -> Result<(), Error> {
-        while let Some(at) = left.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let Some(workload) = workloads.get(&points[*at].extent_bytes) else { continue };
-            let mut told = 0;
-            let mut tell = |pieces: u64| {
-                progress.done.fetch_add(pieces - told, Ordering::Relaxed);
-                told = pieces;
-                !progress.stop.load(Ordering::Relaxed)
-            };
-            let outcome = simulate(&mut workload.replay(), &points[*at], &mut tell);
-            let outcome = outcome.inspect_err(|_| progress.stop.store(true, Ordering::Relaxed))?;
-            if let Some(results) = results.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-                results.add(&outcome)?;
-            }
-            done.lock().unwrap_or_else(PoisonError::into_inner).push((*at, outcome));
+    let results = Mutex::new(results);
+    let made = in_parallel(left.len(), threads, &|number| {
+        let point = &points[left[number]];
+        let Some(workload) = workloads.get(&point.extent_bytes) else { return Err(Error::Stopped) };
+        let mut told = 0;
+        let mut tell = |pieces: u64| {
+            progress.done.fetch_add(pieces - told, Ordering::Relaxed);
+            told = pieces;
+            !progress.stop.load(Ordering::Relaxed)
+        };
+        let outcome = simulate(&mut workload.replay(), point, &mut tell);
+        let outcome = outcome.inspect_err(|_| progress.stop.store(true, Ordering::Relaxed))?;
+        if let Some(results) = results.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            results.add(&outcome)?;
         }
-        Ok(())
+        Ok(outcome)
+    })?;
+    for (at, outcome) in left.into_iter().zip(made) {
+        outcomes[at] = Some(outcome);
+    }
+    Ok(outcomes.into_iter().flatten().collect())
+}
+
+/// Does `count` tasks on `threads` threads, each named by its number; returns their results in this order. No task begins after one
+/// that failed.
+///
+/// # Errors
+/// The first error of any task; another one than [`Error::Stopped`] comes first.
+pub(crate) fn in_parallel<T: Send>(
+    count: usize,
+    threads: usize,
+    task: &(dyn Fn(usize) -> Result<T, Error> + Sync),
+) -> Result<Vec<T>, Error> {
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(count)));
+    let work = || -> Result<(), Error> {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= count {
+                return Ok(());
+            }
+            let made = task(number).inspect_err(|_| next.store(count, Ordering::Relaxed))?;
+            done.lock().unwrap_or_else(PoisonError::into_inner).push((number, made));
+        }
     };
     let ended: Vec<Result<(), Error>> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..threads.clamp(1, count.max(1))).map(|_| scope.spawn(work)).collect();
         let joined = workers.into_iter().map(thread::ScopedJoinHandle::join);
         joined.map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     });
-    // An error of a simulation takes precedence over `Stopped`, which it causes in the others.
+    // An error of a task takes precedence over `Stopped`, which it causes in the others.
     let mut errors: Vec<Error> = ended.into_iter().filter_map(Result::err).collect();
     errors.sort_by_key(|error| matches!(error, Error::Stopped));
     if let Some(error) = errors.into_iter().next() {
         return Err(error);
     }
-    for (at, outcome) in done.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        outcomes[at] = Some(outcome);
-    }
-    Ok(outcomes.into_iter().flatten().collect())
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_unstable_by_key(|(number, _)| *number);
+    Ok(done.into_iter().map(|(_, made)| made).collect())
 }
 
 /// The pieces of the trace for each extent size.

@@ -11,10 +11,13 @@ const FADE_MIN: u64 = 1 << 20;
 /// Sizes, in halves of the cache's size.
 const HALVES: [u64; 4] = [1, 2, 4, 8];
 
+/// The points of the whole curve, in quarters of a doubling of the cache's size: from a quarter of it to eight times as much.
+const QUARTERS: std::ops::RangeInclusive<i32> = -8..=12;
+
 /// The estimated hits of an LRU cache with a multiple of this cache's size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WhatIf {
-    /// Its size as a multiple of this cache's size: 0.5, 1, 2 and 4.
+    /// Its size as a multiple of this cache's size.
     pub size: f64,
     /// The share of extents read that it would have hit, from 0 to 1.
     pub hit_ratio: f64,
@@ -59,6 +62,16 @@ impl Followed {
         if curve.requests == 0 { Vec::new() } else { HALVES.map(at).to_vec() }
     }
 
+    /// The estimates for more sizes, in ascending order; empty before the first read.
+    pub(crate) fn hit_curve(&self, extents: u64) -> Vec<WhatIf> {
+        let curve = self.shards.curve();
+        let at = |quarter: i32| {
+            let size = (f64::from(quarter) / 4.0).exp2();
+            WhatIf { size, hit_ratio: 1.0 - curve.miss_ratio((extents as f64 * size).round() as u64) }
+        };
+        if curve.requests == 0 { Vec::new() } else { QUARTERS.map(at).collect() }
+    }
+
     pub(crate) fn ram_bytes(&self) -> usize {
         self.shards.ram_bytes()
     }
@@ -85,6 +98,9 @@ mod tests {
         }
         let hits: Vec<_> = followed.what_if(1000).iter().map(|point| (point.size, point.hit_ratio > 0.98)).collect();
         assert_eq!(hits, [(0.5, false), (1.0, false), (2.0, true), (4.0, true)], "{:?}", followed.what_if(1000));
+        // 1500 extents: more than 1.41 times as many as 1000, and less than 1.68 times.
+        let enough = followed.hit_curve(1000).into_iter().find(|point| point.hit_ratio > 0.98).map(|point| point.size);
+        assert!(enough.is_some_and(|size| (1.6..1.7).contains(&size)), "{enough:?}");
         for number in 0..20 * FADE_MIN {
             followed.looked_up(key(2000 + number % 400), true);
         }
@@ -114,7 +130,7 @@ mod tests {
     #[test]
     fn what_is_written_is_there_to_be_read_but_is_no_request() {
         let mut followed = Followed::new(1000).unwrap();
-        assert_eq!(followed.what_if(1000), [], "nothing was read");
+        assert_eq!((followed.what_if(1000), followed.hit_curve(1000)), (vec![], vec![]), "nothing was read");
         for number in 0..500 {
             followed.looked_up(key(number), false);
         }

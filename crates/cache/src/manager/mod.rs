@@ -204,9 +204,21 @@ impl CacheManager {
     /// cache is full, those that it holds; before, those that it would hold uncompressed.
     #[must_use]
     pub fn what_if(&self) -> Vec<WhatIf> {
-        let cached = self.stats().cached_extents;
-        let extents = if self.stats.weus_evicted > 0 { cached } else { cached.max(self.settings.extents_raw()) };
+        let extents = self.room_extents();
         self.followed.as_ref().map_or_else(Vec::new, |followed| followed.what_if(extents))
+    }
+
+    /// The same for sizes from a quarter of this cache's to eight times as much, four for each doubling.
+    #[must_use]
+    pub fn hit_curve(&self) -> Vec<WhatIf> {
+        let extents = self.room_extents();
+        self.followed.as_ref().map_or_else(Vec::new, |followed| followed.hit_curve(extents))
+    }
+
+    /// The extents for which there is room.
+    fn room_extents(&self) -> u64 {
+        let cached = self.stats().cached_extents;
+        if self.stats.weus_evicted > 0 { cached } else { cached.max(self.settings.extents_raw()) }
     }
 
     /// Looks up an extent without counting it as a use.

@@ -55,7 +55,7 @@ pub(crate) struct Cli {
 }
 
 /// Commands of the program `nitro-lab`, which were commands of this one.
-const LABORATORY: [&str; 4] = ["sim", "trace", "reproduce", "index"];
+const LABORATORY: [&str; 5] = ["sim", "size", "trace", "reproduce", "index"];
 
 /// The commands by what they are for, in the order of `nitro --help`.
 const GROUPS: [(&str, &[&str]); 6] = [

@@ -1,16 +1,14 @@
 //! `nitro estimate`: how much deduplication and compression reduce an existing image.
 
 mod report;
-mod scan;
 
 use crate::args::EstimateArgs;
 use nitro_cache::settings::EXTENT_BYTES;
+use nitro_commands::estimate::{self as image, Regions, Tally, scan};
 use nitro_console::error::Error;
 use nitro_console::output;
 use nitro_console::progress::Progress;
 use report::Report;
-use scan::{Regions, Tally, scan};
-use std::fs::File;
 use std::path::Path;
 use std::thread;
 
@@ -50,17 +48,8 @@ fn extent_sizes(args: &EstimateArgs) -> Result<Vec<usize>, Error> {
 }
 
 fn open(what: &str, path: &Path, sample_percent: f64) -> Result<Regions, Error> {
-    let fail = |e| Error::new(what, e).or("check the path and its permissions");
     if let Some(why) = nitro_server::origins::elsewhere(path) {
         return Err(Error::new(what, why).or("copy it to a file first: nbdcopy URI FILE, nitro cos export"));
     }
-    let found = std::fs::metadata(path).map_err(fail)?;
-    if found.is_dir() {
-        return Err(Error::new(what, "it is a directory").or("name an image file or a block device"));
-    }
-    let regions = Regions::new(File::open(path).map_err(fail)?, sample_percent).map_err(fail)?;
-    if regions.size_bytes() == 0 {
-        return Err(Error::new(what, "it is empty").or("name an image with data in it"));
-    }
-    Ok(regions)
+    image::open(what, path, sample_percent)
 }

@@ -1,6 +1,6 @@
 //! The report of an estimate.
 
-use super::scan::{Regions, Tally, Totals};
+use nitro_commands::estimate::{Regions, Tally, Totals};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::size::Size;

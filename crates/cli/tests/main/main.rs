@@ -35,6 +35,7 @@ mod restart;
 mod serving;
 mod sick_origin;
 mod signals;
+mod sizing;
 mod spans;
 mod status;
 mod support;

@@ -49,6 +49,10 @@ fn status_tells_what_a_larger_cache_would_hit() {
     let hits: Vec<_> = [0, 1, 2, 3].map(|at| what_if[at]["hit_ratio"].as_f64().unwrap()).into();
     // Reads of the first round may hit what was written last.
     assert!(hits[1] < 0.1 && hits[2] < 0.2 && hits[3] > 0.9, "{what_if}");
+    let curve = cache["hit_curve"].as_array().unwrap();
+    assert_eq!((curve.len(), &curve[8]["size"]), (21, &1.0.into()));
+    let [at_one, at_four] = [8, 16].map(|at| curve[at]["hit_ratio"].as_f64().unwrap());
+    assert!((at_one - hits[1]).abs() < 0.05 && (at_four - hits[3]).abs() < 0.05, "{curve:?} {what_if}");
     assert_eq!(what_if[3]["capacity_bytes"], 4 * cache["capacity_bytes"].as_u64().unwrap());
     assert!(place.stdout("status").contains("LRU would hit"), "{}", place.stdout("status"));
     drop(client);

@@ -5,7 +5,8 @@ mod input;
 
 pub use input::{Input, is_read_once};
 
-use clap::{Args, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use nitro_console::error::Error;
 use nitro_trace::format::{BlockEvent, Columns};
 use nitro_trace::{BadRecords, ErrorKind, Format, Options, Position, SameDisks, TraceError};
@@ -111,6 +112,51 @@ impl ReadArgs {
             event: self.event.into(),
             position: Some(position.clone()),
         }
+    }
+}
+
+/// The options of [`ReadArgs`] as they were given, for a command that prints another one. Both are flattened into its arguments.
+#[derive(Debug, Clone, Default)]
+pub struct ReadOptions(Vec<String>);
+
+impl ReadOptions {
+    /// The options as words of a command line.
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+impl Args for ReadOptions {
+    fn augment_args(command: Command) -> Command {
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        command
+    }
+}
+
+impl FromArgMatches for ReadOptions {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let own = ReadArgs::augment_args(Command::new("read"));
+        let mut words = Vec::new();
+        for option in own.get_arguments() {
+            let id = option.get_id().as_str();
+            if matches.value_source(id) != Some(ValueSource::CommandLine) {
+                continue;
+            }
+            words.extend(option.get_long().map(|name| format!("--{name}")));
+            if option.get_action().takes_values() {
+                let values = matches.get_raw(id).into_iter().flatten();
+                words.extend(values.map(|value| value.to_string_lossy().into_owned()));
+            }
+        }
+        Ok(Self(words))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
     }
 }
 

@@ -84,6 +84,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.manager.lock().what_if()
     }
 
+    /// The same for more sizes.
+    pub fn hit_curve(&self) -> Vec<WhatIf> {
+        self.manager.lock().hit_curve()
+    }
+
     /// The use of the space of its write-evict units.
     pub fn space(&self) -> Space {
         let (weus, mut space) = (self.weu_count(), Space::default());

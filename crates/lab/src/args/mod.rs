@@ -3,6 +3,7 @@
 mod index;
 mod reproduce;
 mod sim;
+mod size;
 mod trace;
 
 pub(crate) use index::{BenchArgs, IndexCommand, IndexKind, PlanArgs, ShapeArgs};
@@ -11,6 +12,7 @@ pub(crate) use reproduce::{
     SiltArgs,
 };
 pub(crate) use sim::SimArgs;
+pub(crate) use size::SizeArgs;
 pub(crate) use trace::{
     BootStormArgs, ConvertArgs, FileServerArgs, FiuArgs, InfoArgs, MakeArgs, RandomArgs, SnapshotArgs, SnapshotPass,
     SynthCommand, TpccArgs, TpchArgs, TraceCommand, ZipfArgs,
@@ -51,6 +53,9 @@ pub(crate) enum Command {
     /// Simulate a cache on a trace of requests
     #[command(after_long_help = sim::EXAMPLES)]
     Sim(Box<SimArgs>),
+    /// How large a cache a trace, a recording or a running server needs, how long the SSD lasts, and what it costs
+    #[command(after_long_help = size::EXAMPLES)]
+    Size(Box<SizeArgs>),
     /// Show information about traces, convert and generate them
     Trace {
         #[command(subcommand)]

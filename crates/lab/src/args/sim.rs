@@ -83,10 +83,10 @@ pub(crate) struct SimArgs {
     /// Nitro with the policies of --classes, for each kind of disk in the table of prices
     #[arg(long, conflicts_with_all = ["mrc", "policy", "variant", "disks", "parquet", "period"], help_heading = "Cost")]
     pub(crate) cost: bool,
-    /// For --cost: table of drives and prices, in TOML [default: drives of 2012, see --print-prices]
+    /// For --cost: table of drives and prices, in TOML [default: drives of 2012, see --print-prices, beside those of 2026]
     #[arg(long, value_name = "FILE", requires = "cost", help_heading = "Cost")]
     pub(crate) prices: Option<PathBuf>,
-    /// Print the built-in table of prices, as a template for --prices
+    /// Print the built-in table of 2012, as a template for --prices
     #[arg(long, help_heading = "Cost")]
     pub(crate) print_prices: bool,
     /// Also write the results as Parquet, with a row for each point and period
@@ -103,6 +103,11 @@ pub(crate) struct SimArgs {
 pub(crate) struct SharedSettings(Vec<(Knob, String)>);
 
 impl SharedSettings {
+    /// The settings given as options.
+    pub(crate) fn given(&self) -> impl Iterator<Item = (Knob, &str)> {
+        self.0.iter().map(|(knob, text)| (*knob, text.as_str()))
+    }
+
     /// The options of the server, with the knobs that they set.
     fn options() -> impl Iterator<Item = (Knob, Arg)> {
         let options =
@@ -150,6 +155,27 @@ impl FromArgMatches for SharedSettings {
     }
 }
 
+/// What is assumed of a trace, and the part of it that is measured.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Cache")]
+pub(crate) struct MeasuredSettings {
+    /// Mean compression ratio, for traces without compressed sizes [default: 2]
+    #[arg(long, value_name = "RATIO")]
+    compression_ratio: Option<String>,
+    /// Exclude the beginning of the trace from the results: a time such as 16d or 90m, or a number of requests
+    /// [default: 0]
+    #[arg(long, value_name = "SPAN")]
+    warmup: Option<String>,
+}
+
+impl MeasuredSettings {
+    /// The settings given as options.
+    pub(crate) fn given(&self) -> impl Iterator<Item = (Knob, &str)> {
+        let all = [(Knob::Compression, &self.compression_ratio), (Knob::Warmup, &self.warmup)];
+        all.into_iter().filter_map(|(knob, text)| Some((knob, text.as_deref()?)))
+    }
+}
+
 /// The settings of the cache that only a simulation has, and the measured part of the trace.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cache")]
@@ -182,13 +208,8 @@ pub(crate) struct CacheSettings {
     /// Also apply the rules of --classes to requests that have a class in the trace [default: these keep their class]
     #[arg(long, requires = "classes")]
     pub(crate) reclassify: bool,
-    /// Mean compression ratio, for traces without compressed sizes [default: 2]
-    #[arg(long, value_name = "RATIO")]
-    compression_ratio: Option<String>,
-    /// Exclude the beginning of the trace from the results: a time such as 16d or 90m, or a number of requests
-    /// [default: 0]
-    #[arg(long, value_name = "SPAN")]
-    warmup: Option<String>,
+    #[command(flatten)]
+    measured: MeasuredSettings,
     /// Also show the results by period, such as 1d
     #[arg(long, value_name = "SPAN")]
     period: Option<String>,
@@ -225,8 +246,6 @@ impl SimArgs {
             (Knob::WriteBudget, &cache.write_budget),
             (Knob::Recipes, &cache.recipes),
             (Knob::FlushEvery, &cache.flush_every),
-            (Knob::Compression, &cache.compression_ratio),
-            (Knob::Warmup, &cache.warmup),
             (Knob::Period, &cache.period),
             (Knob::Seed, &cache.seed),
             (Knob::Load, &devices.load),
@@ -235,8 +254,8 @@ impl SimArgs {
             (Knob::Nvram, &devices.nvram),
         ];
         // The mode comes first: the other settings of write-back need it.
-        let shared = self.shared.0.iter().map(|(knob, text)| (*knob, text.as_str()));
-        shared.chain(all.into_iter().filter_map(|(knob, text)| Some((knob, text.as_deref()?))))
+        let others = all.into_iter().filter_map(|(knob, text)| Some((knob, text.as_deref()?)));
+        self.shared.given().chain(others).chain(cache.measured.given())
     }
 
     /// Whether a setting is given as an option or in a sweep.
@@ -249,6 +268,6 @@ fn renamed(_: &str) -> Result<String, String> {
     Err("it is called --compression now, as in nitro serve: lz4, zstd or none".into())
 }
 
-fn percentage(text: &str) -> Result<f64, String> {
+pub(super) fn percentage(text: &str) -> Result<f64, String> {
     between(text, 0.0001, 100.0, "percent")
 }

@@ -1,7 +1,7 @@
 //! Classes of a simulation: the table of `--classes`, and the results of each class.
 
-use super::source::Traces;
 use crate::args::SimArgs;
+use crate::source::Traces;
 use nitro_config::classes::ClassTable;
 use nitro_console::error::Error;
 use nitro_console::output::Table;

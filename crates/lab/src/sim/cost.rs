@@ -1,8 +1,9 @@
 //! `nitro-lab sim --cost`: the cost of disks alone, LRU and Nitro for the I/O that they perform.
 
 use super::many;
-use super::source::{Traces, failed};
+use super::report::{Known, compression_of};
 use crate::args::SimArgs;
+use crate::source::{Traces, failed};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::size::Size;
@@ -18,13 +19,22 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Serialize)]
 struct Report<'a> {
-    prices: &'a Prices,
+    /// The tables; the rows of each follow those of the one before.
+    prices: &'a [Prices],
+    /// The compression ratio of Nitro's rows, if the trace does not tell it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compression: Option<String>,
     rows: Vec<Row<'a>>,
 }
 
-/// The table of `--prices`, or the built-in one.
-fn prices(named: Option<&Path>) -> Result<Prices, Error> {
-    let Some(path) = named else { return Prices::built_in().map_err(|error| Error::new("prices", error)) };
+/// The tables of prices that are used without `--prices`: those of 2012, and those of 2026.
+fn built_in() -> Result<Vec<Prices>, Error> {
+    let tables = [Prices::built_in(), Prices::of_2026()];
+    tables.into_iter().map(|table| table.map_err(|error| Error::new("prices", error))).collect()
+}
+
+/// The table of `--prices`.
+pub(crate) fn named_prices(path: &Path) -> Result<Prices, Error> {
     let what = format!("--prices {}", path.display());
     let way_out = "print a table to start from with `nitro-lab sim --print-prices`";
     let text = files::read_text(path, Links::Followed, FILE_BYTES_MAX)
@@ -72,18 +82,26 @@ fn timing(args: &SimArgs, settings: &Settings) -> Result<Timing, Error> {
 }
 
 /// Simulates disks alone, LRU, and Nitro with and without classes, and prints the cost of each.
-pub(super) fn run(source: &Traces<'_>, args: &SimArgs, base: &Settings) -> Result<(), Error> {
-    let prices = prices(args.prices.as_deref())?;
+pub(super) fn run(source: &Traces<'_>, args: &SimArgs, base: &Settings, known: Known<'_>) -> Result<(), Error> {
+    let prices = args.prices.as_deref().map_or_else(built_in, |path| named_prices(path).map(|table| vec![table]))?;
     let timing = timing(args, base)?;
     let sizes = sizes(args, base)?;
-    let plan = Plan::new(&prices, base, timing, &sizes, |knob| args.asked(knob));
-    plan.points.iter().try_for_each(Settings::check).map_err(failed)?;
-    let outcomes = many(source, args, &plan.points)?;
+    let plan = |prices| Plan::new(prices, base, timing, &sizes, |knob| args.asked(knob));
+    let plans: Vec<Plan<'_>> = prices.iter().map(plan).collect();
+    let points: Vec<Settings> = plans.iter().flat_map(|plan| plan.points.iter().copied()).collect();
+    points.iter().try_for_each(Settings::check).map_err(failed)?;
+    let outcomes = many(source, args, &points)?;
     if outcomes.iter().any(|outcome| outcome.measured.pace.is_none_or(|pace| pace.iops <= 0.0)) {
         return Err(Error::new("--cost", "no reads or writes were measured")
             .or("name a trace with reads or writes, or reduce --warmup"));
     }
-    let report = Report { rows: rows(&prices, &plan, &outcomes), prices: &prices };
+    let (mut told, mut rest) = (Vec::new(), &outcomes[..]);
+    for (prices, plan) in prices.iter().zip(&plans) {
+        let (of_plan, others) = rest.split_at(plan.points.len());
+        told.extend(rows(prices, plan, of_plan));
+        rest = others;
+    }
+    let report = Report { prices: &prices, compression: compression_of(base, known), rows: told };
     let text = match args.output.format {
         Format::Json => output::json_pretty(&report)?,
         Format::Csv => csv(&report).csv(true),
@@ -93,8 +111,8 @@ pub(super) fn run(source: &Traces<'_>, args: &SimArgs, base: &Settings) -> Resul
 }
 
 fn people(report: &Report<'_>) -> String {
-    let Prices { currency, ssd, whole_drives, .. } = report.prices;
     let mut table = Table::new([
+        "prices",
         "disks",
         "cache",
         "size",
@@ -110,6 +128,7 @@ fn people(report: &Report<'_>) -> String {
     let percent = |share: f64| format!("{:.1} %", (share * 1000.0).round() / 10.0 + 0.0);
     for row in &report.rows {
         table.row(vec![
+            row.date.unwrap_or("-").to_owned(),
             row.hdd.to_owned(),
             row.cache.name().to_owned(),
             if row.cache == Front::None { "-".to_owned() } else { Size(row.cache_bytes).to_string() },
@@ -122,12 +141,24 @@ fn people(report: &Report<'_>) -> String {
             row.saving_over_lru.map_or_else(|| "-".to_owned(), percent),
         ]);
     }
-    let bought = if *whole_drives { "whole drives are bought" } else { "a cache costs its share of a drive" };
-    format!("{}\nPrices in {currency}; SSD: {}, {bought}. A MB has 10^6 bytes.\n", table.aligned(), ssd.name)
+    let mut out = format!("{}\nA MB has 10^6 bytes.\n", table.aligned());
+    for Prices { currency, ssd, whole_drives, date, source, .. } in report.prices {
+        let bought = if *whole_drives { "whole drives are bought" } else { "a cache costs its share of a drive" };
+        let date = date.as_ref().map_or_else(String::new, |date| format!(" of {date}"));
+        let source = source.as_ref().map_or_else(String::new, |source| format!(" ({source})"));
+        out += &format!("Prices{date} in {currency}{source}; SSD: {}, {bought}.\n", ssd.name);
+    }
+    if let Some(compression) = &report.compression {
+        out += &format!(
+            "Nitro's compression is {compression}: the trace has no compressed sizes (--compression-ratio).\n"
+        );
+    }
+    out
 }
 
 fn csv(report: &Report<'_>) -> Table {
     let mut table = Table::new([
+        "date",
         "hdd",
         "cache",
         "cache_bytes",
@@ -142,6 +173,7 @@ fn csv(report: &Report<'_>) -> Table {
     ]);
     for row in &report.rows {
         table.row(vec![
+            row.date.unwrap_or_default().to_owned(),
             row.hdd.to_owned(),
             row.cache.name().to_owned(),
             row.cache_bytes.to_string(),

@@ -1,21 +1,20 @@
 //! `nitro-lab sim`: simulates a cache on a trace.
 
 mod classes;
-mod cost;
+pub(crate) mod cost;
 mod plain;
 mod report;
-mod source;
 
 use crate::args::SimArgs;
+use crate::source::{Traces, failed};
 use nitro_console::error::Error;
 use nitro_console::output;
 use nitro_console::progress::Progress;
 use nitro_sim::cost::Prices;
 use nitro_sim::sweep::{Results, SweepProgress, sweep};
-use nitro_sim::workload::{self, Stored, TraceIdentity};
+use nitro_sim::workload::{self, Precedence, Stored, TraceIdentity};
 use nitro_sim::{Knob, Outcome, Refused, Settings, Variant, points, simulate};
 use report::Known;
-use source::{Traces, failed};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
@@ -39,7 +38,8 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
     }
     let table = classes::table(args)?;
     settings.classes = table.classes;
-    let source = Traces::new(args, &table)?;
+    let precedence = if args.cache.reclassify { Precedence::Rules } else { Precedence::Trace };
+    let source = Traces::new(&args.traces, &args.read, &table, precedence)?;
     if let (Some(name), Some(objects)) = (&args.policy, args.objects) {
         return plain::policy(&source, args, name, objects);
     }
@@ -53,10 +53,10 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
             .or("give one, such as 1G, or several with --sweep size=1G..16G:x2"));
     }
     classes::check_use(&table, args, &source)?;
-    if args.cost {
-        return cost::run(&source, args, &settings);
-    }
     let known = Known { contents: source.contents()?, classes: &table };
+    if args.cost {
+        return cost::run(&source, args, &settings, known);
+    }
     let points = points(&args.sweep, settings, |knob| args.asked(knob)).map_err(refused_point)?;
     classes::tell_unused(&table, &points);
     let (outcomes, text);

@@ -1,7 +1,7 @@
 //! Simulations without a cache manager: plain policies over requests, and miss-ratio curves in one pass.
 
-use super::source::{Traces, failed};
 use crate::args::SimArgs;
+use crate::source::{Traces, failed};
 use nitro_commands::traces::refused;
 use nitro_console::chart::{self, Series};
 use nitro_console::error::Error;

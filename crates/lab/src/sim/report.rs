@@ -49,7 +49,7 @@ fn dedup_of(settings: &Settings, known: Known<'_>) -> Option<&'static str> {
 }
 
 /// Words instead of the compression ratio, if the trace has no compressed sizes.
-fn compression_of(settings: &Settings, known: Known<'_>) -> Option<String> {
+pub(super) fn compression_of(settings: &Settings, known: Known<'_>) -> Option<String> {
     let assumed = settings.compress && !known.contents.compressed_sizes;
     assumed.then(|| format!("assumed {} : 1", settings.compression_mean))
 }

@@ -23,9 +23,12 @@ fn place() -> Place {
     place
 }
 
+fn told(place: &Place, arguments: &str) -> Value {
+    serde_json::from_str(&place.stdout(&format!("{TRACE} --cost {arguments} -o json"))).unwrap()
+}
+
 fn rows(place: &Place, arguments: &str) -> Vec<Value> {
-    let told: Value = serde_json::from_str(&place.stdout(&format!("{TRACE} --cost {arguments} -o json"))).unwrap();
-    told["rows"].as_array().unwrap().clone()
+    told(place, arguments)["rows"].as_array().unwrap().clone()
 }
 
 fn number(row: &Value, name: &str) -> f64 {
@@ -37,9 +40,11 @@ fn disks_alone_lru_and_classes_are_compared_over_sizes() {
     let place = place();
     let options = "--sweep size=32M,256M --classes classes.toml --results kept.jsonl";
     let rows = rows(&place, options);
-    // For each of two kinds of disks: alone, and three caches of two sizes.
-    assert_eq!(rows.len(), 14);
-    for rows in rows.chunks(7) {
+    // For each of three kinds of disks, two of 2012 and one of 2026: alone, and three caches of two sizes.
+    let (then, now) = rows.split_at(14);
+    assert_eq!((now.len(), now.iter().all(|row| row["date"] == "2026-03")), (7, true), "{now:?}");
+    assert_eq!(then.iter().filter(|row| row["date"] == "2012-05").count(), 14);
+    for rows in then.chunks(7) {
         let caches: Vec<_> = rows.iter().map(|row| row["cache"].as_str().unwrap()).collect();
         assert_eq!(caches, ["none", "lru", "nitro", "classes", "lru", "nitro", "classes"]);
         let [none, lru, classes] = [&rows[0], &rows[1], &rows[3]];
@@ -60,11 +65,15 @@ fn disks_alone_lru_and_classes_are_compared_over_sizes() {
     }
     // Finished points are kept, as of every sweep.
     let again = place.run(&format!("{TRACE} --cost {options}"));
-    assert!(String::from_utf8_lossy(&again.stderr).contains("14 of 14 points were finished before"));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("21 of 21 points were finished before"));
     let table = String::from_utf8_lossy(&again.stdout).into_owned();
     assert!(table.contains("per_mb_iops") && table.contains("classes  256 MiB") && table.contains("USD"), "{table}");
+    assert!(
+        table.contains("Prices of 2012-05") && table.contains("Prices of 2026-03") && table.contains("VDURA"),
+        "{table}"
+    );
     let csv = place.stdout(&format!("{TRACE} --cost {options} -o csv"));
-    assert_eq!((csv.lines().count(), csv.starts_with("hdd,cache,cache_bytes,")), (15, true), "{csv}");
+    assert_eq!((csv.lines().count(), csv.starts_with("date,hdd,cache,cache_bytes,")), (22, true), "{csv}");
 }
 
 #[test]
@@ -75,7 +84,8 @@ fn prices_of_the_user_take_the_place_of_those_that_are_built_in() {
     let dear = built_in.replace("price = 700", "price = 7000").replace("whole_drives = false", "whole_drives = true");
     fs::write(place.path("dear.toml"), dear).unwrap();
     let told = |prices: &str| rows(&place, &format!("--cache-size 32M --results kept.jsonl {prices}"));
-    assert_eq!(told(""), told("--prices same.toml"));
+    let of_2012 = |rows: Vec<Value>| rows.into_iter().filter(|row| row["date"] == "2012-05").collect::<Vec<_>>();
+    assert_eq!(of_2012(told("")), told("--prices same.toml"));
     fs::write(place.path("slow.toml"), built_in.replace("random_reads = 18700", "random_reads = 100")).unwrap();
     let slow = told("--prices slow.toml");
     assert!(number(&slow[1], "iops") < number(&told("")[1], "iops") / 2.0, "{slow:?}");
@@ -86,6 +96,16 @@ fn prices_of_the_user_take_the_place_of_those_that_are_built_in() {
 }
 
 #[test]
+fn an_assumed_compression_is_named_beside_the_costs() {
+    let place = place();
+    let assumed =
+        "sim trace.csv --columns time=0,op=1,offset=2,len=3,sep=comma --weu-size 512K --cost --cache-size 32M";
+    assert!(place.stdout(assumed).contains("compression is assumed 2 : 1"));
+    assert!(!place.stdout(&format!("{assumed} --compression none")).contains("assumed"));
+    assert_eq!(told(&place, "--cache-size 32M")["compression"], Value::Null);
+}
+
+#[test]
 fn what_has_no_cost_is_refused_with_a_way_out() {
     let place = place();
     let built_in = place.stdout("sim --print-prices");
@@ -93,8 +113,8 @@ fn what_has_no_cost_is_refused_with_a_way_out() {
         fs::write(place.path(name), built_in.replace(from, to)).unwrap();
     }
     for (arguments, words) in [
-        ("--cache-size 32M --prices rpm.toml", &["rpm.toml: line 15, column 7", "7200 or 15000", "--print-prices"][..]),
-        ("--cache-size 32M --prices key.toml", &["key.toml: line 17, column 1", "prize"]),
+        ("--cache-size 32M --prices rpm.toml", &["rpm.toml: line 17, column 7", "7200 or 15000", "--print-prices"][..]),
+        ("--cache-size 32M --prices key.toml", &["key.toml: line 19, column 1", "prize"]),
         ("--cache-size 32M --prices absent.toml", &["absent.toml", "no such file", "--print-prices"]),
         ("--cache-size 32M --load open:1", &["--load open", "closed:32"]),
         ("--cache-size 32M --sweep dedup=on,off", &["--sweep dedup", "sweep size alone"]),

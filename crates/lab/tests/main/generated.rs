@@ -8,7 +8,7 @@ use std::path::Path;
 fn every_command_has_a_manual_page_and_help() {
     let place = Place::new();
     place.stdout("man pages");
-    for command in ["sim", "trace", "index", "reproduce", "man", "completions"] {
+    for command in ["sim", "size", "trace", "index", "reproduce", "man", "completions"] {
         let page = fs::read_to_string(place.path(&format!("pages/nitro-lab-{command}.1"))).unwrap();
         assert!(page.contains(".TH"), "{page}");
         assert!(place.stdout(&format!("{command} --help")).contains("Usage: nitro-lab"));
@@ -39,7 +39,7 @@ fn failures_are_json_where_the_results_would_be() {
 fn the_daemons_program_says_where_the_commands_are() {
     let place = Place::new();
     let nitro = place.of("nitro");
-    for name in ["sim", "trace", "index", "reproduce"] {
+    for name in ["sim", "size", "trace", "index", "reproduce"] {
         let said = nitro.failure(&format!("--log debug {name} some.parquet --cache-size 1G"), 2);
         assert!(said.contains(&format!("run `nitro-lab {name}`")), "{said}");
     }

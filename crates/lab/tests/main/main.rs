@@ -8,6 +8,7 @@ mod options;
 mod reproducing;
 mod simulating;
 mod simulating_classes;
+mod sizing;
 mod support;
 mod tables;
 mod traces;

@@ -42,6 +42,17 @@ fn options_that_serve_has_too_take_the_same_values() {
     assert_eq!(shared, expected);
 }
 
+#[test]
+fn options_of_size_that_others_have_too_take_the_same_values() {
+    let size = options(&nitro_lab::command(), "size");
+    for (others, least) in [(options(&nitro_cli::command(), "serve"), 20), (options(&nitro_lab::command(), "sim"), 25)]
+    {
+        let shared: Vec<_> = size.keys().filter(|name| others.contains_key(*name) && *name != "threads").collect();
+        assert!(shared.len() >= least, "{shared:?}");
+        shared.iter().for_each(|name| assert_eq!(size[*name], others[*name], "{name}"));
+    }
+}
+
 fn each(command: &mut Command, path: &str, check: &mut dyn FnMut(&str, &mut Command)) {
     check(path, command);
     for sub in command.get_subcommands_mut() {

@@ -163,6 +163,11 @@ pub fn cache_status(entry: &CacheEntry, is_served: impl Fn(&str) -> bool) -> Cac
         pins_cached_bytes: pinned_cached * extent_bytes,
         space: if absent { Space::default() } else { cache.space() },
         what_if: if absent { Vec::new() } else { what_if(cache.what_if(), stats.weus * u64::from(settings.weu_bytes)) },
+        hit_curve: if absent {
+            Vec::new()
+        } else {
+            what_if(cache.hit_curve(), stats.weus * u64::from(settings.weu_bytes))
+        },
         effective_capacity: if used_bytes == 0 { 1.0 } else { cached_bytes as f64 / used_bytes as f64 },
         dedup_ratio: stats.dedup_ratio(),
         compression_ratio: stats.compression_ratio(),

@@ -62,6 +62,8 @@ impl Front {
 /// A row of the result.
 #[derive(Debug, Serialize)]
 pub struct Row<'a> {
+    /// The month of the prices, if their table names it.
+    pub date: Option<&'a str>,
     /// The name of the disks.
     pub hdd: &'a str,
     /// The cache in front of them.
@@ -119,7 +121,7 @@ impl<'a> Plan<'a> {
 
 /// A row for each point of a plan, in its order.
 #[must_use]
-pub fn rows<'a>(prices: &Prices, plan: &Plan<'a>, outcomes: &[Outcome]) -> Vec<Row<'a>> {
+pub fn rows<'a>(prices: &'a Prices, plan: &Plan<'a>, outcomes: &[Outcome]) -> Vec<Row<'a>> {
     let (mut rows, mut alone, mut lru): (Vec<Row<'a>>, f64, f64) = (Vec::new(), 0.0, 0.0);
     for ((hdd, front), outcome) in plan.fronts.iter().zip(outcomes) {
         let iops = outcome.measured.pace.as_ref().map_or(0.0, |pace| pace.iops);
@@ -131,6 +133,7 @@ pub fn rows<'a>(prices: &Prices, plan: &Plan<'a>, outcomes: &[Outcome]) -> Vec<R
             Front::Nitro | Front::Classes => {}
         }
         rows.push(Row {
+            date: prices.date.as_deref(),
             hdd: &hdd.name,
             cache: *front,
             cache_bytes: outcome.settings.cache_bytes,

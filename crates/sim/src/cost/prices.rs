@@ -10,8 +10,13 @@ use toml::Spanned;
 const BUILT_IN: &str = include_str!("prices.toml");
 /// The table of later prices.
 const TODAY: &str = include_str!("prices-today.toml");
+/// The table of the spring of 2026.
+const OF_2026: &str = include_str!("prices-2026.toml");
 /// Bytes of a GB, as in the capacities of drives.
 const GB: f64 = 1e9;
+/// The maximum number of characters of names and dates, and of a source.
+const NAME_CHARS_MAX: usize = 64;
+const SOURCE_CHARS_MAX: usize = 200;
 /// The maximum number of kinds of disks in a table.
 const HDDS_MAX: usize = 16;
 const CAPACITIES_GB: RangeInclusive<f64> = 1.0..=1e6;
@@ -75,6 +80,10 @@ pub struct SsdPrice {
 pub struct Prices {
     /// The currency of the prices, such as USD.
     pub currency: String,
+    /// The month of the prices, such as 2012-05, if the table names it.
+    pub date: Option<String>,
+    /// Where they come from, if the table names it.
+    pub source: Option<String>,
     /// Whether the cost is that of whole SSDs; otherwise that of the share that the cache uses.
     pub whole_drives: bool,
     /// The disks to compare: 1 to 16 kinds.
@@ -87,6 +96,10 @@ pub struct Prices {
 #[serde(deny_unknown_fields)]
 struct FileText {
     currency: Spanned<String>,
+    #[serde(default)]
+    date: Option<Spanned<String>>,
+    #[serde(default)]
+    source: Option<Spanned<String>>,
     #[serde(default)]
     whole_drives: bool,
     hdd: Spanned<Vec<HddText>>,
@@ -154,6 +167,20 @@ impl Prices {
         Self::parse(TODAY)
     }
 
+    /// Drives that are sold in 2026 at the prices of its spring; the table names its source.
+    ///
+    /// # Errors
+    /// None: a test parses the table.
+    pub fn of_2026() -> Result<Self, PriceError> {
+        Self::parse(OF_2026)
+    }
+
+    /// The price of `bytes` of SSDs of this table, whole or not.
+    #[must_use]
+    pub fn ssd_price(&self, bytes: u64) -> f64 {
+        self.ssd.price * bytes as f64 / self.ssd.capacity_bytes as f64
+    }
+
     /// Parses a table in TOML, with the keys of `crates/sim/src/cost/prices.toml`.
     ///
     /// # Errors
@@ -174,7 +201,9 @@ impl Prices {
 }
 
 fn read(file: &FileText) -> Result<Prices, Fault> {
-    let currency = named("currency", &file.currency)?;
+    let currency = named("currency", &file.currency, NAME_CHARS_MAX)?;
+    let date = file.date.as_ref().map(|date| named("date", date, NAME_CHARS_MAX)).transpose()?;
+    let source = file.source.as_ref().map(|source| named("source", source, SOURCE_CHARS_MAX)).transpose()?;
     let kinds = file.hdd.get_ref();
     if kinds.is_empty() || kinds.len() > HDDS_MAX {
         return Err(Fault::of(&file.hdd, format!("there are 1 to {HDDS_MAX} kinds of disks, not {}", kinds.len())));
@@ -188,12 +217,12 @@ fn read(file: &FileText) -> Result<Prices, Fault> {
         hdds.push(hdd);
     }
     let ssd = SsdPrice {
-        name: named("name", &file.ssd.name)?,
+        name: named("name", &file.ssd.name, NAME_CHARS_MAX)?,
         capacity_bytes: capacity(&file.ssd.capacity_gb)?,
         price: within("price", &file.ssd.price, &PRICES)?,
         speed: speed(&file.ssd)?,
     };
-    Ok(Prices { currency, whole_drives: file.whole_drives, hdds, ssd })
+    Ok(Prices { currency, date, source, whole_drives: file.whole_drives, hdds, ssd })
 }
 
 fn speed(text: &SsdText) -> Result<SsdSpeed, Fault> {
@@ -224,7 +253,7 @@ fn hdd(text: &HddText) -> Result<Hdd, Fault> {
         return Err(Fault::of(&text.count, format!("count = {count}: the parity alone takes {}", raid.parity())));
     }
     Ok(Hdd {
-        name: named("name", &text.name)?,
+        name: named("name", &text.name, NAME_CHARS_MAX)?,
         rpm,
         capacity_bytes: capacity(&text.capacity_gb)?,
         price: within("price", &text.price, &PRICES)?,
@@ -233,10 +262,11 @@ fn hdd(text: &HddText) -> Result<Hdd, Fault> {
     })
 }
 
-fn named(key: &str, value: &Spanned<String>) -> Result<String, Fault> {
+fn named(key: &str, value: &Spanned<String>, chars_max: usize) -> Result<String, Fault> {
     let name = value.get_ref();
-    let is_fit = !name.trim().is_empty() && name.chars().count() <= 64 && !name.chars().any(char::is_control);
-    let problem = || Fault::of(value, format!("{key}: must have 1 to 64 characters, none of them a control character"));
+    let is_fit = !name.trim().is_empty() && name.chars().count() <= chars_max && !name.chars().any(char::is_control);
+    let problem =
+        || Fault::of(value, format!("{key}: must have 1 to {chars_max} characters, none of them a control character"));
     is_fit.then(|| name.clone()).ok_or_else(problem)
 }
 

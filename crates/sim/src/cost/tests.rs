@@ -36,20 +36,20 @@ fn a_cache_costs_its_share_of_an_ssd_or_whole_ones() {
 fn tables_that_cannot_be_used_are_refused_with_their_place() {
     let good = Prices::built_in_text();
     for (from, to, told) in [
-        ("rpm = 7200 ", "rpm = 5400 ", "line 15, column 7: rpm = 5400: disks of 7200 or 15000"),
-        ("price = 285", "price = -1", "line 17, column 9: price = -1: must be from"),
-        ("price = 285", "price = nan", "line 17, column 9: price = NaN: must be from"),
-        ("price = 285", "prize = 285", "line 17, column 1: unknown field `prize`, expected one of"),
-        ("price = 285", "price = 2,85", "line 17, column "),
-        ("capacity_gb = 2000", "capacity_gb = \"2T\"", "line 16, column 15: invalid type: string \"2T\""),
-        ("raid = \"raid0\"  ", "raid = \"raid1\"  ", "line 19, column 8: raid = \"raid1\": there are raid0, raid5"),
-        ("count = 4  ", "count = 0  ", "line 18, column 9: count = 0: must be from 1 to 1024"),
+        ("rpm = 7200 ", "rpm = 5400 ", "line 17, column 7: rpm = 5400: disks of 7200 or 15000"),
+        ("price = 285", "price = -1", "line 19, column 9: price = -1: must be from"),
+        ("price = 285", "price = nan", "line 19, column 9: price = NaN: must be from"),
+        ("price = 285", "prize = 285", "line 19, column 1: unknown field `prize`, expected one of"),
+        ("price = 285", "price = 2,85", "line 19, column "),
+        ("capacity_gb = 2000", "capacity_gb = \"2T\"", "line 18, column 15: invalid type: string \"2T\""),
+        ("raid = \"raid0\"  ", "raid = \"raid1\"  ", "line 21, column 8: raid = \"raid1\": there are raid0, raid5"),
+        ("count = 4  ", "count = 0  ", "line 20, column 9: count = 0: must be from 1 to 1024"),
         (
             "count = 4             # drives of the origin\nraid = \"raid0\"",
             "count = 1\nraid = \"raid5\"",
-            "line 18, column 9",
+            "line 20, column 9",
         ),
-        ("15K rpm, 600 GB", "7200 rpm, 2 TB", "line 22, column 8: there are two disks with the name"),
+        ("15K rpm, 600 GB", "7200 rpm, 2 TB", "line 24, column 8: there are two disks with the name"),
         ("currency = \"USD\"", "currency = \"\"", "line 8, column 12: currency: must have 1 to 64 characters"),
         ("random_reads = 18700", "random_reads = 0", "column 16: random_reads = 0: must be from 1 to"),
         ("[ssd]", "[ssds]", "unknown field `ssds`"),
@@ -69,4 +69,16 @@ fn later_prices_are_for_the_same_kinds_of_disks() {
         [Prices::built_in(), Prices::today()].map(|table| table.unwrap_or_else(|error| panic!("{error}")));
     let kinds = |prices: &Prices| prices.hdds.iter().map(|hdd| hdd.rpm).collect::<Vec<_>>();
     assert_eq!(kinds(&then), kinds(&now));
+}
+
+#[test]
+fn every_table_of_ours_names_its_month_and_source() {
+    for table in [Prices::built_in(), Prices::today(), Prices::of_2026()] {
+        let table = table.unwrap_or_else(|error| panic!("{error}"));
+        assert!(table.date.is_some() && table.source.is_some(), "{table:?}");
+    }
+    let of_2026 = Prices::of_2026().unwrap_or_else(|error| panic!("{error}"));
+    let (ssd, hdd) = (of_2026.ssd_price(1 << 40), &of_2026.hdds[0]);
+    let times = ssd / (hdd.price / hdd.capacity_bytes as f64 * (1u64 << 40) as f64);
+    assert!((times - 16.4).abs() < 0.1, "{times}: the source's ratio");
 }

@@ -97,6 +97,17 @@ impl Piece {
         Self { packed: others | u32::from(class.number()) << CLASS_SHIFT, ..self }
     }
 
+    /// The same piece as the last one of its request, or another one.
+    pub(crate) const fn with_last(self, last: bool) -> Self {
+        Self { packed: self.packed & !LAST | if last { LAST } else { 0 }, ..self }
+    }
+
+    /// The same piece of a request of another kind.
+    pub(crate) fn with_op(self, op: Op) -> Self {
+        let number = Op::ALL.iter().position(|o| *o == op).unwrap_or_default() as u32;
+        Self { packed: self.packed & !(OP_MASK << OP_SHIFT) | number << OP_SHIFT, ..self }
+    }
+
     /// Whether this is the last piece of its request.
     #[must_use]
     pub const fn is_last(&self) -> bool {

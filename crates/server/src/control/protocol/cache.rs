@@ -54,8 +54,10 @@ pub struct Cache {
     pub pins_cached_bytes: u64,
     /// The use of the capacity.
     pub space: Space,
-    /// Estimated hit ratios of caches of other sizes.
+    /// Estimated hit ratios of caches of other sizes: 0.5, 1, 2 and 4 times this one's.
     pub what_if: Vec<WhatIf>,
+    /// The same for 0.25 to 8 times this one's size, four sizes for each doubling.
+    pub hit_curve: Vec<WhatIf>,
     /// Cached bytes divided by the SSD space that holds them.
     pub effective_capacity: f64,
     /// Inserted bytes divided by inserted bytes that were not duplicates.
@@ -132,7 +134,7 @@ impl CacheDevice {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WhatIf {
-    /// The size as a multiple of this cache's size: 0.5, 1, 2 and 4.
+    /// The size as a multiple of this cache's size.
     pub size: f64,
     /// Bytes on the SSD.
     pub capacity_bytes: u64,
