@@ -30,11 +30,13 @@ pub enum Means {
     BootDisk = 20,
     /// An object of a store: UUID of the store and number of the object.
     Object = 32,
+    /// A volume in a bucket: its UUID.
+    Bucket = 48,
 }
 
 impl Means {
     /// All means, the strongest of each kind of storage first.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::FileBirth,
         Self::FileGeneration,
         Self::FileNumber,
@@ -45,6 +47,7 @@ impl Means {
         Self::PartitionUuid,
         Self::BootDisk,
         Self::Object,
+        Self::Bucket,
     ];
 
     const fn number(self) -> u8 {

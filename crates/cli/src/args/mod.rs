@@ -7,6 +7,7 @@ mod configure;
 mod cos;
 mod doctor;
 mod pin;
+mod s3;
 mod serve;
 mod volume;
 mod warm;
@@ -21,6 +22,7 @@ pub(crate) use cos::{
 };
 pub(crate) use doctor::{BundleArgs, DoctorArgs};
 pub(crate) use pin::PinArgs;
+pub(crate) use s3::{S3Command, S3InitArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use volume::{AddArgs, ExplainArgs, FlushArgs, VolumeCommand};
 pub(crate) use warm::WarmArgs;
@@ -185,6 +187,11 @@ pub(crate) enum Command {
     Cos {
         #[command(subcommand)]
         command: CosCommand,
+    },
+    /// Make volumes in buckets of S3 servers, which are origins
+    S3 {
+        #[command(subcommand)]
+        command: S3Command,
     },
     /// Estimate how much deduplication and compression reduce an existing image, by extent size
     #[command(after_long_help = ESTIMATE_EXAMPLES)]

@@ -1,5 +1,6 @@
 //! The devices behind origins.
 
+use super::s3;
 use crate::cos::StoreDevice;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -7,6 +8,7 @@ use futures_util::future::Either;
 use nitro_device::AnyDevice;
 use nitro_nbd::client::RemoteDisk;
 use nitro_port::{Allocation, Device, DeviceError, Geometry, Origin, Recipe, Urgency};
+use nitro_s3::S3Disk;
 use nitro_shares::Terms;
 use nitro_units::Fingerprint;
 use std::ops::Range;
@@ -19,6 +21,8 @@ pub enum Backing {
     Object(nitro_cos::Volume<StoreDevice>),
     /// An export of an NBD server.
     Remote(Box<RemoteDisk>),
+    /// A volume in a bucket.
+    Bucket(Box<S3Disk>),
 }
 
 impl Backing {
@@ -28,6 +32,7 @@ impl Backing {
             // A store counts its own.
             Self::Device(_) | Self::Object(_) => None,
             Self::Remote(disk) => Some((disk.ram_bytes(), 1)),
+            Self::Bucket(disk) => Some((disk.ram_bytes(), 1)),
         }
     }
 }
@@ -38,11 +43,17 @@ macro_rules! backing {
             Backing::Device($device) => $call,
             Backing::Object($device) => $call,
             Backing::Remote($device) => $call,
+            Backing::Bucket($device) => $call,
         }
     };
 }
 
 impl Backing {
+    /// Why its volume has to be in write-back; `None`: it need not.
+    pub(crate) fn needs_write_back(&self) -> Option<&'static str> {
+        matches!(self, Self::Bucket(_)).then_some(s3::WRITE_BACK)
+    }
+
     /// Changes what the volume may have of its store's disk, if it is an object of a store.
     pub(crate) fn set_terms(&self, terms: Terms) {
         if let Self::Object(object) = self {
@@ -62,6 +73,7 @@ impl Device for Backing {
             Self::Device(device) => Either::Left(device.read(offset, len)),
             Self::Object(object) => Either::Right(object.read(offset, len).boxed_local()),
             Self::Remote(disk) => Either::Right(disk.read(offset, len).boxed_local()),
+            Self::Bucket(disk) => Either::Right(disk.read(offset, len).boxed_local()),
         }
     }
 
@@ -70,6 +82,7 @@ impl Device for Backing {
             Self::Device(device) => Either::Left(device.read_with(urgency, offset, len)),
             Self::Object(object) => Either::Right(object.read(offset, len).boxed_local()),
             Self::Remote(disk) => Either::Right(disk.read(offset, len).boxed_local()),
+            Self::Bucket(disk) => Either::Right(disk.read(offset, len).boxed_local()),
         }
     }
 
@@ -78,6 +91,7 @@ impl Device for Backing {
             Self::Device(device) => Either::Left(device.write(offset, data)),
             Self::Object(object) => Either::Right(object.write(offset, data).boxed_local()),
             Self::Remote(disk) => Either::Right(disk.write(offset, data).boxed_local()),
+            Self::Bucket(disk) => Either::Right(disk.write(offset, data).boxed_local()),
         }
     }
 
@@ -116,6 +130,7 @@ impl Origin for Backing {
             Self::Device(device) => device.write_known(offset, data, known).await,
             Self::Object(object) => Box::pin(object.write_known(offset, data, known)).await,
             Self::Remote(disk) => disk.write_known(offset, data, known).await,
+            Self::Bucket(disk) => disk.write_known(offset, data, known).await,
         }
     }
 

@@ -11,6 +11,8 @@ mod fence;
 mod file;
 mod mark;
 mod nbd;
+mod percent;
+mod s3;
 mod stamp;
 mod volume_mark;
 
@@ -25,6 +27,7 @@ pub use file::Files;
 pub(crate) use mark::Mark;
 pub use mark::Uuid;
 pub use nbd::Nbd;
+pub use s3::{S3, make as make_s3};
 pub use stamp::Look;
 pub(crate) use stamp::{Change, LEASE_SECONDS, Stamp, unix_seconds};
 pub(crate) use volume_mark::VolumeMark;
@@ -34,12 +37,13 @@ use futures_util::future::LocalBoxFuture;
 use nitro_config::{Emulation, VolumeConfig};
 use nitro_console::error::Error;
 use nitro_port::StorageId;
+use nitro_port::codec::FingerprintHash;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The kinds of origin that this program knows.
-pub const SCHEMES: &[&dyn Scheme] = &[&Files, &Cos, &Nbd::TCP, &Nbd::UNIX, &Nbd::TCP_TLS, &Nbd::UNIX_TLS];
+pub const SCHEMES: &[&dyn Scheme] = &[&Files, &Cos, &Nbd::TCP, &Nbd::UNIX, &Nbd::TCP_TLS, &Nbd::UNIX_TLS, &S3];
 
 /// A kind of origin.
 pub trait Scheme: Sync {
@@ -72,6 +76,11 @@ pub trait NamedOrigin {
 
     /// Whether that file or block device is the origin itself, so that no other origin may use it.
     fn is_host(&self) -> bool;
+
+    /// Why its volume has to be in write-back; `None`: it need not.
+    fn needs_write_back(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Opens it for a volume, and locks it against other programs if possible.
     fn open<'a>(&'a self, volume: &'a str, config: &'a VolumeConfig) -> LocalBoxFuture<'a, Result<OpenOrigin, Error>>;
@@ -140,6 +149,18 @@ pub trait Identity: Send + Sync {
     }
 }
 
+/// Bytes of the digest in the name of a mark.
+const DIGEST_BYTES: usize = 8;
+
+/// The name of the marks of what is at a place of another machine: readable, and different for different places.
+fn mark_name(kind: &str, place: &str) -> String {
+    let digest = FingerprintHash::Blake3.of(place.as_bytes());
+    let digest: String = digest.0.iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect();
+    let readable = place.split_once("://").map_or("", |(_, rest)| rest).chars().take(60);
+    let readable = readable.map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' });
+    format!("{kind}-{}-{digest}", readable.collect::<String>().trim_matches('-'))
+}
+
 /// The origin that a text names.
 ///
 /// # Errors
@@ -204,6 +225,7 @@ mod tests {
         assert!(refused("rbd:pool/image").contains("file:PATH"), "{}", refused("rbd:pool/image"));
         assert!(refused("nbd+tcp://host/vm").contains("nbd+unix:///EXPORT"), "{}", refused("nbd+tcp://host/vm"));
         assert!(refused("nbd:host/export").contains("nbd://HOST"), "{}", refused("nbd:host/export"));
+        assert!(refused("s3:bucket").contains("s3://BUCKET/PREFIX"), "{}", refused("s3:bucket"));
         assert!(refused("cos:store").contains("cos:STORE#OBJECT"), "{}", refused("cos:store"));
         assert!(refused("file:").contains("names no file"), "{}", refused("file:"));
     }

@@ -78,6 +78,14 @@ impl OriginDevice {
         }
     }
 
+    /// Why its volume has to be in write-back; `None`: it need not.
+    pub(super) fn needs_write_back(&self) -> Option<&'static str> {
+        match self {
+            Self::Real(origin) => origin.device().needs_write_back(),
+            Self::Nowhere(_) => None,
+        }
+    }
+
     /// The lease of the origin.
     pub fn lease(&self) -> Option<&OriginLease> {
         match self {

@@ -165,6 +165,9 @@ impl Served {
         if !export.volume.is_attached() && mode == WriteMode::WriteBack {
             return Err(Error::new(what, "it is detached from its cache").or("attach it first: nitro cache attach"));
         }
+        if let Some(why) = export.volume.origin().needs_write_back().filter(|_| mode == WriteMode::WriteThrough) {
+            return Err(Error::new(what, why).or("leave it in write-back"));
+        }
         if mode == WriteMode::WriteThrough {
             export.was_write_back.store(false, Ordering::SeqCst);
         }
@@ -327,6 +330,7 @@ impl Served {
         if let Some(path) = origin.host_path() {
             own::refuse(path)?;
         }
+        judge::check_mode(origin.as_ref(), &config, mode)?;
         let origin = origin.open(&name, &config).await?;
         let allowed = Allowed { discard_dirty: wanted.force_discard_dirty, accept_origin: wanted.accept_origin };
         let verdict = judge::judge(&entry, &name, &config, (&origin, mode), allowed).await?;

@@ -1,4 +1,4 @@
-//! Keeps two servers of this machine from serving one export, of which one writes.
+//! Keeps two servers of this machine from serving one origin of another machine, of which one writes.
 
 use crate::origins::state_folder;
 use nitro_console::error::Error;
@@ -10,16 +10,16 @@ use std::fs::File;
 use std::io;
 
 /// Taken until it is dropped, or the process ends.
-pub(super) struct Lock {
+pub(in crate::origins) struct Lock {
     _file: Option<File>,
 }
 
 impl Lock {
-    /// Takes the lock of an export with that name. `None`: another server has it. May block.
+    /// Takes the lock of an origin with that name. `None`: another server has it. May block.
     ///
     /// # Errors
     /// The state folder cannot be used.
-    pub(super) fn take(name: &str, read_only: bool) -> io::Result<Option<Self>> {
+    pub(in crate::origins) fn take(name: &str, read_only: bool) -> io::Result<Option<Self>> {
         files::own_folder(&state_folder())?;
         let path = state_folder().join(format!("origin-{name}.lock"));
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -34,7 +34,7 @@ impl Lock {
     }
 
     /// No lock, where there can be none.
-    pub(super) fn none(what: &str, why: &io::Error) -> Self {
+    pub(in crate::origins) fn none(what: &str, why: &io::Error) -> Self {
         tracing::warn!(
             "{what}: {}: {why}: another server of this machine is not kept from serving it, too",
             state_folder().display()
@@ -43,8 +43,8 @@ impl Lock {
     }
 }
 
-/// The error of an export that another server has.
-pub(super) fn in_use(what: &str) -> Error {
+/// The error of an origin that another server has.
+pub(in crate::origins) fn in_use(what: &str) -> Error {
     Error::new(what, "another server of this machine serves it").or("stop that server, or serve it read-only in both")
 }
 

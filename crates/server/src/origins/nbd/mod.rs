@@ -5,10 +5,10 @@
 //! made of server and export.
 
 mod connect;
-mod lock;
+pub(super) mod lock;
 mod uri;
 
-use super::{Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme, VolumeMarks, aside};
+use super::{Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme, VolumeMarks, aside, mark_name};
 use crate::device_error::device_error;
 use connect::Connector;
 use futures_channel::oneshot;
@@ -20,7 +20,6 @@ use nitro_console::size::Size;
 use nitro_device::{CompioClock, spawn_thread};
 use nitro_nbd::ClientTlsFiles;
 use nitro_nbd::client::{self, ClientError, ClientOptions, RemoteDisk, Security};
-use nitro_port::codec::FingerprintHash;
 use nitro_port::{Device, StorageId};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,8 +28,6 @@ use uri::{Target, Uri};
 
 /// Where certificates are if the URI names no folder, as for libnbd.
 const CERTIFICATES: &str = "/etc/pki/libnbd";
-/// Bytes of the digest in the name of a mark.
-const DIGEST_BYTES: usize = 8;
 
 /// A scheme of NBD's URIs.
 pub struct Nbd {
@@ -184,12 +181,7 @@ impl Uri {
         if let Target::Unix(path) = &mut plain.target {
             *path = std::path::absolute(&*path)?;
         }
-        let place = plain.place();
-        let digest = FingerprintHash::Blake3.of(place.as_bytes());
-        let digest: String = digest.0.iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect();
-        let readable = place.split_once("://").map_or("", |(_, rest)| rest).chars().take(60);
-        let readable = readable.map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' });
-        Ok(format!("nbd-{}-{digest}", readable.collect::<String>().trim_matches('-')))
+        Ok(mark_name("nbd", &plain.place()))
     }
 
     /// Connects, and starts the thread that keeps the connections until the device is dropped.

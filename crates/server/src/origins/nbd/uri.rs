@@ -2,6 +2,7 @@
 //!
 //! [uri]: https://github.com/NetworkBlockDevice/nbd/blob/master/doc/uri.md
 
+use crate::origins::percent::{self, encoded};
 use nitro_console::error::Error;
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
@@ -131,38 +132,9 @@ fn tcp(authority: &str) -> Result<Target, Error> {
     Ok(Target::Tcp { host: decoded(host)?.to_ascii_lowercase(), port })
 }
 
-/// A part of a URI without its percent-encoding (RFC 3986 §2.1).
+/// A part of a URI without its percent-encoding.
 fn decoded(part: &str) -> Result<String, Error> {
-    let mut bytes = Vec::with_capacity(part.len());
-    let mut rest = part.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let digits =
-                    [rest.next(), rest.next()].map(|digit| digit.and_then(|digit| char::from(digit).to_digit(16)));
-                match digits {
-                    [Some(high), Some(low)] => (high << 4 | low) as u8,
-                    _ => return Err(wrong("two hexadecimal digits follow a %")),
-                }
-            }
-            byte => byte,
-        });
-    }
-    let text = String::from_utf8(bytes).map_err(|_| wrong("it is not UTF-8"))?;
-    if text.contains('\0') { Err(wrong("it has a zero byte")) } else { Ok(text) }
-}
-
-/// Text with percent-encoding where a URI needs it.
-fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => out.push(byte.into()),
-            // Writing to a string cannot fail.
-            byte => _ = write!(out, "%{byte:02X}"),
-        }
-    }
-    out
+    percent::decoded(part).map_err(wrong)
 }
 
 #[cfg(test)]
