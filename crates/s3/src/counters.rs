@@ -4,20 +4,20 @@ nitro_units::counters! {
     /// Counters of the requests of a volume to its store. Each attempt counts.
     pub struct S3Metrics / S3Counters {
         /// Objects that were put, data and manifests.
-        s3_puts,
+        puts,
         /// Objects, or parts of them, that were read.
-        s3_gets,
+        gets,
         /// Pages of lists of objects.
-        s3_lists,
+        lists,
         /// Requests to delete objects, each of up to a thousand.
-        s3_deletes,
+        deletes,
         /// Bytes that were sent.
-        s3_put_bytes,
+        put_bytes,
         /// Bytes that were received.
-        s3_got_bytes,
+        got_bytes,
         /// Requests that were made again, as there was no answer, or one that says to try again.
-        s3_retries,
+        retries,
         /// Generations of the manifest that were written.
-        s3_generations,
+        generations,
     }
 }

@@ -124,7 +124,7 @@ impl<S: Store, C: Clock> Patient<S, C> {
                     }
                 }
             }
-            self.metrics.s3_retries.add(1);
+            self.metrics.retries.add(1);
             self.pause(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
@@ -133,8 +133,8 @@ impl<S: Store, C: Clock> Patient<S, C> {
     /// Puts an object of a new name.
     pub(crate) async fn put(&self, name: &str, data: Bytes) -> Result<(), StoreError> {
         let put = || {
-            self.metrics.s3_puts.add(1);
-            self.metrics.s3_put_bytes.add(data.len() as u64);
+            self.metrics.puts.add(1);
+            self.metrics.put_bytes.add(data.len() as u64);
             self.store.put(name, data.clone())
         };
         self.persist("put", put).await
@@ -145,8 +145,8 @@ impl<S: Store, C: Clock> Patient<S, C> {
         let mut pause = PAUSE_MIN;
         loop {
             let put = || {
-                self.metrics.s3_puts.add(1);
-                self.metrics.s3_put_bytes.add(data.len() as u64);
+                self.metrics.puts.add(1);
+                self.metrics.put_bytes.add(data.len() as u64);
                 self.store.put_new(name, data.clone())
             };
             match self.persist("put", put).await? {
@@ -168,17 +168,17 @@ impl<S: Store, C: Clock> Patient<S, C> {
         // It is never closed.
         let _permit = self.gets.acquire().await;
         let get = || {
-            self.metrics.s3_gets.add(1);
+            self.metrics.gets.add(1);
             self.store.get(name, part.clone())
         };
         let got = self.persist("get", get).await?;
-        self.metrics.s3_got_bytes.add(got.as_ref().map_or(0, |data| data.len() as u64));
+        self.metrics.got_bytes.add(got.as_ref().map_or(0, |data| data.len() as u64));
         Ok(got)
     }
 
     pub(crate) async fn list(&self, folder: &str, after: Option<&str>) -> Result<Vec<String>, StoreError> {
         let list = || {
-            self.metrics.s3_lists.add(1);
+            self.metrics.lists.add(1);
             self.store.list(folder, after)
         };
         self.persist("list", list).await
@@ -186,7 +186,7 @@ impl<S: Store, C: Clock> Patient<S, C> {
 
     pub(crate) async fn delete(&self, names: &[String]) -> Result<(), StoreError> {
         let delete = || {
-            self.metrics.s3_deletes.add(1);
+            self.metrics.deletes.add(1);
             self.store.delete(names)
         };
         self.persist("delete", delete).await

@@ -50,8 +50,8 @@ pub(crate) async fn probe<S: Store, C: Clock>(store: &Patient<S, C>) -> Result<(
 async fn race<S: Store, C: Clock>(store: &Patient<S, C>, name: &str) -> Result<bool, S3Error> {
     let data: Vec<Bytes> = (0..PUTS).map(|_| store.random().to_le_bytes().repeat(512).into()).collect();
     let answers = join_all(data.iter().map(|data| {
-        store.metrics.s3_puts.add(1);
-        store.metrics.s3_put_bytes.add(data.len() as u64);
+        store.metrics.puts.add(1);
+        store.metrics.put_bytes.add(data.len() as u64);
         store.once().put_new(name, data.clone())
     }))
     .await;

@@ -22,6 +22,7 @@ mod identity;
 mod initiators;
 mod limits;
 mod nbd_origin;
+mod s3_origin;
 mod operating;
 mod options;
 mod pins;

@@ -76,7 +76,11 @@ impl Header {
     /// # Errors
     /// It is damaged, of another version, or of a volume that cannot be.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        let mut fields = Reader::new(NAME, open(NAME, MAGIC, bytes)?);
+        let content = open(NAME, MAGIC, bytes)?;
+        let mut fields = Reader::new(NAME, content);
+        if bytes.len() as u64 != Self::BYTES {
+            return Err(fields.refuse("length", content.len() as u64));
+        }
         let header = Self { uuid: fields.array()?, size_bytes: fields.u64()?, chunk_bytes: fields.u32()? };
         match header.refused() {
             Some((field, value)) => Err(fields.refuse(field, value)),

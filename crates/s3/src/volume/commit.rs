@@ -96,7 +96,7 @@ impl<S: Store, C: Clock> Volume<S, C> {
         (state.generation, state.changed_ns) = (next.generation, changed_ns);
         state.durable = state.durable.max(covered);
         self.changed_ns.store(changed_ns, Ordering::SeqCst);
-        self.store.metrics.s3_generations.add(1);
+        self.store.metrics.generations.add(1);
     }
 
     async fn next_generation(&self, changes: &Runs) -> Result<Next, S3Error> {

@@ -89,16 +89,16 @@ fn equal_reads_at_the_same_time_are_one_and_a_whole_chunk_is_one_put() {
         let reads = join_all((0..10).map(|_| volume.read(512, 8192))).await;
         assert!(reads.into_iter().all(|read| stamps(&read.unwrap()) == [5; 16]));
         let after = volume.metrics().snapshot();
-        assert_eq!((after.s3_gets - before.s3_gets, after.s3_got_bytes - before.s3_got_bytes), (1, 8192));
+        assert_eq!((after.gets - before.gets, after.got_bytes - before.got_bytes), (1, 8192));
         // In small parts, in any order: one object, and nothing is read.
         let sectors = CHUNK as usize / SECTOR;
         join_all((0..sectors).rev().map(|s| volume.write(CHUNK + (s * SECTOR) as u64, stamped(s as u64 + 9, 1)))).await;
         volume.flush().await.unwrap();
         let last = volume.metrics().snapshot();
-        assert_eq!((last.s3_gets, last.s3_puts), (after.s3_gets, after.s3_puts + 2), "the object and a generation");
+        assert_eq!((last.gets, last.puts), (after.gets, after.puts + 2), "the object and a generation");
         // Nothing to do.
         volume.flush().await.unwrap();
-        assert_eq!(volume.metrics().snapshot().s3_puts, last.s3_puts);
+        assert_eq!(volume.metrics().snapshot().puts, last.puts);
     });
 }
 
@@ -114,7 +114,7 @@ fn a_trim_of_terabytes_is_one_generation() {
         let (before, requests) = (volume.metrics().snapshot(), world.requests.get());
         volume.discard(0, SIZE).unwrap();
         volume.flush().await.unwrap();
-        assert_eq!(volume.metrics().snapshot().s3_puts - before.s3_puts, 1);
+        assert_eq!(volume.metrics().snapshot().puts - before.puts, 1);
         nitro_port::Clock::sleep(&world.clock(), std::time::Duration::from_secs(60)).await;
         assert!(world.requests.get() - requests < 12, "{} requests", world.requests.get() - requests);
         assert!(world.names("data/").is_empty() && stamps(&volume.read(SIZE / 2, 512).await.unwrap()) == [0]);

@@ -8,7 +8,7 @@ use futures_util::future::Either;
 use nitro_device::AnyDevice;
 use nitro_nbd::client::RemoteDisk;
 use nitro_port::{Allocation, Device, DeviceError, Geometry, Origin, Recipe, Urgency};
-use nitro_s3::S3Disk;
+use nitro_s3::{S3Counters, S3Disk};
 use nitro_shares::Terms;
 use nitro_units::Fingerprint;
 use std::ops::Range;
@@ -52,6 +52,14 @@ impl Backing {
     /// Why its volume has to be in write-back; `None`: it need not.
     pub(crate) fn needs_write_back(&self) -> Option<&'static str> {
         matches!(self, Self::Bucket(_)).then_some(s3::WRITE_BACK)
+    }
+
+    /// What was asked of its bucket; `None`: it is in none.
+    pub(crate) fn s3_counters(&self) -> Option<S3Counters> {
+        match self {
+            Self::Bucket(disk) => Some(disk.counters()),
+            _ => None,
+        }
     }
 
     /// Changes what the volume may have of its store's disk, if it is an object of a store.

@@ -9,6 +9,7 @@ use futures_util::future::Either;
 use nitro_device::{AnyDevice, FileDevice};
 use nitro_port::buf::BufMut;
 use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe, Urgency};
+use nitro_s3::S3Counters;
 use nitro_shares::Terms;
 use nitro_units::Fingerprint;
 use std::future::ready;
@@ -74,6 +75,14 @@ impl OriginDevice {
     pub(super) fn ram(&self) -> Option<(u64, u64)> {
         match self {
             Self::Real(origin) => origin.device().ram(),
+            Self::Nowhere(_) => None,
+        }
+    }
+
+    /// What was asked of its bucket; `None`: it is in none.
+    pub(crate) fn s3_counters(&self) -> Option<S3Counters> {
+        match self {
+            Self::Real(origin) => origin.device().s3_counters(),
             Self::Nowhere(_) => None,
         }
     }

@@ -4,6 +4,7 @@ use super::{Latency, WaitCounters};
 use nitro_cache::Missed;
 use nitro_cache::admission::WritePolicy;
 use nitro_engine::metrics::{ClassCounters, VolumeCounters};
+use nitro_s3::S3Counters;
 use nitro_units::Counted;
 use serde::{Deserialize, Serialize};
 
@@ -143,6 +144,9 @@ pub struct Volume {
     /// The counters since the start; docs/METRICS.md has their meanings.
     #[serde(flatten)]
     pub counters: VolumeCounters,
+    /// What was asked of its bucket since the start; `None`: its origin is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub s3: Option<S3Counters>,
 }
 
 impl Volume {

@@ -78,15 +78,28 @@ mod tests {
         for (text, form) in [
             ("//bucket/vm", "s3://bucket/vm"),
             ("//bucket/a/b%20c/", "s3://bucket/a/b%20c"),
-            ("//bucket/vm?endpoint=http://127.0.0.1:9000/&region=x", "s3://bucket/vm?endpoint=http://127.0.0.1:9000&region=x"),
+            (
+                "//bucket/vm?endpoint=http://127.0.0.1:9000/&region=x",
+                "s3://bucket/vm?endpoint=http://127.0.0.1:9000&region=x",
+            ),
         ] {
             let uri = Uri::parse(text).unwrap();
             assert_eq!(uri.to_string(), form);
             assert_eq!(Uri::parse(form.strip_prefix("s3:").unwrap()).unwrap(), uri);
         }
-        for text in ["bucket/vm", "//b/vm", "//bucket", "//bucket/", "//bucket//a", "//bucket/../a", "//bucket/a#b",
-            "//bucket/a?endpoint=host", "//bucket/a?size=1G", "//bu%20cket/a", "//bucket/%zz"]
-        {
+        for text in [
+            "bucket/vm",
+            "//b/vm",
+            "//bucket",
+            "//bucket/",
+            "//bucket//a",
+            "//bucket/../a",
+            "//bucket/a#b",
+            "//bucket/a?endpoint=host",
+            "//bucket/a?size=1G",
+            "//bu%20cket/a",
+            "//bucket/%zz",
+        ] {
             assert!(Uri::parse(text).is_err(), "{text}");
         }
     }
