@@ -15,7 +15,12 @@ const AT_ONCE: usize = 8;
 const WRITE: usize = MIB;
 
 fn place(prefix: &str) -> Place {
-    Place { bucket: "bench".to_owned(), prefix: prefix.to_owned(), endpoint: None, region: Some("us-east-1".to_owned()) }
+    Place {
+        bucket: "bench".to_owned(),
+        prefix: prefix.to_owned(),
+        endpoint: None,
+        region: Some("us-east-1".to_owned()),
+    }
 }
 
 fn content(number: usize, len: usize) -> Bytes {

@@ -73,9 +73,23 @@ impl<S: Store, C: Clock> Patient<S, C> {
         &self.label
     }
 
-    /// The store, asked once.
-    pub(crate) fn once(&self) -> &S {
-        &self.store
+    /// A conditional put, asked once, with the time that the first attempt has.
+    pub(crate) async fn put_new_once(&self, name: &str, data: Bytes) -> Result<Put, StoreError> {
+        self.metrics.puts.add(1);
+        self.metrics.put_bytes.add(data.len() as u64);
+        self.attempt(self.store.put_new(name, data), ATTEMPT_MIN).await
+    }
+
+    /// One attempt, which may take so long.
+    async fn attempt<T>(
+        &self,
+        request: impl Future<Output = Result<T, StoreError>>,
+        limit: Duration,
+    ) -> Result<T, StoreError> {
+        match select(pin!(request), pin!(self.clock.sleep(limit))).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right(_) => Err(StoreError::Unsure(format!("no answer within {} s", limit.as_secs()))),
+        }
     }
 
     pub(crate) async fn pause(&self, at_most: Duration) {
@@ -90,14 +104,11 @@ impl<S: Store, C: Clock> Patient<S, C> {
     ) -> Result<T, StoreError> {
         let (mut pause, mut limit, mut refused) = (PAUSE_MIN, ATTEMPT_MIN, 0);
         loop {
-            let answer = match select(pin!(request()), pin!(self.clock.sleep(limit))).await {
-                Either::Left((answer, _)) => answer,
-                Either::Right(_) => {
-                    let late = format!("no answer within {} s", limit.as_secs());
-                    limit = (limit * 2).min(ATTEMPT_MAX);
-                    Err(StoreError::Unsure(late))
-                }
-            };
+            let begun = self.clock.now();
+            let answer = self.attempt(request(), limit).await;
+            if self.clock.now().saturating_sub(begun) >= limit {
+                limit = (limit * 2).min(ATTEMPT_MAX);
+            }
             match answer {
                 Ok(value) => {
                     if let Some(since) = self.away.take() {

@@ -1,7 +1,7 @@
 //! Whether a store keeps what a volume relies on: of puts with `If-None-Match: *` that race, one creates the object, and all others hear
 //! that it exists.
 
-use crate::error::S3Error;
+use crate::error::{S3Error, StoreError};
 use crate::patient::Patient;
 use crate::store::{Put, Store};
 use bytes::Bytes;
@@ -41,31 +41,29 @@ pub(crate) async fn probe<S: Store, C: Clock>(store: &Patient<S, C>) -> Result<(
         tracing::debug!(%error, "objects of the probe stay");
     }
     match outcome {
-        Ok(()) if decided < ROUNDS => Err(S3Error::Unfit(format!("it answered in {decided} races of {ROUNDS}"))),
+        Ok(()) if decided < ROUNDS => {
+            let why = format!("too few answers: {decided} of {ROUNDS} races of conditional puts were decided");
+            Err(StoreError::Unsure(why).into())
+        }
         outcome => outcome,
     }
 }
 
-/// One race. False: nobody can tell who won.
+/// One race. False: there was none, for want of answers.
 async fn race<S: Store, C: Clock>(store: &Patient<S, C>, name: &str) -> Result<bool, S3Error> {
     let data: Vec<Bytes> = (0..PUTS).map(|_| store.random().to_le_bytes().repeat(512).into()).collect();
-    let answers = join_all(data.iter().map(|data| {
-        store.metrics.puts.add(1);
-        store.metrics.put_bytes.add(data.len() as u64);
-        store.once().put_new(name, data.clone())
-    }))
-    .await;
+    let answers = join_all(data.iter().map(|data| store.put_new_once(name, data.clone()))).await;
     let won: Vec<&Bytes> =
         answers.iter().zip(&data).filter(|(answer, _)| matches!(answer, Ok(Put::Created))).map(|(_, d)| d).collect();
     if won.len() > 1 {
         let why = format!("{} of {PUTS} puts with `If-None-Match: *` created the same object", won.len());
         return Err(S3Error::Unfit(format!("{why} (s3s-fs does this, as do stores that ignore the condition)")));
     }
-    let is_certain = answers.iter().all(Result::is_ok);
-    let (Some(winner), true) = (won.first(), is_certain) else {
+    let losers = answers.iter().filter(|answer| matches!(answer, Ok(Put::Exists))).count();
+    let (Some(winner), true) = (won.first(), losers > 0) else {
         // Refused for good, and not for want of an answer: say so.
         let refused = answers.into_iter().find_map(|answer| match answer {
-            Err(error @ crate::StoreError::Refused(_)) => Some(error),
+            Err(error @ StoreError::Refused(_)) => Some(error),
             _ => None,
         });
         return refused.map_or(Ok(false), |error| Err(error.into()));

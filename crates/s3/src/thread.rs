@@ -23,6 +23,14 @@ impl Clock for TokioClock {
     }
 }
 
+/// How long a volume may take to be made or opened: a wrong endpoint is found out.
+const OPENING: Duration = Duration::from_secs(120);
+
+async fn in_time<T>(opening: impl Future<Output = Result<T, S3Error>>) -> Result<T, S3Error> {
+    let late = || StoreError::Unsure(format!("the store does not answer within {} s", OPENING.as_secs()));
+    tokio::time::timeout(OPENING, opening).await.unwrap_or_else(|_| Err(late().into()))
+}
+
 fn seed() -> Result<u64, S3Error> {
     getrandom::u64().map_err(|e| StoreError::Refused(format!("random numbers: {e}")).into())
 }
@@ -53,7 +61,7 @@ pub async fn start(place: Place, label: &str, name: &str, is_read_only: bool) ->
                 let clock = TokioClock(clock.0);
                 crate::open(store, clock, &label, seed()?, Options::default(), is_read_only).await
             };
-            match volume.await {
+            match in_time(volume).await {
                 Ok(volume) => {
                     let (disk, jobs) = S3Disk::new(&volume, is_read_only);
                     // If nobody waits any more, the disk is dropped, and this ends.
@@ -86,7 +94,8 @@ pub fn create(place: &Place, size_bytes: u64, chunk_bytes: u32) -> Result<Header
         uuid[8..].copy_from_slice(&seed()?.to_le_bytes());
         let header = Header { uuid, size_bytes, chunk_bytes };
         let (store, clock) = (Bucket::new(place)?, TokioClock(Instant::now()));
-        crate::create(store, clock, &format!("s3://{}/{}", place.bucket, place.prefix), seed()?, &header).await?;
+        let label = format!("s3://{}/{}", place.bucket, place.prefix);
+        in_time(crate::create(store, clock, &label, seed()?, &header)).await?;
         Ok(header)
     })
 }

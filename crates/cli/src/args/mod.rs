@@ -63,7 +63,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Watch", &["status", "top", "iostat", "explain", "support-bundle"]),
     ("Change what is served", &["attach", "detach", "volume", "cache", "flush", "reload", "set", "get", "config"]),
     ("Decide what is cached", &["warm", "pin", "unpin", "pins", "class"]),
-    ("Store", &["cos"]),
+    ("Store", &["cos", "s3"]),
     ("Others", &["man", "completions", "help"]),
 ];
 

@@ -85,8 +85,10 @@ impl<S: Store, C: Clock> Volume<S, C> {
                 (None, _) if has_room => Some(Ok(())),
                 (None, Some(failure)) if state.failures != failures => Some(Err(failure.clone())),
                 _ => {
-                    state.is_full = true;
-                    self.wake_runner();
+                    // Once: the runner may be a part of the task that waits.
+                    if !std::mem::replace(&mut state.is_full, true) {
+                        self.wake_runner();
+                    }
                     None
                 }
             }

@@ -60,11 +60,12 @@ fn what_is_no_volume_is_refused_by_name() {
         assert!(world.names("").is_empty(), "a prefix without a volume is left alone");
         let make = || async { create(Client(Rc::clone(&world)), world.clock(), "test", 1, &header(CHUNK)).await };
         make().await.unwrap();
-        assert!(matches!(make().await, Err(S3Error::NotEmpty(name)) if name == "volume"));
+        let other = Header { uuid: [8; 16], ..header(CHUNK) };
+        let again = create(Client(Rc::clone(&world)), world.clock(), "test", 1, &other).await;
+        assert!(matches!(again, Err(S3Error::NotEmpty(name)) if name == "volume"));
         drop(opened(&world).await.unwrap());
         assert!(matches!(make().await, Err(S3Error::NotEmpty(name)) if name.starts_with("manifest/")));
         // Another volume's header, and a damaged manifest.
-        let other = Header { uuid: [8; 16], ..header(CHUNK) };
         world.objects.borrow_mut().insert("volume".to_owned(), other.encode().into());
         assert!(matches!(opened(&world).await.err(), Some(S3Error::Foreign(name)) if name.starts_with("manifest/")));
         world.objects.borrow_mut().insert("volume".to_owned(), header(CHUNK).encode().into());
@@ -135,6 +136,8 @@ fn many_changes_become_segments_and_come_back() {
             }
             volume.flush().await.unwrap();
         }
+        // What they have replaced is deleted later.
+        nitro_port::Clock::sleep(&world.clock(), std::time::Duration::from_secs(60)).await;
         assert_eq!(world.names("segment/").len(), 3, "{:?}", world.names("segment/"));
         let next = opened(&world).await.unwrap();
         for chunk in (0..CHUNKS).step_by(1000).chain([6993, 39_998, 39_999]) {
@@ -144,5 +147,19 @@ fn many_changes_become_segments_and_come_back() {
         assert!(matches!(volume.write(0, stamped(1, 1)).await, Ok(())), "it has not heard yet");
         assert!(matches!(volume.flush().await, Err(S3Error::Fenced { .. })));
         assert!(matches!(volume.write(0, stamped(1, 1)).await, Err(S3Error::Fenced { .. })));
+    });
+}
+
+#[test]
+fn a_put_whose_answer_was_lost_is_our_own() {
+    with_volume(4 * CHUNK, |world, volume| async move {
+        // Each request is carried out, and half of the answers are lost or late.
+        world.faults.set(Faults { lost: 500, ..Faults::default() });
+        for round in 1..10 {
+            volume.write(CHUNK, stamped(round, 9)).await.unwrap();
+            volume.flush().await.unwrap();
+        }
+        assert_eq!(stamps(&volume.read(CHUNK, 9 * SECTOR).await.unwrap()), [9; 9]);
+        assert!(volume.metrics().snapshot().retries > 5);
     });
 }

@@ -156,6 +156,9 @@ impl Test {
                 ),
                 _ => (first, count, stamp),
             };
+            trace(|| {
+                format!("{:?}: change {kind} of {count} sectors at {first}: {stamp:#x}", self.world.clock().now())
+            });
             owner.borrow_mut().begin(first, count, stamp);
             let (offset, len) = match kind {
                 0 | 2 => ((first * SECTOR) as u64, (count * SECTOR) as u64),
@@ -174,6 +177,7 @@ impl Test {
     async fn flush(&self, volume: &Disk, owner: &RefCell<Owner>) -> Result<(), S3Error> {
         let mark = owner.borrow().mark();
         volume.flush().await?;
+        trace(|| format!("{:?}: flushed", self.world.clock().now()));
         owner.borrow_mut().flushed(&mark);
         let opened = owner.borrow().opened;
         self.neighbours(opened);
@@ -237,6 +241,7 @@ fn faults(world: &World) -> Faults {
 }
 
 fn scenario(seed: u64, totals: &(Cell<u64>, Cell<u64>)) {
+    trace(|| format!("seed {seed}"));
     let world = World::new(seed);
     let test = Rc::new(Test {
         world: Rc::clone(&world),
