@@ -1,10 +1,11 @@
 """Kills the server with -9 over and over while clients write, and looks at every sector after each start.
 
-kill9.py --nitro PROGRAM --work FOLDER [--rounds N] [--seed S]
+kill9.py --nitro PROGRAM --work FOLDER [--rounds N] [--seed S] [--s3 URI]
 
 Three volumes share one small cache: one in write-back, one in write-through, one whose mode is drawn at every start. What was
 flushed must be there, and everything else be a value that was written later; what was read once after a crash must stay.
 Writes that are acknowledged in write-through count as flushed: the origin has them. The same seed sends the same requests.
+With --s3, there is one volume, in write-back, whose origin is an empty volume in a bucket.
 """
 import argparse
 import asyncio
@@ -33,13 +34,16 @@ PATIENCE_S = 60
 class Place(Served):
     """The server, its files, and what the volumes may hold."""
 
-    def __init__(self, nitro, work, seed):
+    def __init__(self, nitro, work, seed, s3=None):
         super().__init__(nitro, work, PATIENCE_S)
         self.seed, self.random = seed, random.Random(f"{seed}")
         self.called_damaged = []
         self.contents = 100
         self.oracles = {}
-        for name, content in INITIAL.items():
+        self.s3 = s3
+        if s3:
+            self.oracles["back"] = Oracle(VOLUME_BYTES // SECTOR, 0)
+        for name, content in ({} if s3 else INITIAL).items():
             sectors = VOLUME_BYTES // SECTOR
             with open(self.path(f"{name}.img"), "wb") as origin:
                 origin.write(content_bytes(content, sectors))
@@ -58,7 +62,8 @@ class Place(Served):
                 f'[cache.small]\npath = "{self.path("cache.img")}"\nram = "{ram}"\ndirty_age = "{age}"\n'
                 + "".join(f'{key} = "{value}"\n' for key, value in CACHE.items()))
         for name, oracle in self.oracles.items():
-            text += f'[volume.{name}]\norigin = "{self.path(name + ".img")}"\nmode = "{mode[name]}"\n'
+            origin = self.s3 or self.path(name + ".img")
+            text += f'[volume.{name}]\norigin = "{origin}"\nmode = "{mode[name]}"\n'
             oracle.durable_at_once = mode[name] == "write-through"
         with open(self.path("nitro.toml"), "w") as file:
             file.write(text)
@@ -222,7 +227,15 @@ async def run(place, rounds):
     await verify(place)
     await verify(place)
     place.stop()
-    for name, oracle in place.oracles.items():
+    if place.s3:
+        # From the bucket alone.
+        os.remove(place.path("cache.img"))
+        place.configure()
+        place.spawn()
+        await place.ready()
+        await verify(place)
+        place.stop()
+    for name, oracle in ({} if place.s3 else place.oracles).items():
         with open(place.path(f"{name}.img"), "rb") as origin:
             judge(f"{name} (its origin, after an orderly end)",
                   oracle.read(oracle.reading(0, VOLUME_BYTES // SECTOR), origin.read()))
@@ -239,11 +252,12 @@ def main():
     parser.add_argument("--work", required=True)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--s3")
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1 << 32)
-    again = f"NITRO_SEED={seed} NITRO_ROUNDS={arguments.rounds} scripts/test-long kill9"
+    again = f"NITRO_SEED={seed} NITRO_ROUNDS={arguments.rounds} scripts/test-long {"s3-chaos" if arguments.s3 else "kill9"}"
     print(f"seed {seed}", flush=True)
-    place = Place(arguments.nitro, arguments.work, seed)
+    place = Place(arguments.nitro, arguments.work, seed, arguments.s3)
     try:
         asyncio.run(run(place, arguments.rounds))
     except (Failure, nbd.Refused, ConnectionError) as failure:

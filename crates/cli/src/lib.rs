@@ -17,6 +17,7 @@ mod estimate;
 mod explain;
 mod iostat;
 mod pins;
+mod s3;
 mod status;
 mod top;
 mod volume;
@@ -68,6 +69,7 @@ fn run(cli: &Cli) -> Result<u8, Error> {
         Command::Cache { command } => cache::run(command),
         Command::Class { command } => classes::run(command),
         Command::Cos { command } => cos::run(command),
+        Command::S3 { command } => s3::run(command),
         Command::Estimate(args) => estimate::run(args),
         Command::Reference(reference) => configure::refer(reference),
     }

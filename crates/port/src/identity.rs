@@ -32,11 +32,13 @@ pub enum Means {
     Object = 32,
     /// An image of a Ceph cluster: UUID of the cluster, number of the pool, namespace, id of the image, number of the snapshot.
     RbdImage = 33,
+    /// A volume in a bucket: its UUID.
+    Bucket = 48,
 }
 
 impl Means {
     /// All means, the strongest of each kind of storage first.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::FileBirth,
         Self::FileGeneration,
         Self::FileNumber,
@@ -48,6 +50,7 @@ impl Means {
         Self::BootDisk,
         Self::Object,
         Self::RbdImage,
+        Self::Bucket,
     ];
 
     const fn number(self) -> u8 {

@@ -8,6 +8,7 @@ mod cos;
 mod doctor;
 mod mount;
 mod pin;
+mod s3;
 mod serve;
 mod volume;
 mod warm;
@@ -23,6 +24,7 @@ pub(crate) use cos::{
 pub(crate) use doctor::{BundleArgs, DoctorArgs};
 pub(crate) use mount::MountArgs;
 pub(crate) use pin::PinArgs;
+pub(crate) use s3::{S3Command, S3InitArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use volume::{AddArgs, ExplainArgs, FlushArgs, VolumeCommand};
 pub(crate) use warm::WarmArgs;
@@ -63,7 +65,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Watch", &["status", "top", "iostat", "explain", "support-bundle"]),
     ("Change what is served", &["attach", "detach", "volume", "cache", "flush", "reload", "set", "get", "config"]),
     ("Decide what is cached", &["warm", "pin", "unpin", "pins", "class"]),
-    ("Store", &["cos"]),
+    ("Store", &["cos", "s3"]),
     ("Others", &["man", "completions", "help"]),
 ];
 
@@ -193,6 +195,11 @@ pub(crate) enum Command {
     Cos {
         #[command(subcommand)]
         command: CosCommand,
+    },
+    /// Make volumes in buckets of S3 servers, which are origins
+    S3 {
+        #[command(subcommand)]
+        command: S3Command,
     },
     /// Estimate how much deduplication and compression reduce an existing image, by extent size
     #[command(after_long_help = ESTIMATE_EXAMPLES)]

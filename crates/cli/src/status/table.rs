@@ -495,6 +495,7 @@ fn volume(volume: &Volume) -> String {
             format!("{} requests that the origin did not answer in time", volume.counters.origin_timeouts),
         ));
     }
+    lines.extend(elsewhere(volume));
     if !volume.attached {
         lines.push(("cache", "detached: the origin serves alone".to_owned()));
     }
@@ -512,6 +513,25 @@ fn volume(volume: &Volume) -> String {
     lines.extend(volume.poisoned.iter().map(|reason| ("writes refused", reason.clone())));
     let classes = if volume.classes.is_empty() { String::new() } else { indented(&classes(volume).aligned()) };
     block(&heading, &lines) + &classes + &indented(&latencies(volume).aligned())
+}
+
+/// What was asked of another machine, where the origin is.
+fn elsewhere(volume: &Volume) -> impl Iterator<Item = (&'static str, String)> {
+    let nbd = volume.origin_counters.nbd.filter(|nbd| nbd.reconnections + nbd.failed_connects > 0).map(|nbd| {
+        let resent = Size(nbd.resent_bytes);
+        format!(
+            "connected again {} times, {resent} sent again; {} attempts failed",
+            nbd.reconnections, nbd.failed_connects
+        )
+    });
+    let s3 = volume.origin_counters.s3.map(|s3| {
+        let (sent, received) = (Size(s3.put_bytes), Size(s3.got_bytes));
+        format!(
+            "{} puts ({sent}), {} gets ({received}), {} lists, {} deletes; {} generations, {} retries",
+            s3.puts, s3.gets, s3.lists, s3.deletes, s3.generations, s3.retries
+        )
+    });
+    [("server", nbd), ("bucket", s3)].into_iter().filter_map(|(what, told)| Some((what, told?)))
 }
 
 /// How fast requests may begin, if that is limited.

@@ -32,6 +32,7 @@ mod ram;
 mod rbd_origin;
 mod recording;
 mod restart;
+mod s3_origin;
 mod serving;
 mod sick_origin;
 mod signals;

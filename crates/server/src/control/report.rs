@@ -336,6 +336,7 @@ fn volume_status(served: &Served, export: &VolumeExport) -> Volume {
         waiting_limit: waiting_limit as u64,
         waiting_room: waiting_room as u64,
         waits: export.throttle.counters(),
+        origin_counters: export.volume.origin().counters(),
         missed: missed(&counters),
         read_hit_latency: latencies.read_hit.into(),
         read_miss_latency: latencies.read_miss.into(),

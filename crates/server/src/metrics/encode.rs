@@ -165,6 +165,14 @@ fn samples<'a>(metric: &Metric, status: &'a Status) -> Vec<(Labels<'a>, f64)> {
             .flat_map(|v| v.classes.iter().map(move |class| (v, class)))
             .flat_map(|(v, class)| counted(&[&v.name, &class.name], Scope::VolumeClass, values, class.counters.each()))
             .collect(),
+        Samples::Counted(Scope::VolumeNbd, values) => volumes()
+            .filter_map(|v| Some((v, v.origin_counters.nbd?)))
+            .flat_map(|(v, nbd)| counted(&[&v.name], Scope::VolumeNbd, values, nbd.each()))
+            .collect(),
+        Samples::Counted(Scope::VolumeS3, values) => volumes()
+            .filter_map(|v| Some((v, v.origin_counters.s3?)))
+            .flat_map(|(v, s3)| counted(&[&v.name], Scope::VolumeS3, values, s3.each()))
+            .collect(),
         Samples::Counted(Scope::Store, values) => {
             stores().flat_map(|s| counted(&[&s.path], Scope::Store, values, s.counted())).collect()
         }

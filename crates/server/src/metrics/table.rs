@@ -6,6 +6,8 @@ use crate::control::protocol::{
 use crate::export::WaitCounters;
 use nitro_cache::Stats;
 use nitro_engine::metrics::{CacheCounters, ClassCounters, VolumeCounters};
+use nitro_nbd::client::NbdCounters;
+use nitro_s3::S3Counters;
 use nitro_units::{Counted, Growth};
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -93,12 +95,17 @@ pub(super) enum Scope {
     Volume,
     /// The requests of a class to a volume, if anything was classified.
     VolumeClass,
+    /// The connections to the NBD server of a volume's origin.
+    VolumeNbd,
+    /// The requests to the S3 server of a volume's origin.
+    VolumeS3,
     Store,
 }
 
 impl Scope {
     /// All of them.
-    pub(super) const ALL: [Self; 4] = [Self::Cache, Self::Volume, Self::VolumeClass, Self::Store];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Cache, Self::Volume, Self::VolumeClass, Self::VolumeNbd, Self::VolumeS3, Self::Store];
 
     /// Its name in metrics.
     pub(super) const fn name(self) -> &'static str {
@@ -106,6 +113,8 @@ impl Scope {
             Self::Cache => "cache",
             Self::Volume => "volume",
             Self::VolumeClass => "volume_class",
+            Self::VolumeNbd => "volume_nbd",
+            Self::VolumeS3 => "volume_s3",
             Self::Store => "store",
         }
     }
@@ -114,7 +123,7 @@ impl Scope {
     pub(super) const fn labels(self) -> &'static [&'static str] {
         match self {
             Self::Cache => &["cache"],
-            Self::Volume => &["volume"],
+            Self::Volume | Self::VolumeNbd | Self::VolumeS3 => &["volume"],
             Self::VolumeClass => &["volume", "class"],
             Self::Store => &["store"],
         }
@@ -126,6 +135,8 @@ impl Scope {
             Self::Cache => [CacheCounters::ALL, Stats::ALL],
             Self::Volume => [VolumeCounters::ALL, WaitCounters::ALL],
             Self::VolumeClass => [ClassCounters::ALL, &[]],
+            Self::VolumeNbd => [NbdCounters::ALL, &[]],
+            Self::VolumeS3 => [S3Counters::ALL, &[]],
             Self::Store => [nitro_cos::Counters::ALL, nitro_shares::Counters::ALL],
         };
         one.iter().chain(other)

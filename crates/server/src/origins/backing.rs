@@ -1,6 +1,7 @@
 //! The devices behind origins.
 
 use super::TreeDevice;
+use super::s3;
 use crate::cos::StoreDevice;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -8,15 +9,28 @@ use futures_util::future::Either;
 use nitro_device::AnyDevice;
 use nitro_device::rbd::RbdDevice;
 use nitro_mount::Tree;
-use nitro_nbd::client::RemoteDisk;
+use nitro_nbd::client::{NbdCounters, RemoteDisk};
 use nitro_port::{Allocation, Device, DeviceError, Geometry, Origin, Recipe, Urgency};
+use nitro_s3::{S3Counters, S3Disk};
 use nitro_shares::Terms;
 use nitro_units::Fingerprint;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Threads of librados and librbd for one image (Ceph 16.2), and the image's own.
 const CEPH_THREADS: u64 = 24;
+
+/// Counters of an origin on another machine, since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OriginCounters {
+    /// Of the connections to an NBD server; `None`: it is no export of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nbd: Option<NbdCounters>,
+    /// Of the requests to an S3 server; `None`: it is in no bucket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub s3: Option<S3Counters>,
+}
 
 /// The device behind an origin.
 pub enum Backing {
@@ -30,6 +44,8 @@ pub enum Backing {
     Image(Box<RbdDevice>),
     /// The files of a directory tree.
     Tree(Box<TreeDevice>),
+    /// A volume in a bucket.
+    Bucket(Box<S3Disk>),
 }
 
 impl Backing {
@@ -49,6 +65,7 @@ impl Backing {
             Self::Remote(disk) => Some((disk.ram_bytes(), 1)),
             Self::Image(image) => Some((image.ram_bytes(), CEPH_THREADS)),
             Self::Tree(_) => Some(TreeDevice::ram()),
+            Self::Bucket(disk) => Some((disk.ram_bytes(), 1)),
         }
     }
 }
@@ -61,11 +78,27 @@ macro_rules! backing {
             Backing::Remote($device) => $call,
             Backing::Image($device) => $call,
             Backing::Tree($device) => $call,
+            Backing::Bucket($device) => $call,
         }
     };
 }
 
 impl Backing {
+    /// Why its volume has to be in write-back; `None`: it need not.
+    pub(crate) fn needs_write_back(&self) -> Option<&'static str> {
+        matches!(self, Self::Bucket(_)).then_some(s3::WRITE_BACK)
+    }
+
+    /// What is counted of its requests to another machine.
+    pub(crate) fn counters(&self) -> OriginCounters {
+        let (nbd, s3) = match self {
+            Self::Remote(disk) => (Some(disk.counters()), None),
+            Self::Bucket(disk) => (None, Some(disk.counters())),
+            Self::Device(_) | Self::Object(_) | Self::Image(_) | Self::Tree(_) => (None, None),
+        };
+        OriginCounters { nbd, s3 }
+    }
+
     /// Changes what the volume may have of its store's disk, if it is an object of a store.
     pub(crate) fn set_terms(&self, terms: Terms) {
         if let Self::Object(object) = self {
@@ -87,6 +120,7 @@ impl Device for Backing {
             Self::Remote(disk) => Either::Right(disk.read(offset, len).boxed_local()),
             Self::Image(image) => Either::Right(image.read(offset, len).boxed_local()),
             Self::Tree(tree) => Either::Right(tree.read(offset, len).boxed_local()),
+            Self::Bucket(disk) => Either::Right(disk.read(offset, len).boxed_local()),
         }
     }
 
@@ -97,6 +131,7 @@ impl Device for Backing {
             Self::Remote(disk) => Either::Right(disk.read(offset, len).boxed_local()),
             Self::Image(image) => Either::Right(image.read(offset, len).boxed_local()),
             Self::Tree(tree) => Either::Right(tree.read(offset, len).boxed_local()),
+            Self::Bucket(disk) => Either::Right(disk.read(offset, len).boxed_local()),
         }
     }
 
@@ -107,6 +142,7 @@ impl Device for Backing {
             Self::Remote(disk) => Either::Right(disk.write(offset, data).boxed_local()),
             Self::Image(image) => Either::Right(image.write(offset, data).boxed_local()),
             Self::Tree(tree) => Either::Right(tree.write(offset, data).boxed_local()),
+            Self::Bucket(disk) => Either::Right(disk.write(offset, data).boxed_local()),
         }
     }
 
@@ -147,6 +183,7 @@ impl Origin for Backing {
             Self::Remote(disk) => disk.write_known(offset, data, known).await,
             Self::Image(image) => image.write_known(offset, data, known).await,
             Self::Tree(tree) => Box::pin(tree.write_known(offset, data, known)).await,
+            Self::Bucket(disk) => disk.write_known(offset, data, known).await,
         }
     }
 

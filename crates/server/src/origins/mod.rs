@@ -15,12 +15,13 @@ mod nbd;
 mod notes;
 mod percent;
 mod rbd;
+mod s3;
 mod stamp;
 mod tree;
 mod volume_mark;
 
 pub(crate) use aside::{aside, start as start_threads};
-pub use backing::Backing;
+pub use backing::{Backing, OriginCounters};
 pub use cos::{Cos, CosOrigin};
 pub(crate) use cos::{find, not_open, open_stores, real, same_store, share};
 pub use fence::Fence;
@@ -32,6 +33,7 @@ pub use mark::Uuid;
 pub use nbd::Nbd;
 pub use notes::{Note, Notes};
 pub use rbd::Rbd;
+pub use s3::{S3, make as make_s3};
 pub use stamp::Look;
 pub(crate) use stamp::{Change, LEASE_SECONDS, Stamp, unix_seconds};
 pub use tree::{TreeDevice, Trees};
@@ -42,12 +44,14 @@ use futures_util::future::LocalBoxFuture;
 use nitro_config::{Emulation, VolumeConfig};
 use nitro_console::error::Error;
 use nitro_port::StorageId;
+use nitro_port::codec::FingerprintHash;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The kinds of origin that this program knows.
-pub const SCHEMES: &[&dyn Scheme] = &[&Files, &Cos, &Nbd::TCP, &Nbd::UNIX, &Nbd::TCP_TLS, &Nbd::UNIX_TLS, &Rbd, &Trees];
+pub const SCHEMES: &[&dyn Scheme] =
+    &[&Files, &Cos, &Nbd::TCP, &Nbd::UNIX, &Nbd::TCP_TLS, &Nbd::UNIX_TLS, &Rbd, &S3, &Trees];
 
 /// A kind of origin.
 pub trait Scheme: Sync {
@@ -80,6 +84,11 @@ pub trait NamedOrigin {
 
     /// Whether that file or block device is the origin itself, so that no other origin may use it.
     fn is_host(&self) -> bool;
+
+    /// Why its volume has to be in write-back; `None`: it need not.
+    fn needs_write_back(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Opens it for a volume, and locks it against other programs if possible.
     fn open<'a>(&'a self, volume: &'a str, config: &'a VolumeConfig) -> LocalBoxFuture<'a, Result<OpenOrigin, Error>>;
@@ -152,6 +161,19 @@ pub trait Identity: Send + Sync {
         let _ = disk;
         Ok(None)
     }
+}
+
+/// A short name for what is recognised by these bytes.
+fn digest(bytes: &[u8]) -> String {
+    FingerprintHash::Blake3.of(bytes).0.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The name of the marks of what is at a place of another machine: readable, and different for different places.
+fn mark_name(kind: &str, place: &str) -> String {
+    let digest = digest(place.as_bytes());
+    let readable = place.split_once("://").map_or("", |(_, rest)| rest).chars().take(60);
+    let readable = readable.map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' });
+    format!("{kind}-{}-{digest}", readable.collect::<String>().trim_matches('-'))
 }
 
 /// The origin that a text names.
@@ -240,6 +262,7 @@ mod tests {
         assert!(refused("rbd:image").contains("rbd:POOL/IMAGE"), "{}", refused("rbd:image"));
         assert!(refused("nbd+tcp://host/vm").contains("nbd+unix:///EXPORT"), "{}", refused("nbd+tcp://host/vm"));
         assert!(refused("nbd:host/export").contains("nbd://HOST"), "{}", refused("nbd:host/export"));
+        assert!(refused("s3:bucket").contains("s3://BUCKET/PREFIX"), "{}", refused("s3:bucket"));
         assert!(refused("cos:store").contains("cos:STORE#OBJECT"), "{}", refused("cos:store"));
         assert!(refused("file:").contains("names no file"), "{}", refused("file:"));
     }

@@ -4,14 +4,16 @@
 //! The tree's table of slots is in the state folder, under a name made of the directory's identity. The volume is recognised
 //! by the table: with another table, what is cached means something else.
 
-use super::{Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme, VolumeMarks, aside, state_folder};
+use super::{
+    Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme, VolumeMarks, aside, digest, refuse_emulation,
+    state_folder,
+};
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use nitro_config::VolumeConfig;
 use nitro_console::error::Error;
 use nitro_device::Blocking;
 use nitro_mount::{Table, TableError, Tree, address};
 use nitro_port::buf::BufMut;
-use nitro_port::codec::FingerprintHash;
 use nitro_port::{Bytes, Device, DeviceError, ErrorKind, Geometry, Means, Operation, StorageId, plain_origin};
 use std::fs::File;
 use std::io;
@@ -115,10 +117,7 @@ impl AtPath {
     /// `None`: another server has it.
     async fn open_tree(&self, config: &VolumeConfig) -> Result<Option<OpenOrigin>, Error> {
         let what = self.what();
-        if config.emulate_disk.is_some() {
-            let why = "emulate_disk makes a file as slow as a disk, and this is a directory";
-            return Err(Error::new(what, why).or("leave out emulate_disk"));
-        }
+        refuse_emulation(&what, config)?;
         let path = self.0.clone();
         let opened = aside(move || {
             let root = File::open(&path)?;
@@ -158,8 +157,7 @@ fn mark_name(path: &Path, root: &File) -> io::Result<String> {
         Some(name) if id.is_lasting() => name.into_bytes(),
         _ => std::fs::canonicalize(path)?.as_os_str().as_bytes().to_vec(),
     };
-    let digest = FingerprintHash::Blake3.of(&text);
-    Ok(format!("files-{}", digest.0.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>()))
+    Ok(format!("files-{}", digest(&text)))
 }
 
 /// The files of a tree as a device.

@@ -4,7 +4,7 @@
 use super::lease::OriginLease;
 use super::overlay::Overlay;
 use super::owner::Owner;
-use crate::origins::Backing;
+use crate::origins::{Backing, OriginCounters};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::Either;
@@ -80,6 +80,22 @@ impl OriginDevice {
     pub(super) fn ram(&self) -> Option<(u64, u64)> {
         match self {
             Self::Real(origin) => origin.device().ram(),
+            Self::Nowhere(_) => None,
+        }
+    }
+
+    /// What is counted of its requests to another machine.
+    pub(crate) fn counters(&self) -> OriginCounters {
+        match self {
+            Self::Real(origin) => origin.device().counters(),
+            Self::Nowhere(_) => OriginCounters::default(),
+        }
+    }
+
+    /// Why its volume has to be in write-back; `None`: it need not.
+    pub(super) fn needs_write_back(&self) -> Option<&'static str> {
+        match self {
+            Self::Real(origin) => origin.device().needs_write_back(),
             Self::Nowhere(_) => None,
         }
     }

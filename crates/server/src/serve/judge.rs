@@ -3,7 +3,7 @@
 
 use super::caches::CacheEntry;
 use super::known_origin::{Finding, KnownOrigin};
-use crate::origins::{Change, Found, Mark, OpenOrigin, Stamp, VolumeMark, aside};
+use crate::origins::{Change, Found, Mark, NamedOrigin, OpenOrigin, Stamp, VolumeMark, aside};
 use nitro_config::{Config, Mode, VolumeConfig};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
@@ -46,6 +46,18 @@ pub(super) struct Verdict {
     pub(super) may_discard: bool,
     /// The mark of the cache that served it last.
     pub(super) mark: Option<VolumeMark>,
+}
+
+/// Refuses a mode that is not for an origin, before it is opened.
+pub(super) fn check_mode(origin: &dyn NamedOrigin, config: &VolumeConfig, mode: Mode) -> Result<(), Error> {
+    match origin.needs_write_back() {
+        Some(why) if !config.read_only && WriteMode::from(mode) != WriteMode::WriteBack => {
+            let what = format!("origin {}", config.origin.display());
+            Err(Error::new(what, why)
+                .or("use a cache with mode = \"write-back\" (--mode write-back), best with a write log"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Checks whether an origin may be served. Changes nothing.

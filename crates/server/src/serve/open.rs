@@ -31,7 +31,9 @@ pub(super) async fn prepare(config: &Config) -> Result<Prepared, Error> {
     check_identities(config)?;
     let mut opened = Vec::new();
     for (name, volume) in &config.volumes {
-        let origin = origin_of(&volume.origin)?.open(name, volume).await?;
+        let origin = origin_of(&volume.origin)?;
+        judge::check_mode(origin.as_ref(), volume, config.mode_of(name))?;
+        let origin = origin.open(name, volume).await?;
         blocks::size_of(name, volume, &origin)?;
         opened.push(origin);
     }

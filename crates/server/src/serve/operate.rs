@@ -169,6 +169,9 @@ impl Served {
             // The mark would take the place of the next owner's.
             return Err(Error::new(what, "its origin is not this server's any more").or("see nitro status"));
         }
+        if let Some(why) = export.volume.origin().needs_write_back().filter(|_| mode == WriteMode::WriteThrough) {
+            return Err(Error::new(what, why).or("leave it in write-back"));
+        }
         if mode == WriteMode::WriteThrough {
             export.was_write_back.store(false, Ordering::SeqCst);
         }
@@ -335,6 +338,7 @@ impl Served {
         if let Some(path) = origin.host_path() {
             own::refuse(path)?;
         }
+        judge::check_mode(origin.as_ref(), &config, mode)?;
         let origin = origin.open(&name, &config).await?;
         let allowed = Allowed { discard_dirty: wanted.force_discard_dirty, accept_origin: wanted.accept_origin };
         let verdict = judge::judge(&entry, &name, &config, (&origin, mode), allowed).await?;

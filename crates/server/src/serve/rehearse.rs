@@ -92,7 +92,9 @@ async fn examine_volume(
     volume: &VolumeConfig,
     cache: Option<&CacheEntry>,
 ) -> Result<Option<String>, Error> {
-    let origin: Option<OpenOrigin> = origin_of(&volume.origin)?.look(name, volume).await?;
+    let named = origin_of(&volume.origin)?;
+    judge::check_mode(named.as_ref(), volume, config.mode_of(name))?;
+    let origin: Option<OpenOrigin> = named.look(name, volume).await?;
     let Some(origin) = origin else {
         return Ok(Some(format!("{} is in use: it is not examined", volume.origin.display())));
     };

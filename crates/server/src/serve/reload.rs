@@ -220,7 +220,9 @@ impl Served {
         let Some(volume) = config.volumes.get(name) else { return Ok(()) };
         let mode = config.mode_of(name);
         self.check_unit(&volume.identity(name, None)?)?;
-        let origin = origin_of(&volume.origin)?.open(name, volume).await?;
+        let origin = origin_of(&volume.origin)?;
+        judge::check_mode(origin.as_ref(), volume, mode)?;
+        let origin = origin.open(name, volume).await?;
         let verdict = judge::judge(&entry, name, volume, (&origin, mode), Allowed::default()).await?;
         let export = volumes::admit(&entry, name, volume, mode, origin, verdict).await?;
         self.take(Arc::new(export));

@@ -1,6 +1,7 @@
 //! The status of a volume, and of one offset of it.
 
 use super::{Latency, WaitCounters};
+use crate::origins::OriginCounters;
 use nitro_cache::Missed;
 use nitro_cache::admission::WritePolicy;
 use nitro_engine::metrics::{ClassCounters, VolumeCounters};
@@ -145,6 +146,9 @@ pub struct Volume {
     /// The counters since the start; docs/METRICS.md has their meanings.
     #[serde(flatten)]
     pub counters: VolumeCounters,
+    /// Of the requests to the machine of its origin, if that is another one.
+    #[serde(flatten)]
+    pub origin_counters: OriginCounters,
 }
 
 impl Volume {

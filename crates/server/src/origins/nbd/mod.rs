@@ -8,7 +8,9 @@ mod connect;
 mod uri;
 
 use super::lock::{self, Lock};
-use super::{Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme, VolumeMarks, aside, refuse_emulation};
+use super::{
+    Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme, VolumeMarks, aside, mark_name, refuse_emulation,
+};
 use crate::device_error::device_error;
 use connect::Connector;
 use futures_channel::oneshot;
@@ -19,7 +21,6 @@ use nitro_console::size::Size;
 use nitro_device::{CompioClock, spawn_thread};
 use nitro_nbd::ClientTlsFiles;
 use nitro_nbd::client::{self, ClientError, ClientOptions, RemoteDisk, Security};
-use nitro_port::codec::FingerprintHash;
 use nitro_port::{Device, StorageId};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,8 +29,6 @@ use uri::{Target, Uri};
 
 /// Where certificates are if the URI names no folder, as for libnbd.
 const CERTIFICATES: &str = "/etc/pki/libnbd";
-/// Bytes of the digest in the name of a mark.
-const DIGEST_BYTES: usize = 8;
 
 /// A scheme of NBD's URIs.
 pub struct Nbd {
@@ -180,12 +179,7 @@ impl Uri {
         if let Target::Unix(path) = &mut plain.target {
             *path = std::path::absolute(&*path)?;
         }
-        let place = plain.place();
-        let digest = FingerprintHash::Blake3.of(place.as_bytes());
-        let digest: String = digest.0.iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect();
-        let readable = place.split_once("://").map_or("", |(_, rest)| rest).chars().take(60);
-        let readable = readable.map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' });
-        Ok(format!("nbd-{}-{digest}", readable.collect::<String>().trim_matches('-')))
+        Ok(mark_name("nbd", &plain.place()))
     }
 
     /// Connects, and starts the thread that keeps the connections until the device is dropped.

@@ -1,0 +1,127 @@
+//! A generation of the manifest: which segments the volume has, and what has changed since they were written.
+
+use super::header::Header;
+use super::name::Id;
+use super::{close, open};
+use crate::runs::Runs;
+use nitro_log::{FormatError, Reader};
+
+const MAGIC: &[u8; 8] = b"NITROS3G";
+const NAME: &str = "manifest";
+
+/// The most runs of a manifest: when there are more, segments are written anew.
+pub const RUNS_MAX: usize = 2048;
+const FIXED_BYTES: usize = 16 + 8 * 4 + 4 * 2;
+const SEGMENT_BYTES: usize = 16;
+const RUN_BYTES: usize = 32;
+/// The most bytes of an encoded manifest.
+pub const MANIFEST_BYTES_MAX: u64 = 16
+    + FIXED_BYTES as u64
+    + Header::CHUNKS_MAX.div_ceil(super::SEGMENT_CHUNKS) * SEGMENT_BYTES as u64
+    + (RUNS_MAX * RUN_BYTES) as u64;
+
+/// Chunks that follow each other: all holes, or one chunk with its object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// The first chunk.
+    pub first: u64,
+    /// Their number, from 1.
+    pub count: u64,
+    /// The object, of a single chunk.
+    pub id: Id,
+}
+
+/// A generation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    /// The volume.
+    pub uuid: [u8; 16],
+    /// The number of the generation.
+    pub generation: u64,
+    /// A random number: who wrote it recognises it.
+    pub nonce: u64,
+    /// The generation with which its writer opened the volume: its own number says that it is that one.
+    pub opened: u64,
+    /// When the volume was changed last, in nanoseconds since 1970 by the clock of the writer.
+    pub changed_ns: u64,
+    /// The object of each segment.
+    pub segments: Vec<Id>,
+    /// What has changed since the segments were written, in order, at most [`RUNS_MAX`].
+    pub runs: Vec<Run>,
+}
+
+impl Manifest {
+    /// The stored form.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let len = FIXED_BYTES + self.segments.len() * SEGMENT_BYTES + self.runs.len() * RUN_BYTES;
+        let mut content = Vec::with_capacity(len);
+        content.extend_from_slice(&self.uuid);
+        for field in [self.generation, self.nonce, self.opened, self.changed_ns] {
+            content.extend_from_slice(&field.to_le_bytes());
+        }
+        for count in [self.segments.len(), self.runs.len()] {
+            content.extend_from_slice(&(count as u32).to_le_bytes());
+        }
+        for id in &self.segments {
+            content.extend_from_slice(&id.generation.to_le_bytes());
+            content.extend_from_slice(&id.nonce.to_le_bytes());
+        }
+        for run in &self.runs {
+            for field in [run.first, run.count, run.id.generation, run.id.nonce] {
+                content.extend_from_slice(&field.to_le_bytes());
+            }
+        }
+        close(MAGIC, &content)
+    }
+
+    /// Reads the stored form of a generation of a volume.
+    ///
+    /// # Errors
+    /// It is damaged, of another version, or says what cannot be.
+    pub fn decode(bytes: &[u8], header: &Header) -> Result<Self, FormatError> {
+        let content = open(NAME, MAGIC, bytes)?;
+        let mut fields = Reader::new(NAME, content);
+        let uuid = fields.array()?;
+        let [generation, nonce, opened, changed_ns] = [fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?];
+        if generation == 0 || opened == 0 || opened > generation {
+            return Err(fields.refuse("generation", generation));
+        }
+        let [segments_len, runs_len] = [fields.u32()?, fields.u32()?];
+        if u64::from(segments_len) != header.segments() {
+            return Err(fields.refuse("number of segments", segments_len.into()));
+        }
+        if runs_len as usize > RUNS_MAX {
+            return Err(fields.refuse("number of runs", runs_len.into()));
+        }
+        let (segments_len, runs_len) = (segments_len as usize, runs_len as usize);
+        if content.len() != FIXED_BYTES + segments_len * SEGMENT_BYTES + runs_len * RUN_BYTES {
+            return Err(fields.refuse("length", content.len() as u64));
+        }
+        let mut segments = Vec::with_capacity(segments_len);
+        for _ in 0..segments_len {
+            segments.push(Id { generation: fields.u64()?, nonce: fields.u64()? });
+        }
+        let (mut runs, mut end) = (Vec::with_capacity(runs_len), 0);
+        for _ in 0..runs_len {
+            let [first, count, generation, nonce] = [fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?];
+            let run = Run { first, count, id: Id { generation, nonce } };
+            let behind = first.checked_add(count).filter(|behind| *behind <= header.chunks());
+            let is_one = count == 1 || (count > 1 && run.id.is_hole());
+            match behind {
+                Some(behind) if first >= end && is_one => end = behind,
+                _ => return Err(fields.refuse("first chunk of a run", first)),
+            }
+            runs.push(run);
+        }
+        Ok(Self { uuid, generation, nonce, opened, changed_ns, segments, runs })
+    }
+
+    /// The runs as a map.
+    #[must_use]
+    pub(crate) fn changes(&self) -> Runs {
+        let mut runs = Runs::default();
+        self.runs.iter().for_each(|run| runs.set(run.first, run.count, run.id));
+        runs
+    }
+}

@@ -1,0 +1,50 @@
+//! The objects of a volume: their names and their bytes. docs/FORMAT.md has the tables.
+
+mod header;
+mod manifest;
+mod name;
+mod segment;
+
+pub use header::Header;
+pub use manifest::{MANIFEST_BYTES_MAX, Manifest, RUNS_MAX, Run};
+pub use name::Id;
+pub(crate) use name::VOLUME;
+pub(crate) use name::{
+    DATA, MANIFESTS, SEGMENTS, data_name, manifest_name, parse_data, parse_manifest, parse_segment, segment_name,
+};
+pub use segment::{SEGMENT_CHUNKS, Segment};
+
+use nitro_log::{FormatError, is_sealed};
+
+/// The version of all objects.
+const VERSION: u32 = 1;
+
+/// Checks magic number, version and checksum, in this order, and returns what is between the version and the checksum.
+fn open<'a>(structure: &'static str, magic: &[u8; 8], bytes: &'a [u8]) -> Result<&'a [u8], FormatError> {
+    const FRAME: usize = 8 + 4 + 4;
+    if bytes.len() < FRAME {
+        return Err(FormatError::Short { structure, have: bytes.len(), need: FRAME });
+    }
+    if bytes[..8] != *magic {
+        return Err(FormatError::Magic { structure });
+    }
+    let found = nitro_log::u32_at(bytes, 8);
+    if found != VERSION {
+        return Err(FormatError::Version { found, known: VERSION });
+    }
+    if !is_sealed(bytes) {
+        return Err(FormatError::Checksum { structure });
+    }
+    Ok(&bytes[12..bytes.len() - 4])
+}
+
+/// Adds magic number, version and checksum.
+fn close(magic: &[u8; 8], content: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(content.len() + 16);
+    bytes.extend_from_slice(magic);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(content);
+    bytes.extend_from_slice(&[0; 4]);
+    nitro_log::seal(&mut bytes);
+    bytes
+}

@@ -1,0 +1,179 @@
+//! Volumes in buckets of S3 servers: `s3://BUCKET/PREFIX`.
+//!
+//! Each has a thread of its own, which makes all requests. A volume is recognised by its UUID, wherever it is. Its generations keep
+//! other servers from writing to it; its marks, which are in the state folder of this machine, tell which cache has its newest data.
+
+mod uri;
+
+use super::lock::{self, Lock};
+use super::{
+    Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme, VolumeMarks, aside, mark_name, refuse_emulation,
+};
+use futures_util::future::{FutureExt, LocalBoxFuture};
+use nitro_config::VolumeConfig;
+use nitro_console::error::Error;
+use nitro_console::size::Size;
+use nitro_port::{Device, Means, StorageId};
+use nitro_s3::{Header, S3Disk, S3Error, StoreError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use uri::Uri;
+
+/// Why a volume in a bucket has to be in write-back.
+pub(super) const WRITE_BACK: &str =
+    "in write-through, every FLUSH of a client would wait until whole objects are in the bucket";
+
+/// The scheme of volumes in buckets.
+pub struct S3;
+
+impl Scheme for S3 {
+    fn name(&self) -> &'static str {
+        "s3"
+    }
+
+    fn form(&self) -> &'static str {
+        "s3://BUCKET/PREFIX[?endpoint=URL]"
+    }
+
+    fn named(&self, rest: &str) -> Result<Box<dyn NamedOrigin>, Error> {
+        Ok(Box::new(Uri::parse(rest)?))
+    }
+}
+
+/// Makes a volume at `s3://BUCKET/PREFIX`. Blocks.
+///
+/// # Errors
+/// The text names no place in a bucket, there is something already, or the store cannot keep a volume.
+pub fn make(text: &str, size_bytes: u64, chunk_bytes: u32) -> Result<(), Error> {
+    let rest = text.strip_prefix("s3:").ok_or_else(|| Error::new(text, "it is no s3://BUCKET/PREFIX"))?;
+    let uri = Uri::parse(rest)?;
+    let made = nitro_s3::create_at(&uri.0, size_bytes, chunk_bytes);
+    made.map(drop).map_err(|error| uri.failed(&uri.to_string(), &error))
+}
+
+impl NamedOrigin for Uri {
+    fn absolute(&self) -> io::Result<PathBuf> {
+        Ok(self.to_string().into())
+    }
+
+    fn volume_name(&self) -> String {
+        self.0.prefix.rsplit('/').next().unwrap_or_default().to_owned()
+    }
+
+    fn host_path(&self) -> Option<&Path> {
+        None
+    }
+
+    fn is_host(&self) -> bool {
+        false
+    }
+
+    fn needs_write_back(&self) -> Option<&'static str> {
+        Some(WRITE_BACK)
+    }
+
+    fn open<'a>(&'a self, volume: &'a str, config: &'a VolumeConfig) -> LocalBoxFuture<'a, Result<OpenOrigin, Error>> {
+        async move {
+            let what = format!("origin {self}");
+            let origin = self.open_for(volume, config, config.read_only).await?.ok_or_else(|| lock::in_use(&what))?;
+            nitro_console::output::note!("volume {volume}: {} at {self}", Size(origin.look.size_bytes));
+            Ok(origin)
+        }
+        .boxed_local()
+    }
+
+    fn look<'a>(
+        &'a self,
+        volume: &'a str,
+        config: &'a VolumeConfig,
+    ) -> LocalBoxFuture<'a, Result<Option<OpenOrigin>, Error>> {
+        // Whoever opens it for writing takes it over.
+        self.open_for(volume, config, true).boxed_local()
+    }
+}
+
+/// A volume that is open, and its lock.
+struct Open {
+    /// The time of its last change that is durable.
+    changed_ns: Arc<AtomicU64>,
+    _lock: Lock,
+}
+
+impl Identity for Open {
+    fn look(&self, size_bytes: u64) -> io::Result<Look> {
+        Ok(Look { size_bytes, mtime_ns: Some(self.changed_ns.load(Ordering::SeqCst)) })
+    }
+
+    fn look_durably(&self, size_bytes: u64) -> io::Result<Look> {
+        self.look(size_bytes)
+    }
+}
+
+impl Uri {
+    /// `None`: another server of this machine serves it.
+    async fn open_for(
+        &self,
+        volume: &str,
+        config: &VolumeConfig,
+        is_read_only: bool,
+    ) -> Result<Option<OpenOrigin>, Error> {
+        let what = format!("origin {self}");
+        refuse_emulation(&what, config)?;
+        let (locked, read_only) = (mark_name("s3", &self.to_string()), config.read_only);
+        let lock = match aside(move || Lock::take(&locked, read_only)).await? {
+            Ok(Some(lock)) => lock,
+            Ok(None) => return Ok(None),
+            Err(why) => Lock::none(&what, &why),
+        };
+        let disk = nitro_s3::start(self.0.clone(), &what, volume, is_read_only).await;
+        let disk = disk.map_err(|error| self.failed(&what, &error))?;
+        let identity = Arc::new(Open { changed_ns: disk.changed_ns(), _lock: lock });
+        let look = identity.look(disk.geometry().size_bytes).map_err(|e| Error::new(&what, e))?;
+        let absolute = self.absolute().map_err(|e| Error::new(&what, e))?;
+        let id = id_of(&disk);
+        // The same wherever it is, and whatever leads to it.
+        let uuid: String = disk.header().uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Some(OpenOrigin {
+            device: Backing::Bucket(Box::new(disk)),
+            identity,
+            look,
+            fence: Fence::named(&absolute, &format!("s3-{uuid}")),
+            marks: VolumeMarks::of(&id),
+            id,
+            read_only: config.read_only,
+        }))
+    }
+
+    /// Why it cannot be used, and what helps.
+    fn failed(&self, what: &str, error: &S3Error) -> Error {
+        let way_out = match error {
+            S3Error::NoVolume => format!("make one: nitro s3 init {self} --size SIZE; or check bucket and prefix"),
+            S3Error::NotEmpty(_) => "use another prefix, or delete everything under this one".to_owned(),
+            S3Error::Unfit(_) => "use AWS, Ceph's radosgw, or another store with atomic conditional puts".to_owned(),
+            S3Error::Fenced { .. } | S3Error::Busy => "stop the other server, and try again".to_owned(),
+            S3Error::Missing(_) | S3Error::Format { .. } | S3Error::Foreign(_) => {
+                "restore the objects under the prefix, for example from the bucket's versions".to_owned()
+            }
+            S3Error::Store(StoreError::Refused(why)) if why.contains("NoSuchBucket") => {
+                "check the name of the bucket, the endpoint and the region".to_owned()
+            }
+            S3Error::Store(_) => {
+                "check the endpoint, the region, the machine's clock and the credentials (AWS_ACCESS_KEY_ID and \
+                 AWS_SECRET_ACCESS_KEY, ~/.aws/credentials, or a role)"
+                    .to_owned()
+            }
+            S3Error::Ended => "please report it".to_owned(),
+        };
+        Error::with_sources(what, error).or(way_out)
+    }
+}
+
+/// What a volume is recognised by.
+fn id_of(disk: &S3Disk) -> StorageId {
+    let mut id = StorageId::default();
+    let Header { uuid, .. } = disk.header();
+    id.add(Means::Bucket, &[uuid]);
+    id
+}
