@@ -288,7 +288,7 @@ fn every_command_that_prints_results_prints_json() {
     let mut found = Vec::new();
     without_output(&nitro_cli::command(), "", &mut found);
     // What they make is a server, a screen, or a file.
-    assert_eq!(found, ["serve", "top", "support-bundle", "man", "completions"]);
+    assert_eq!(found, ["serve", "mount", "top", "support-bundle", "man", "completions"]);
 }
 
 #[test]

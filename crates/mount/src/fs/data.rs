@@ -10,8 +10,7 @@ use futures_util::FutureExt;
 use nitro_frontend::{Disk, Pieces};
 use nitro_port::buf::BufMut;
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Mode, OFlags, SeekFrom, Stat, chmod, copy_file_range, fallocate, fstat, open,
-    seek, statat,
+    AtFlags, FallocateFlags, Mode, OFlags, SeekFrom, Stat, chmod, copy_file_range, fallocate, fstat, open, seek, statat,
 };
 use rustix::io::Errno;
 use std::ffi::OsStr;

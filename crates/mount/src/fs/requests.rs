@@ -187,7 +187,10 @@ impl<D: Disk + Send + Sync + 'static> Filesystem for Requests<D> {
     }
 
     fn link(&self, _: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
-        let linked = self.named(newparent, newname, |files, parent| files.link(&files.node(ino)?, parent, newname));
+        let linked = self.named(newparent, newname, |files, parent| {
+            let node = files.node(ino)?;
+            files.link(&node, parent, newname)
+        });
         Self::entry(reply, linked);
     }
 

@@ -172,7 +172,7 @@ impl Table {
         };
         let Loaded { id, files, reserved, records } = loaded;
         let len = std::fs::metadata(path).map_or(0, |found| found.len());
-        let is_torn = len % RECORD_BYTES as u64 != 0;
+        let is_torn = !len.is_multiple_of(RECORD_BYTES as u64);
         if is_new || is_torn || records > files.len() * 2 + SURPLUS {
             let mut bytes = head(id).to_vec();
             bytes.extend_from_slice(&Record::Reserved(reserved).encode());
