@@ -25,8 +25,8 @@ settings! {
     /// A volume: an origin behind a cache, exported under the volume's name.
     #[derive(Eq, Serialize)]
     Volume: VolumeConfig {
-        /// The slow storage: a file or block device, cos:STORE#OBJECT, or an NBD server's nbd://HOST/EXPORT; use
-        /// file:PATH if a path contains a colon
+        /// The slow storage: a file or block device, cos:STORE#OBJECT, an NBD server's nbd://HOST/EXPORT, or
+        /// s3://BUCKET/PREFIX; use file:PATH if a path contains a colon
         #[arg(skip)]
         origin: PathBuf = Path, Restart;
         /// Name of the volume's cache; required if there are several caches [default: the only one]

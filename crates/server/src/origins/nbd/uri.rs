@@ -4,7 +4,7 @@
 
 use crate::origins::percent::{self, encoded};
 use nitro_console::error::Error;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::path::PathBuf;
 
 /// The port of NBD.
