@@ -28,8 +28,8 @@ settings! {
     /// A volume: an origin behind a cache, exported under the volume's name.
     #[derive(Eq, Serialize)]
     Volume: VolumeConfig {
-        /// The slow storage: a file or block device, cos:STORE#OBJECT, an NBD server's nbd://HOST/EXPORT, or a Ceph cluster's
-        /// rbd:POOL/IMAGE; use file:PATH if a path contains a colon
+        /// The slow storage: a file or block device, cos:STORE#OBJECT, an NBD server's nbd://HOST/EXPORT, a Ceph cluster's
+        /// rbd:POOL/IMAGE, s3://BUCKET/PREFIX, or a directory, files:DIR; use file:PATH if a path contains a colon
         #[arg(skip)]
         origin: PathBuf = Path, Restart;
         /// Name of the volume's cache; required if there are several caches [default: the only one]

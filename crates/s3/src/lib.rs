@@ -8,8 +8,10 @@
 //! [`start`] runs it on a thread of its own, with `object_store`.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "client")]
 mod aws;
 mod counters;
+#[cfg(feature = "client")]
 mod credentials;
 mod device;
 mod error;
@@ -21,15 +23,18 @@ mod patient;
 mod probe;
 mod runs;
 mod store;
+#[cfg(feature = "client")]
 mod thread;
 mod volume;
 
+#[cfg(feature = "client")]
 pub use aws::{Bucket, Place};
 pub use counters::{S3Counters, S3Metrics};
 pub use device::{Jobs, S3Disk, serve};
 pub use error::{S3Error, StoreError};
 pub use format::{Header, Id, MANIFEST_BYTES_MAX, Manifest, RUNS_MAX, Run, SEGMENT_CHUNKS, Segment};
 pub use store::{Put, Store};
+#[cfg(feature = "client")]
 pub use thread::{create as create_at, start};
 pub use volume::{Options, Volume};
 
