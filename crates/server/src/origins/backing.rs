@@ -53,7 +53,7 @@ impl Backing {
     pub(crate) fn tree(&self) -> Option<&Arc<Tree>> {
         match self {
             Self::Tree(device) => Some(device.tree()),
-            Self::Device(_) | Self::Object(_) | Self::Remote(_) => None,
+            Self::Device(_) | Self::Object(_) | Self::Remote(_) | Self::Image(_) | Self::Bucket(_) => None,
         }
     }
 
