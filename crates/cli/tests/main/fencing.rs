@@ -60,7 +60,7 @@ fn forced_it_is_served_as_it_is_and_the_cache_is_not_believed_any_more() {
         AGAIN,
         &[
             "holds 1 MiB of dirty data of this volume, and it was served without a cache since",
-            "make the origin available that the data belong to",
+            "never written to it",
             "--force-discard-dirty",
         ],
     );
