@@ -39,7 +39,8 @@ for round in $(seq "$rounds"); do
   fsx -q -S "$seed" -N 3000 -P "$WORK" "$mnt/fsx.dat" || { echo "fsx, seed $seed, round $round"; exit 1; }
   (cd "$mnt/repo" && cp -r /etc/ssl . 2>/dev/null || true; seq "$seed" >n && git add -A && git commit -qm "round $round" && git fsck --strict) >"$WORK/git" 2>&1 || { cat "$WORK/git"; exit 1; }
   if command -v fio >/dev/null; then
-    fio --name=v --directory="$mnt" --size=8M --rw=randwrite --bsrange=4k-64k --direct=$((round % 2)) --verify=crc32c --verify_fatal=1 --numjobs=2 --randseed="$seed" --output="$WORK/fio" || { cat "$WORK/fio"; exit 1; }
+    # It leaves its files where it stands.
+    (cd "$WORK" && fio --name=v --directory="$mnt" --size=8M --rw=randwrite --bsrange=4k-64k --direct=$((round % 2)) --verify=crc32c --verify_fatal=1 --numjobs=2 --randseed="$seed" --output="$WORK/fio") || { cat "$WORK/fio"; exit 1; }
   fi
   # Behind the mount's back.
   dd if=/dev/urandom of="$tree/foreign" bs=4K count=64 status=none
