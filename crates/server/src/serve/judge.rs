@@ -53,7 +53,8 @@ pub(super) fn check_mode(origin: &dyn NamedOrigin, config: &VolumeConfig, mode: 
     match origin.needs_write_back() {
         Some(why) if !config.read_only && WriteMode::from(mode) != WriteMode::WriteBack => {
             let what = format!("origin {}", config.origin.display());
-            Err(Error::new(what, why).or("use a cache with mode = \"write-back\" (--mode write-back), best with a write log"))
+            Err(Error::new(what, why)
+                .or("use a cache with mode = \"write-back\" (--mode write-back), best with a write log"))
         }
         _ => Ok(()),
     }
