@@ -73,7 +73,7 @@ test-long: ## the slow ones: long simulations, faults, kills, power cuts in a vi
 	@scripts/in-parts --resume test-long $(LONG_PARTS)
 
 long-crash:
-	NITRO_SEEDS=x10 $(CARGO) test --release -p nitro-engine -p nitro-index -p nitro-cos --test main --test crash
+	NITRO_SEEDS=x10 $(CARGO) test --release -p nitro-engine -p nitro-index -p nitro-cos -p nitro-s3 --test main --test crash
 
 long-aged:
 	NITRO_SEEDS=10 $(CARGO) test --release -p nitro-detect --test main -- --include-ignored aged

@@ -255,7 +255,8 @@ def main():
     parser.add_argument("--s3")
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1 << 32)
-    again = f"NITRO_SEED={seed} NITRO_ROUNDS={arguments.rounds} scripts/test-long {"s3-chaos" if arguments.s3 else "kill9"}"
+    scenario = "s3-chaos" if arguments.s3 else "kill9"
+    again = f"NITRO_SEED={seed} NITRO_ROUNDS={arguments.rounds} scripts/test-long {scenario}"
     print(f"seed {seed}", flush=True)
     place = Place(arguments.nitro, arguments.work, seed, arguments.s3)
     try:

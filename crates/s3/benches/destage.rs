@@ -5,6 +5,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use nitro_port::Device as _;
 use nitro_s3::{Bucket, Place, Store as _, create_at, start};
+use nitro_testkit::noise;
 use std::time::Instant;
 
 const MIB: usize = 1 << 20;
@@ -23,17 +24,6 @@ fn place(prefix: &str) -> Place {
     }
 }
 
-fn content(number: usize, len: usize) -> Bytes {
-    let mut state = number as u64 * 0x9E37_79B9_7F4A_7C15 + 1;
-    let word = |_| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    (0..len / 8).flat_map(word).collect::<Vec<u8>>().into()
-}
-
 fn main() {
     if std::env::var_os("AWS_ENDPOINT_URL").is_none() {
         println!("no store: scripts/bench-s3 starts one");
@@ -46,7 +36,7 @@ fn main() {
     create_at(&volume, (mib * MIB) as u64, OBJECT as u32).expect("a volume");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let data: Vec<Bytes> = (0..AT_ONCE).map(|n| content(n, OBJECT)).collect();
+        let data: Vec<Bytes> = (0..AT_ONCE as u64).map(|n| noise(n + 1, OBJECT).into()).collect();
         let bucket = Bucket::new(&place(&format!("raw-{round}"))).expect("a bucket");
         let (bucket, data) = (&bucket, &data);
         let begun = Instant::now();

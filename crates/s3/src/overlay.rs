@@ -136,6 +136,11 @@ impl Overlay {
     }
 }
 
+/// Everything in a range is missing.
+pub(crate) fn all_of(range: Range<u32>) -> Vec<Range<u32>> {
+    std::iter::once(range).collect()
+}
+
 /// Copies the parts of `data`, which begins at `begin` of the chunk, that are missing in `out`, which begins at `at`.
 pub(crate) fn fill_from(data: &Bytes, begin: u32, at: u32, out: &mut [u8], missing: &[Range<u32>]) {
     for range in missing {
@@ -152,7 +157,7 @@ mod tests {
     const SIZE: u32 = 3 * PAGE_BYTES;
 
     fn content(overlay: &Overlay) -> (Vec<u8>, Vec<Range<u32>>) {
-        let (mut out, mut missing) = (vec![0xEE; SIZE as usize], vec![0..SIZE]);
+        let (mut out, mut missing) = (vec![0xEE; SIZE as usize], all_of(0..SIZE));
         overlay.copy_to(0, &mut out, &mut missing);
         (out, missing)
     }

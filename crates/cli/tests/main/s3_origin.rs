@@ -218,7 +218,7 @@ fn what_is_no_volume_is_refused_with_what_to_do() {
         ),
     );
     assert!(said.contains("another server of this machine serves it"), "{said}");
-    let said = failure(&place, "volume set vm mode write-through");
+    let said = failure(&place, "volume set vm --mode write-through");
     assert!(said.contains("every FLUSH of a client"), "{said}");
     assert!(server.stop().0.success());
 }

@@ -12,8 +12,6 @@ use futures_util::future::LocalBoxFuture;
 use nitro_port::Clock;
 use std::collections::VecDeque;
 
-/// Most objects that are noted as garbage.
-const NOTED_MAX: usize = 1 << 16;
 /// Most objects that a request deletes.
 const DELETED_AT_ONCE: usize = 1000;
 
@@ -43,19 +41,20 @@ impl Search {
 #[derive(Debug)]
 pub(super) struct Garbage {
     noted: VecDeque<Item>,
+    noted_max: usize,
     search: Option<Search>,
     /// Some was not noted: another search finds it.
     has_more: bool,
 }
 
 impl Garbage {
-    pub(super) fn new(stale: Vec<u64>, generation: u64) -> Self {
+    pub(super) fn new(stale: Vec<u64>, generation: u64, noted_max: usize) -> Self {
         let noted = stale.into_iter().map(Item::Manifest).collect();
-        Self { noted, search: Some(Search::new(generation)), has_more: false }
+        Self { noted, noted_max, search: Some(Search::new(generation)), has_more: false }
     }
 
     fn add(&mut self, item: Item) {
-        if self.noted.len() < NOTED_MAX {
+        if self.noted.len() < self.noted_max {
             self.noted.push_back(item);
         } else {
             self.has_more = true;
@@ -75,7 +74,8 @@ impl Garbage {
     }
 
     pub(super) fn add_manifest(&mut self, generation: u64) {
-        self.add(Item::Manifest(generation));
+        // No search finds it, and there is one for each generation alone.
+        self.noted.push_back(Item::Manifest(generation));
     }
 }
 

@@ -36,17 +36,16 @@ impl<S: Store, C: Clock> Volume<S, C> {
                 Err(error) => self.refused(error).await,
             }
         };
-        let state = self.state.borrow();
+        let opened = self.state.borrow().opened;
         let manifest = Manifest {
             uuid: self.header.uuid,
             generation: next.generation,
             nonce: self.store.random(),
-            opened: state.opened,
+            opened,
             changed_ns,
             segments: next.segments.clone(),
             runs: next.since.iter().collect(),
         };
-        drop(state);
         let (name, bytes) = (manifest_name(next.generation), Bytes::from(manifest.encode()));
         let claim = loop {
             match self.store.claim(&name, bytes.clone()).await {

@@ -181,7 +181,7 @@ impl<S, C> Volume<S, C> {
             failure: None,
             failures: 0,
             fenced: None,
-            garbage: Garbage::new(stale, manifest.generation),
+            garbage: Garbage::new(stale, manifest.generation, options.noted_max),
         };
         Self {
             header,

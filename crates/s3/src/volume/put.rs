@@ -3,7 +3,7 @@
 use super::{Sealed, State, Volume};
 use crate::error::S3Error;
 use crate::format::{Id, data_name};
-use crate::overlay::fill_from;
+use crate::overlay::{all_of, fill_from};
 use crate::store::Store;
 use bytes::{Bytes, BytesMut};
 use nitro_port::Clock;
@@ -29,7 +29,7 @@ impl<S: Store, C: Clock> Volume<S, C> {
         let id = Id { generation: state.generation + 1, nonce: self.store.random() };
         let base = state.object(index);
         let len = self.header.chunk_len(index);
-        let mut making = Making { id, content: BytesMut::zeroed(len as usize), missing: vec![0..len], base };
+        let mut making = Making { id, content: BytesMut::zeroed(len as usize), missing: all_of(0..len), base };
         state.unqueue(index);
         if let Some(chunk) = state.chunks.get_mut(&index) {
             let overlay = std::mem::take(&mut chunk.active);

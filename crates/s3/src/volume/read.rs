@@ -4,7 +4,7 @@ use super::Volume;
 use super::change::parts;
 use crate::error::S3Error;
 use crate::format::{Id, data_name};
-use crate::overlay::fill_from;
+use crate::overlay::{all_of, fill_from};
 use crate::store::Store;
 use bytes::Bytes;
 use futures_util::future::{FutureExt as _, LocalBoxFuture, Shared, WeakShared, try_join_all};
@@ -49,7 +49,7 @@ impl<S: Store, C: Clock> Volume<S, C> {
     /// Reads a part of a chunk.
     async fn read_part(&self, chunk: u64, at: u32, len: u32) -> Result<Bytes, S3Error> {
         loop {
-            let (mut out, mut missing) = (None, vec![at..at + len]);
+            let (mut out, mut missing) = (None, all_of(at..at + len));
             let base = {
                 let state = self.state.borrow();
                 if let Some(fenced) = &state.fenced {

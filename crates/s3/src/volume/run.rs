@@ -24,6 +24,8 @@ pub struct Options {
     pub puts_max: usize,
     /// With more runs in a generation, segments are written anew: at most [`RUNS_MAX`].
     pub runs_max: usize,
+    /// The most objects that are noted to be deleted: more of them are looked for in lists.
+    pub noted_max: usize,
     /// The time in nanoseconds since 1970.
     pub now_ns: fn() -> u64,
 }
@@ -31,7 +33,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let now_ns = || std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
-        Self { buffer_bytes: 64 << 20, puts_max: PUTS_MAX, runs_max: RUNS_MAX, now_ns }
+        Self { buffer_bytes: 64 << 20, puts_max: PUTS_MAX, runs_max: RUNS_MAX, noted_max: 1 << 16, now_ns }
     }
 }
 

@@ -1,12 +1,18 @@
 //! Volumes on a store without faults: what is refused, what requests are made, and what large changes cost.
 
+use crate::crash::sleepy;
 use crate::model::{SECTOR, stamped, stamps};
 use crate::sim::{Client, Faults, World};
-use futures_util::future::{Either, join_all, select};
-use nitro_s3::{Header, Options, S3Error, StoreError, Volume, create, open};
+use bytes::Bytes;
+use futures_util::future::{Either, join, join_all, select};
+use nitro_port::Clock as _;
+use nitro_s3::{Header, Options, Put, S3Error, Store, StoreError, Volume, create, open};
 use nitro_testkit::VirtualTime;
+use std::cell::Cell;
+use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 const CHUNK: u64 = 64 << 10;
 
@@ -116,7 +122,7 @@ fn a_trim_of_terabytes_is_one_generation() {
         volume.discard(0, SIZE).unwrap();
         volume.flush().await.unwrap();
         assert_eq!(volume.metrics().snapshot().puts - before.puts, 1);
-        nitro_port::Clock::sleep(&world.clock(), std::time::Duration::from_secs(60)).await;
+        world.clock().sleep(Duration::from_secs(60)).await;
         assert!(world.requests.get() - requests < 12, "{} requests", world.requests.get() - requests);
         assert!(world.names("data/").is_empty() && stamps(&volume.read(SIZE / 2, 512).await.unwrap()) == [0]);
         let map = volume.allocation(0, SIZE);
@@ -137,7 +143,7 @@ fn many_changes_become_segments_and_come_back() {
             volume.flush().await.unwrap();
         }
         // What they have replaced is deleted later.
-        nitro_port::Clock::sleep(&world.clock(), std::time::Duration::from_secs(60)).await;
+        world.clock().sleep(Duration::from_secs(60)).await;
         assert_eq!(world.names("segment/").len(), 3, "{:?}", world.names("segment/"));
         let next = opened(&world).await.unwrap();
         for chunk in (0..CHUNKS).step_by(1000).chain([6993, 39_998, 39_999]) {
@@ -161,5 +167,63 @@ fn a_put_whose_answer_was_lost_is_our_own() {
         }
         assert_eq!(stamps(&volume.read(CHUNK, 9 * SECTOR).await.unwrap()), [9; 9]);
         assert!(volume.metrics().snapshot().retries > 5);
+    });
+}
+
+/// A client whose server falls asleep just before it puts a manifest.
+struct Tired {
+    client: Client,
+    sleeps: Rc<Cell<Duration>>,
+    puts: Cell<u32>,
+}
+
+impl Store for Tired {
+    async fn put_new(&self, name: &str, data: Bytes) -> Result<Put, StoreError> {
+        let clock = self.client.0.clock();
+        if name.starts_with("manifest/") && self.puts.replace(1) == 0 {
+            self.sleeps.set(clock.now() + Duration::from_secs(600));
+            clock.sleep(Duration::from_millis(1)).await;
+        }
+        self.client.put_new(name, data).await
+    }
+
+    async fn put(&self, name: &str, data: Bytes) -> Result<(), StoreError> {
+        self.client.put(name, data).await
+    }
+
+    async fn get(&self, name: &str, part: Range<u64>) -> Result<Option<Bytes>, StoreError> {
+        self.client.get(name, part).await
+    }
+
+    async fn list(&self, folder: &str, after: Option<&str>) -> Result<Vec<String>, StoreError> {
+        self.client.list(folder, after).await
+    }
+
+    async fn delete(&self, names: &[String]) -> Result<(), StoreError> {
+        self.client.delete(names).await
+    }
+}
+
+#[test]
+fn a_server_that_slept_while_it_opened_the_volume_notices_what_was_written_meanwhile() {
+    with_volume(4 * CHUNK, |world, volume| async move {
+        let sleeps = Rc::new(Cell::new(Duration::ZERO));
+        let tired = Tired { client: Client(Rc::clone(&world)), sleeps: Rc::clone(&sleeps), puts: Cell::new(0) };
+        let opening = open(tired, world.clock(), "test", 3, Options::default(), false);
+        let writes = async {
+            world.clock().sleep(Duration::from_secs(60)).await;
+            for round in 1..6 {
+                volume.write(0, stamped(round, 1)).await.unwrap();
+                volume.flush().await.unwrap();
+            }
+            world.clock().sleep(Duration::from_secs(60)).await;
+            // The number that the other server is about to write is free again.
+            assert_eq!(world.names("manifest/").len(), 2, "{:?}", world.names("manifest/"));
+        };
+        let (opened, ()) = join(sleepy(world.clock(), sleeps, opening), writes).await;
+        assert!(matches!(opened.err(), Some(S3Error::Fenced { generation: 6 })));
+        volume.write(0, stamped(7, 1)).await.unwrap();
+        volume.flush().await.unwrap();
+        assert_eq!(stamps(&volume.read(0, SECTOR).await.unwrap()), [7]);
     });
 }

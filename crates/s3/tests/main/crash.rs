@@ -18,7 +18,7 @@ const CHUNK: u64 = 64 << 10;
 /// The last chunk is short.
 const SIZE: u64 = 5 * CHUNK + 3 * 512;
 const SECTORS: usize = SIZE as usize / SECTOR;
-const OPTIONS: Options = Options { buffer_bytes: 3 * CHUNK, puts_max: 2, runs_max: 3, now_ns: || 1 };
+const OPTIONS: Options = Options { buffer_bytes: 3 * CHUNK, puts_max: 2, runs_max: 3, noted_max: 3, now_ns: || 1 };
 
 struct Test {
     world: Rc<World>,
@@ -214,7 +214,7 @@ impl Test {
 }
 
 /// A future that makes no progress until a time that changes.
-async fn sleepy<F: Future>(clock: VirtualTime, until: Rc<Cell<Duration>>, inner: F) -> F::Output {
+pub async fn sleepy<F: Future>(clock: VirtualTime, until: Rc<Cell<Duration>>, inner: F) -> F::Output {
     let mut inner = pin!(inner);
     let mut sleep: Option<Pin<Box<dyn Future<Output = ()>>>> = None;
     poll_fn(move |context| {
