@@ -7,41 +7,40 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Instant;
-use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 const BLOCK: usize = 64 << 10;
 
 /// The folder with the libraries, built once.
-fn libraries() -> &'static Path {
-    static LIBRARIES: OnceLock<TempDir> = OnceLock::new();
+fn libraries() -> PathBuf {
+    static LIBRARIES: OnceLock<Place> = OnceLock::new();
     let built = LIBRARIES.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = Place::new();
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/main/rbd_origin/fake.c");
         for name in ["librados.so.2", "librbd.so.1"] {
             let mut compiler = Command::new("cc");
-            compiler.args(["-shared", "-fPIC", "-O1", "-pthread", source, "-o"]).arg(folder.path().join(name));
+            compiler.args(["-shared", "-fPIC", "-O1", "-pthread", source, "-o"]).arg(folder.path(name));
             assert!(compiler.status().unwrap().success(), "cc cannot compile {source}");
         }
         folder
     });
-    built.path()
+    built.path(".")
 }
 
 /// A cluster: the folder of the library.
-struct Cluster(TempDir);
+struct Cluster(Place);
 
 impl Cluster {
     /// One with the image pool/vm of 16 MiB.
     fn new() -> Self {
-        let cluster = Self(tempfile::tempdir().unwrap());
+        let cluster = Self(Place::new());
         fs::create_dir(cluster.path("pool")).unwrap();
         cluster.image("pool/vm", 16 * MIB);
         cluster
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.0.path(name)
     }
 
     fn image(&self, name: &str, bytes: u64) {
@@ -63,20 +62,20 @@ impl Cluster {
     /// The program, which finds the libraries in a folder.
     fn command_with(&self, folder: &Path, host: &Place, arguments: &str) -> Command {
         let mut command = host.command(arguments);
-        command.env("LD_LIBRARY_PATH", folder).env("FAKE_CEPH", self.0.path());
+        command.env("LD_LIBRARY_PATH", folder).env("FAKE_CEPH", self.0.path("."));
         command
     }
 
     fn serve(&self, host: &Place, origin: &str, more: &str) -> Server {
         let arguments =
             format!("serve --origin {origin} --name vm --cache cache.img --cache-size 64M --dirty-age 1h {more}");
-        Server::start(&mut self.command_with(libraries(), host, &arguments))
+        Server::start(&mut self.command_with(&libraries(), host, &arguments))
     }
 
     /// A start that has to fail; what it says.
     fn refused(&self, host: &Place, origin: &str, more: &str) -> String {
         let arguments = format!("serve --origin {origin} --name vm --cache cache.img --cache-size 64M {more}");
-        said(self.command_with(libraries(), host, &arguments))
+        said(self.command_with(&libraries(), host, &arguments))
     }
 }
 
@@ -254,18 +253,18 @@ fn what_is_not_there_is_named_with_what_to_do() {
         assert!(phrases.iter().all(|phrase| said.contains(phrase)), "{origin}: {said}");
         assert!(!host.path("cache.img").exists(), "{said}");
     }
-    let said = cluster.refused(&host, "rbd:pool/vm", "--emulate-disk 7200");
-    assert!(said.contains("leave out emulate_disk"), "{said}");
+    let slow = cluster.refused(&host, "rbd:pool/vm", "--emulate-disk 7200");
+    assert!(slow.contains("leave out emulate_disk"), "{slow}");
     assert!(cluster.serve(&host, "rbd:pool/plain", "--read-only").stop().0.success());
     // A library that cannot be loaded, such as one for another machine.
-    let other = tempfile::tempdir().unwrap();
-    fs::copy(libraries().join("librados.so.2"), other.path().join("librados.so.2")).unwrap();
-    fs::write(other.path().join("librbd.so.1"), "for another machine").unwrap();
-    let said = said(cluster.command_with(other.path(), &host, "serve --origin rbd:pool/vm --cache none"));
-    assert!(said.contains("librbd.so.1 cannot be used") && said.contains("package librbd1"), "{said}");
+    let other = Place::new();
+    fs::copy(libraries().join("librados.so.2"), other.path("librados.so.2")).unwrap();
+    fs::write(other.path("librbd.so.1"), "for another machine").unwrap();
+    let told = said(cluster.command_with(&other.path("."), &host, "serve --origin rbd:pool/vm --cache none"));
+    assert!(told.contains("librbd.so.1 cannot be used") && told.contains("package librbd1"), "{told}");
     // What is served is not examined, and the look leaves nothing behind.
     host.write("nitro.toml", "[cache.c]\npath = \"c.img\"\nsize = \"32M\"\n[volume.vm]\norigin = \"rbd:pool/vm\"\n");
-    let check = || cluster.command_with(libraries(), &host, "check nitro.toml").output().unwrap();
+    let check = || cluster.command_with(&libraries(), &host, "check nitro.toml").output().unwrap();
     assert!(check().status.success() && !cluster.is_locked());
     let server = cluster.serve(&Place::new(), "rbd:pool/vm", "");
     let checked = check();
