@@ -33,6 +33,9 @@ deduplication and compression that its cache has.";
 /// `nitro-lab size`
 #[derive(Debug, Args)]
 pub(crate) struct SizeArgs {
+    // Before the fields that take the values of these options out of what was parsed.
+    #[command(flatten)]
+    pub(crate) read_options: ReadOptions,
     /// Traces or recordings, merged in the order of their times; or the control socket of a running server
     #[arg(required = true, value_name = "TRACE|SOCKET")]
     pub(crate) traces: Vec<PathBuf>,
@@ -61,8 +64,6 @@ pub(crate) struct SizeArgs {
     pub(crate) measured: MeasuredSettings,
     #[command(flatten)]
     pub(crate) read: ReadArgs,
-    #[command(flatten)]
-    pub(crate) read_options: ReadOptions,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

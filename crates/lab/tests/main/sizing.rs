@@ -98,9 +98,9 @@ fn what_no_cache_hits_is_not_promised() {
 fn a_sample_says_what_the_whole_trace_does() {
     let place = Place::new();
     zipf(&place, 60_000, 300_000);
-    let answer = check(&place, "zipf.parquet --ram 0 --sample 25 --hits 55");
+    let answer = check(&place, "zipf.parquet --ram 0 --sample 25 --hits 72");
     assert!((number(&answer["sample_rate"]) - 0.25).abs() < 0.01, "{answer}");
-    let exact = json(&place, "size zipf.parquet --ram 0 --sample 100 --hits 55");
+    let exact = json(&place, "size zipf.parquet --ram 0 --sample 100 --hits 72");
     let [about, exact] = [&answer, &exact].map(|answer| number(&answer["recommended"]["cache_bytes"]));
     assert!((about / exact - 1.0).abs() < 0.12, "{about} {exact}");
     // Duplicates: each content is read under two addresses.
@@ -147,7 +147,7 @@ fn what_has_no_answer_is_refused_with_a_way_out() {
     let columns = "--columns time=0,op=1,offset=2,len=3,sep=comma";
     for (arguments, words) in [
         ("absent.parquet".to_owned(), &["absent.parquet", "check the path"][..]),
-        ("empty".into(), &["trace empty", "no requests", "trace info"]),
+        ("empty".into(), &["empty: no known format fits", "--trace-format"]),
         (format!("writes.csv {columns}"), &["it has no reads, only writes", "a trace with reads"]),
         (format!("flushes.csv {columns}"), &["no requests"]),
         ("zipf.parquet --cache-size 0".into(), &["--cache-size 0", "a cache of no size"]),
@@ -155,7 +155,7 @@ fn what_has_no_answer_is_refused_with_a_way_out() {
         ("zipf.parquet --drive-size 0".into(), &["--drive-size 0"]),
         ("zipf.parquet --warmup 2000".into(), &["--warmup", "shorter"]),
         ("zipf.parquet --image absent.img".into(), &["image absent.img"]),
-        ("zipf.parquet --cross-check empty".into(), &["trace empty", "no requests"]),
+        ("zipf.parquet --cross-check empty".into(), &["empty: no known format fits"]),
         ("-".into(), &["standard input", "convert"]),
     ] {
         let said = place.failure(&format!("size {arguments}"), 1);
