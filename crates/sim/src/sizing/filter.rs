@@ -65,7 +65,7 @@ impl Filter {
         }
         match self.unit {
             Unit::Regions(extents) => {
-                let region = u64::from(piece.key.object().0) << 48 | piece.key.index().0 / extents;
+                let region = (u64::from(piece.key.object().0) << 48) | (piece.key.index().0 / extents);
                 (hash(region) < self.threshold).then_some(*piece)
             }
             Unit::Contents => self.by_content(piece),
