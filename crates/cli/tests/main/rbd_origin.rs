@@ -105,7 +105,7 @@ fn an_image_is_read_and_written_and_has_neither_lock_nor_mark_at_the_end() {
         client.read(MIB, BLOCK) == vec![0; BLOCK] && client.read(MIB + BLOCK as u64, BLOCK) == data[BLOCK..2 * BLOCK]
     );
     fs::OpenOptions::new().write(true).open(cluster.path("pool/vm")).unwrap().set_len(32 * MIB).unwrap();
-    assert!(host.stdout("volume resize vm").contains("32M"));
+    assert!(host.stdout("volume resize vm").contains("32 MiB"));
     assert_eq!(host.client().write(32 * MIB - BLOCK as u64, &data[..BLOCK]), 0);
     let (status, said) = server.stop();
     assert!(status.success(), "{said}");

@@ -225,7 +225,9 @@ impl Fence {
 /// Makes the mark that an origin keeps itself.
 fn raise_note(notes: &dyn Notes, mark: &Mark) -> Result<(), Error> {
     let there = notes.read(Note::Dirty).ok().flatten();
-    if there.and_then(|text| Mark::parse(&text).ok()).is_some_and(|found| found.is_same(mark)) {
+    // A copy of the origin may have come with the mark of the one that it was copied from.
+    let is_it = |found: Mark| found.is_same(mark) && found.origin == mark.origin;
+    if there.and_then(|text| Mark::parse(&text).ok()).is_some_and(is_it) {
         return Ok(());
     }
     mark.fields().and_then(|text| notes.write(Note::Dirty, text)).map_err(|e| {
