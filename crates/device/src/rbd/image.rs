@@ -4,7 +4,7 @@
 use super::calls::{Calls, Done, Request};
 use super::cluster::{Cluster, Pool};
 use super::fate::{Fate, REFUSED, UNLOCKED};
-use super::library::{Missing, library};
+use super::library::{Missing, end_without_them, library};
 use super::lock::{self, Claim, LockError, Taken};
 use super::raw::RawImage;
 use futures_channel::oneshot;
@@ -345,8 +345,12 @@ impl Closing {
 }
 
 /// Waits until the images that were dropped are closed, and their locks released; for at most `patience`. Returns whether
-/// they are. Blocks.
+/// they are. To be called at the end of the process. Blocks.
 pub fn wait_closed(patience: Duration) -> bool {
     let mut count = CLOSING.count.lock();
-    !CLOSING.ended.wait_while_for(&mut count, |count| *count > 0, patience).timed_out()
+    let is_closed = !CLOSING.ended.wait_while_for(&mut count, |count| *count > 0, patience).timed_out();
+    if !is_closed {
+        end_without_them();
+    }
+    is_closed
 }

@@ -122,6 +122,20 @@ pub(super) fn library() -> Result<&'static Library, Missing> {
     Ok(library.insert(Box::leak(Box::new(loaded))))
 }
 
+/// From now on, the process ends without the libraries' own ends, which must not run while their threads still use them.
+pub(super) fn end_without_them() {
+    unsafe extern "C" {
+        fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+    }
+    extern "C" fn leave(code: c_int, _: *mut c_void) {
+        // SAFETY: the call does not return.
+        unsafe { libc::_exit(code) }
+    }
+    // SAFETY: the function is that of glibc (on_exit(3)); the one that it is given needs no argument, and is never unloaded. What was
+    // registered last is called first.
+    unsafe { on_exit(leave, std::ptr::null_mut()) };
+}
+
 /// A library that is loaded.
 struct Loaded {
     name: &'static CStr,

@@ -89,12 +89,11 @@ pub(super) fn take(image: &impl Locking, claim: &Claim) -> Result<Taken, LockErr
         if !may_break {
             return Err(LockError::Held(owner));
         }
+        // First this: a monitor that refuses a client already does not change until when. To break the lock is to refuse the client
+        // for an hour, whatever becomes of this.
+        is_brief = image.blocklist(&owner, REFUSED_FOR).err().map(|error| error.to_string());
         match image.break_lock(&owner) {
-            Ok(()) => {
-                // The lock is broken, and the client refused for an hour, whatever becomes of this.
-                is_brief = image.blocklist(&owner, REFUSED_FOR).err().map(|error| error.to_string());
-                broken = Some(owner);
-            }
+            Ok(()) => broken = Some(owner),
             // It has been released meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             // Another one has it by now.
@@ -187,7 +186,6 @@ mod tests {
                 None => Err(errno(libc::ENOENT)),
                 Some(held) if held != owner => Err(errno(libc::EBUSY)),
                 Some(_) => {
-                    self.refused.borrow_mut().push(owner.into());
                     *held = None;
                     Ok(())
                 }
@@ -195,8 +193,13 @@ mod tests {
         }
 
         fn blocklist(&self, client: &str, _: Duration) -> io::Result<()> {
-            assert!(self.refused.borrow().iter().any(|refused| refused == client));
-            if self.blocklists_not { Err(errno(libc::EACCES)) } else { Ok(()) }
+            // Before the lock is broken: later, it would change nothing.
+            assert_eq!(self.owner.borrow().as_deref(), Some(client));
+            if self.blocklists_not {
+                return Err(errno(libc::EACCES));
+            }
+            self.refused.borrow_mut().push(client.into());
+            Ok(())
         }
     }
 
@@ -229,7 +232,8 @@ mod tests {
             let taken = take(&model, &claim).unwrap();
             assert_eq!(taken.is_brief.is_some(), is_alive);
             assert_eq!(broken(taken).as_deref(), Some("a"));
-            assert_eq!(*model.refused.borrow(), ["a"]);
+            let refused = model.refused.borrow().len();
+            assert_eq!(refused, usize::from(!is_alive));
         }
     }
 
@@ -241,7 +245,7 @@ mod tests {
         for (model, claim) in [(Model::held("a", true), &breaks), (Model::default(), &Claim::default())] {
             let model = Model { meanwhile: RefCell::new(Some(Some("b".into()))), ..model };
             assert!(matches!(take(&model, claim), Err(LockError::Held(owner)) if owner == "b"));
-            assert!(model.refused.borrow().is_empty());
+            assert!(model.refused.borrow().iter().all(|refused| refused == "a"));
         }
     }
 }

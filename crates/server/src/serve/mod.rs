@@ -141,7 +141,12 @@ fn serve_for(config: Config, in_force: InForce, errand: Option<&Errand>) -> Resu
                 tracing::info!("{name}: the server ends before it serves volumes");
                 return Ok(());
             }
-            Either::Right((prepared, _)) => prepared?,
+            Either::Right((Ok(prepared), _)) => prepared,
+            Either::Right((Err(error), _)) => {
+                // What was opened for it is locked until it is closed.
+                let _ = Box::pin(origins::close_all()).await;
+                return Err(error);
+            }
         };
         let sockets = Sockets::bind(&places, &config.volumes, config.server.tcp_limits())?;
         let caches: Vec<_> = prepared.caches.values().map(|entry| entry.uuid).collect();

@@ -30,7 +30,7 @@ const OPEN_MAX: Duration = Duration::from_secs(30);
 /// How long it may take to give the lock.
 const LOCK_MAX: Duration = Duration::from_secs(20);
 /// How long the server waits at its end for images to be closed; what is not closed then is locked until its lock is broken.
-const CLOSE_MAX: Duration = Duration::from_secs(5);
+const CLOSE_MAX: Duration = Duration::from_secs(10);
 
 /// The scheme `rbd`.
 pub struct Rbd;
