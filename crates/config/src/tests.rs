@@ -60,7 +60,7 @@ fn faults_are_told_with_their_line_and_the_nearest_key() {
     assert!(wrong("7200:4", "5400").contains("write 7200 or 15000"));
     let addresses = wrong("read_only = true", "read_only = true\niscsi_addresses = [\"10.0.0.0/33\"]");
     assert!(addresses.contains("iscsi_addresses") && addresses.contains("is not a network"), "{addresses}");
-    assert!(wrong("tcp:127.0.0.1:0", "127.0.0.1:0").contains("none of unix:, tcp:, iscsi:, vhost: and ublk:"));
+    assert!(wrong("tcp:127.0.0.1:0", "127.0.0.1:0").contains("none of unix:, tcp:, iscsi:, vhost:, ublk: and fuse:"));
     assert!(Config::parse("").unwrap_err().to_string().contains("nothing to serve"));
     assert!(Config::parse("\u{0}\u{1}garbage").is_err());
 }

@@ -1,5 +1,6 @@
 //! `nitro s3 ...`
 
+use super::OutputArgs;
 use clap::{Args, Subcommand};
 use nitro_console::size::Size;
 
@@ -30,4 +31,6 @@ pub(crate) struct S3InitArgs {
     /// Size of its objects: a power of two from 64K to 4M
     #[arg(long, value_name = "BYTES", default_value = "4M")]
     pub(crate) object_size: Size,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }

@@ -114,7 +114,7 @@ impl Scope {
             Self::Volume => "volume",
             Self::VolumeClass => "volume_class",
             Self::VolumeNbd => "volume_nbd",
-            Self::VolumeS3 => "volume_s3",
+            Self::VolumeS3 => "volume_bucket",
             Self::Store => "store",
         }
     }
