@@ -2,7 +2,7 @@
 # Killed with -9 while its origin is a bucket (moto) behind delays, errors, lost answers and cuts, every sector checked: NITRO_ROUNDS kills (20), NITRO_SEED replays one.
 . "$(dirname "$0")/lib.sh"
 peers=$(dirname "$0")/../../scripts/peers
-for program in moto_server haproxy socat python3; do
+for program in haproxy socat python3; do
   PATH=$PATH:/usr/sbin command -v "$program" >/dev/null || { echo "$program is not installed"; exit 77; }
 done
 moto=$WORK/moto chaos=$WORK/chaos

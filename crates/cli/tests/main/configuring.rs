@@ -156,7 +156,9 @@ fn what_a_start_refuses_is_refused_by_the_check_in_the_same_words() {
         let refused = place.failure("serve --config bad.toml", 1);
         let _ = fs::remove_file(place.path("cache.img"));
         let last = refused.lines().rfind(|line| line.starts_with("nitro: ")).unwrap();
-        assert!(said.lines().any(|line| line == last), "{new}: the start says {refused}, the check {said}");
+        // Others use the file system, too.
+        let same = |line: &str| line.split(" has only ").next() == last.split(" has only ").next();
+        assert!(said.lines().any(same), "{new}: the start says {refused}, the check {said}");
     }
 }
 

@@ -18,7 +18,7 @@ fn a_running_server_tells_how_large_its_cache_should_be() {
         assert_eq!(client.write(at << 20, &noise(at, 1 << 20)), 0);
     }
     // 80 MiB, round and round, and not one after the other.
-    for number in 0..400 {
+    for number in 0..1200 {
         client.read((number * 37 % 80) << 20, 1 << 20);
     }
     let answers: Value = serde_json::from_str(&lab.stdout(&format!("size {SOCKET} -o json"))).unwrap();
