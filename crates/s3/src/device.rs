@@ -1,7 +1,7 @@
 //! A volume as a device for any number of threads. One thread of its own has the volume and makes its requests.
 
 use crate::counters::{S3Counters, S3Metrics};
-use crate::error::S3Error;
+use crate::error::{S3Error, StoreError};
 use crate::format::Header;
 use crate::map::Map;
 use crate::store::Store;
@@ -21,6 +21,8 @@ use std::time::Duration;
 
 /// A device that is dropped waits so long for its requests.
 const LEAVE: Duration = Duration::from_secs(5);
+/// Who changes a note waits so long.
+const NOTE_MAX: Duration = Duration::from_secs(20);
 
 enum Op {
     Read { offset: u64, len: usize },
@@ -29,6 +31,8 @@ enum Op {
     Zero { offset: u64, len: u64 },
     Discard { offset: u64, len: u64 },
     Allocation { offset: u64, len: u64 },
+    Note(usize),
+    SetNote(usize, Bytes),
 }
 
 enum Answer {
@@ -94,10 +98,13 @@ impl S3Disk {
     }
 
     async fn ask(&self, op: Op) -> Result<Answer, S3Error> {
-        let (reply, answer) = oneshot::channel();
-        // If its thread has ended, nobody answers.
-        drop(self.jobs.unbounded_send(Job { op, reply }));
-        answer.await.unwrap_or(Err(S3Error::Ended))
+        ask(&self.jobs, op).await
+    }
+
+    /// The texts beside the content. They keep the volume open, as the device does.
+    #[must_use]
+    pub fn notes(&self) -> S3Notes {
+        S3Notes(self.jobs.clone())
     }
 
     fn check(&self, operation: Operation, offset: u64, len: u64) -> Result<(), DeviceError> {
@@ -113,6 +120,38 @@ impl S3Disk {
             return Ok(());
         }
         self.ask(op).await.map(drop).map_err(|e| failed(&e, operation, offset, len))
+    }
+}
+
+async fn ask(jobs: &mpsc::UnboundedSender<Job>, op: Op) -> Result<Answer, S3Error> {
+    let (reply, answer) = oneshot::channel();
+    // If its thread has ended, nobody answers.
+    drop(jobs.unbounded_send(Job { op, reply }));
+    answer.await.unwrap_or(Err(S3Error::Ended))
+}
+
+/// Texts beside the content of a volume, of which it has [`NOTES`](crate::NOTES).
+#[derive(Clone)]
+pub struct S3Notes(mpsc::UnboundedSender<Job>);
+
+impl S3Notes {
+    /// A text; empty: there is none.
+    ///
+    /// # Errors
+    /// The volume's thread has ended.
+    pub async fn get(&self, number: usize) -> Result<Bytes, S3Error> {
+        match ask(&self.0, Op::Note(number)).await? {
+            Answer::Data(text) => Ok(text),
+            Answer::Done | Answer::Map(_) => Ok(Bytes::new()),
+        }
+    }
+
+    /// Changes a text, durably. It may be changed although there is an error.
+    ///
+    /// # Errors
+    /// Another server has taken the volume over, or the store refuses, or has not answered for 20 s.
+    pub async fn set(&self, number: usize, text: Bytes) -> Result<(), S3Error> {
+        ask(&self.0, Op::SetNote(number, text)).await.map(drop)
     }
 }
 
@@ -191,7 +230,7 @@ pub async fn serve<S: Store, C: Clock>(volume: &Volume<S, C>, clock: &C, is_read
         let until_closed = poll_fn(|context| {
             while !is_closed {
                 match received.poll_next_unpin(context) {
-                    Poll::Ready(Some(job)) => running.push(carry_out(volume, job).boxed_local()),
+                    Poll::Ready(Some(job)) => running.push(carry_out(volume, clock, job).boxed_local()),
                     Poll::Ready(None) => is_closed = true,
                     Poll::Pending => break,
                 }
@@ -210,7 +249,7 @@ pub async fn serve<S: Store, C: Clock>(volume: &Volume<S, C>, clock: &C, is_read
     select(pin!(rest), pin!(clock.sleep(LEAVE))).await;
 }
 
-async fn carry_out<S: Store, C: Clock>(volume: &Volume<S, C>, job: Job) {
+async fn carry_out<S: Store, C: Clock>(volume: &Volume<S, C>, clock: &C, job: Job) {
     let Job { op, mut reply } = job;
     let answer = match op {
         Op::Read { offset, len } => {
@@ -225,6 +264,16 @@ async fn carry_out<S: Store, C: Clock>(volume: &Volume<S, C>, job: Job) {
         Op::Zero { offset, len } => volume.zero(offset, len).await.map(|()| Answer::Done),
         Op::Discard { offset, len } => volume.discard(offset, len).map(|()| Answer::Done),
         Op::Allocation { offset, len } => Ok(Answer::Map(volume.allocation(offset, len))),
+        Op::Note(number) => Ok(Answer::Data(volume.note(number))),
+        Op::SetNote(number, text) => {
+            match select(pin!(volume.set_note(number, text)), pin!(clock.sleep(NOTE_MAX))).await {
+                Either::Left((set, _)) => set.map(|()| Answer::Done),
+                Either::Right(_) => {
+                    let why = format!("the store has not answered for {} s", NOTE_MAX.as_secs());
+                    Err(StoreError::Unsure(why).into())
+                }
+            }
+        }
     };
     drop(reply.send(answer));
 }

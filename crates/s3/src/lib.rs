@@ -30,9 +30,11 @@ mod volume;
 #[cfg(feature = "client")]
 pub use aws::{Bucket, Place};
 pub use counters::{S3Counters, S3Metrics};
-pub use device::{Jobs, S3Disk, serve};
+pub use device::{Jobs, S3Disk, S3Notes, serve};
 pub use error::{S3Error, StoreError};
-pub use format::{Header, Id, MANIFEST_BYTES_MAX, Manifest, RUNS_MAX, Run, SEGMENT_CHUNKS, Segment};
+pub use format::{
+    Header, Id, MANIFEST_BYTES_MAX, Manifest, NOTE_BYTES_MAX, NOTES, RUNS_MAX, Run, SEGMENT_CHUNKS, Segment,
+};
 pub use store::{Put, Store};
 #[cfg(feature = "client")]
 pub use thread::{create as create_at, start};

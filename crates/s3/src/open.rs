@@ -83,7 +83,8 @@ async fn newest<S: Store, C: Clock>(store: &Patient<S, C>, header: Header) -> Re
     let Some(newest) = all.last().copied() else {
         let segments = vec![Id::HOLE; header.segments() as usize];
         let Header { uuid, .. } = header;
-        let manifest = Manifest { uuid, generation: 0, nonce: 0, opened: 0, changed_ns: 0, segments, runs: Vec::new() };
+        let (runs, notes) = (Vec::new(), Default::default());
+        let manifest = Manifest { uuid, generation: 0, nonce: 0, opened: 0, changed_ns: 0, segments, runs, notes };
         return Ok(Some(Loaded { header, manifest, map, stale: Vec::new() }));
     };
     let name = manifest_name(newest);

@@ -91,11 +91,13 @@ fn success(place: &Place, arguments: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+fn serve(uri: &str, more: &str) -> String {
+    format!("serve --origin {uri} --name vm --cache cache.img --cache-size 64M --mode write-back {more}")
+}
+
 /// Serves the volume of a URI as `vm`.
 fn served(place: &Place, uri: &str, more: &str) -> Server {
-    let arguments =
-        format!("serve --origin {uri} --name vm --cache cache.img --cache-size 64M --mode write-back {more}");
-    Server::start(&mut command(place, &arguments))
+    Server::start(&mut command(place, &serve(uri, more)))
 }
 
 /// What `nitro check` says of a configuration with that volume.
@@ -162,8 +164,8 @@ fn a_server_that_has_lost_the_volume_writes_nothing_and_keeps_its_data() {
     let mut client = old.client();
     assert_eq!(client.write(0, &noise(1, MIB as usize)), 0);
     assert_eq!(client.flush(), 0);
-    // Another machine does not know of this one.
-    let other = served(&new, &uri, "");
+    // Another machine is told of it, and takes it over all the same.
+    let other = served(&new, &uri, "--force-discard-dirty");
     let mut there = new.client();
     assert_eq!(there.write(0, &noise(2, 64 << 10)), 0);
     success(&new, "flush --wait vm");
@@ -176,6 +178,35 @@ fn a_server_that_has_lost_the_volume_writes_nothing_and_keeps_its_data() {
     assert!(said.contains("another server has taken the volume over"), "{said}");
     let server = served(&new, &uri, "");
     assert!(new.client().read(0, 64 << 10) == noise(2, 64 << 10));
+    assert!(server.stop().0.success());
+}
+
+#[test]
+fn dirty_data_elsewhere_keep_a_server_out_and_are_not_written_after_it_was_forced_in() {
+    let Some(moto) = Moto::start() else { return };
+    let (old, new) = (Place::new(), Place::new());
+    let uri = moto.uri("bucket/vm");
+    make(&old, &uri);
+    let server = served(&old, &uri, "--dirty-age 1h");
+    let mut client = old.client();
+    assert_eq!((client.write(0, &noise(1, MIB as usize)), client.flush()), (0, 0));
+    server.kill();
+    let said = failure(&new, &serve(&uri, ""));
+    assert!(said.contains("its newest data may be in the cache") && said.contains("--force-discard-dirty"), "{said}");
+    let server = served(&new, &uri, "--force-discard-dirty");
+    let mut client = new.client();
+    assert!(client.read(0, MIB as usize) == vec![0; MIB as usize]);
+    assert_eq!((client.write(MIB, &noise(2, 64 << 10)), client.flush()), (0, 0));
+    drop(client);
+    assert!(server.stop().0.success());
+    for option in ["", "--accept-origin vm"] {
+        let said = failure(&old, &serve(&uri, option));
+        assert!(said.contains("has served it since") && said.contains("never written to it"), "{said}");
+    }
+    let server = served(&old, &uri, "--force-discard-dirty");
+    let mut client = old.client();
+    assert!(client.read(MIB, 64 << 10) == noise(2, 64 << 10) && client.read(0, 4096) == vec![0; 4096]);
+    drop(client);
     assert!(server.stop().0.success());
 }
 

@@ -4,6 +4,7 @@ use super::header::Header;
 use super::name::Id;
 use super::{close, open};
 use crate::runs::Runs;
+use bytes::Bytes;
 use nitro_log::{FormatError, Reader};
 
 const MAGIC: &[u8; 8] = b"NITROS3G";
@@ -11,14 +12,19 @@ const NAME: &str = "manifest";
 
 /// The most runs of a manifest: when there are more, segments are written anew.
 pub const RUNS_MAX: usize = 2048;
-const FIXED_BYTES: usize = 16 + 8 * 4 + 4 * 2;
+/// The texts that a volume keeps beside its content.
+pub const NOTES: usize = 2;
+/// The most bytes of one of them.
+pub const NOTE_BYTES_MAX: usize = 4096;
+const FIXED_BYTES: usize = 16 + 8 * 4 + 4 * 2 + 4 * NOTES;
 const SEGMENT_BYTES: usize = 16;
 const RUN_BYTES: usize = 32;
 /// The most bytes of an encoded manifest.
 pub const MANIFEST_BYTES_MAX: u64 = 16
     + FIXED_BYTES as u64
     + Header::CHUNKS_MAX.div_ceil(super::SEGMENT_CHUNKS) * SEGMENT_BYTES as u64
-    + (RUNS_MAX * RUN_BYTES) as u64;
+    + (RUNS_MAX * RUN_BYTES) as u64
+    + (NOTES * NOTE_BYTES_MAX) as u64;
 
 /// Chunks that follow each other: all holes, or one chunk with its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,19 +54,22 @@ pub struct Manifest {
     pub segments: Vec<Id>,
     /// What has changed since the segments were written, in order, at most [`RUNS_MAX`].
     pub runs: Vec<Run>,
+    /// What those who serve the volume tell each other, at most [`NOTE_BYTES_MAX`] each.
+    pub notes: [Bytes; NOTES],
 }
 
 impl Manifest {
     /// The stored form.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let len = FIXED_BYTES + self.segments.len() * SEGMENT_BYTES + self.runs.len() * RUN_BYTES;
+        let notes_len: usize = self.notes.iter().map(Bytes::len).sum();
+        let len = FIXED_BYTES + self.segments.len() * SEGMENT_BYTES + self.runs.len() * RUN_BYTES + notes_len;
         let mut content = Vec::with_capacity(len);
         content.extend_from_slice(&self.uuid);
         for field in [self.generation, self.nonce, self.opened, self.changed_ns] {
             content.extend_from_slice(&field.to_le_bytes());
         }
-        for count in [self.segments.len(), self.runs.len()] {
+        for count in [self.segments.len(), self.runs.len()].into_iter().chain(self.notes.iter().map(Bytes::len)) {
             content.extend_from_slice(&(count as u32).to_le_bytes());
         }
         for id in &self.segments {
@@ -72,6 +81,7 @@ impl Manifest {
                 content.extend_from_slice(&field.to_le_bytes());
             }
         }
+        self.notes.iter().for_each(|note| content.extend_from_slice(note));
         close(MAGIC, &content)
     }
 
@@ -94,8 +104,16 @@ impl Manifest {
         if runs_len as usize > RUNS_MAX {
             return Err(fields.refuse("number of runs", runs_len.into()));
         }
+        let mut note_lens = [0; NOTES];
+        for len in &mut note_lens {
+            *len = fields.u32()? as usize;
+            if *len > NOTE_BYTES_MAX {
+                return Err(fields.refuse("length of a note", *len as u64));
+            }
+        }
         let (segments_len, runs_len) = (segments_len as usize, runs_len as usize);
-        if content.len() != FIXED_BYTES + segments_len * SEGMENT_BYTES + runs_len * RUN_BYTES {
+        let notes_len: usize = note_lens.iter().sum();
+        if content.len() != FIXED_BYTES + segments_len * SEGMENT_BYTES + runs_len * RUN_BYTES + notes_len {
             return Err(fields.refuse("length", content.len() as u64));
         }
         let mut segments = Vec::with_capacity(segments_len);
@@ -114,7 +132,12 @@ impl Manifest {
             }
             runs.push(run);
         }
-        Ok(Self { uuid, generation, nonce, opened, changed_ns, segments, runs })
+        let (mut notes, mut at) = ([const { Bytes::new() }; NOTES], content.len() - notes_len);
+        for (note, len) in notes.iter_mut().zip(note_lens) {
+            *note = Bytes::copy_from_slice(content.get(at..at + len).unwrap_or_default());
+            at += len;
+        }
+        Ok(Self { uuid, generation, nonce, opened, changed_ns, segments, runs, notes })
     }
 
     /// The runs as a map.

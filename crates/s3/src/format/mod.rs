@@ -6,7 +6,7 @@ mod name;
 mod segment;
 
 pub use header::Header;
-pub use manifest::{MANIFEST_BYTES_MAX, Manifest, RUNS_MAX, Run};
+pub use manifest::{MANIFEST_BYTES_MAX, Manifest, NOTE_BYTES_MAX, NOTES, RUNS_MAX, Run};
 pub use name::Id;
 pub(crate) use name::VOLUME;
 pub(crate) use name::{

@@ -36,7 +36,10 @@ impl<S: Store, C: Clock> Volume<S, C> {
                 Err(error) => self.refused(error).await,
             }
         };
-        let opened = self.state.borrow().opened;
+        let (opened, notes, noted) = {
+            let state = self.state.borrow();
+            (state.opened, state.notes.clone(), state.noted)
+        };
         let manifest = Manifest {
             uuid: self.header.uuid,
             generation: next.generation,
@@ -45,6 +48,7 @@ impl<S: Store, C: Clock> Volume<S, C> {
             changed_ns,
             segments: next.segments.clone(),
             runs: next.since.iter().collect(),
+            notes,
         };
         let (name, bytes) = (manifest_name(next.generation), Bytes::from(manifest.encode()));
         let claim = loop {
@@ -54,7 +58,10 @@ impl<S: Store, C: Clock> Volume<S, C> {
             }
         };
         match claim {
-            Claim::Ours => self.committed(next, &changes, covered, changed_ns),
+            Claim::Ours => {
+                self.committed(next, &changes, covered, changed_ns);
+                self.state.borrow_mut().durably_noted = noted;
+            }
             Claim::Others => {
                 let error = S3Error::Fenced { generation: next.generation };
                 tracing::error!("{}: {error}: this server writes nothing to it any more", self.store.label());

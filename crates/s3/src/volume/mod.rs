@@ -16,6 +16,7 @@
 mod change;
 mod collect;
 mod commit;
+mod note;
 mod put;
 mod read;
 mod run;
@@ -24,12 +25,13 @@ pub use run::Options;
 
 use crate::counters::S3Metrics;
 use crate::error::S3Error;
-use crate::format::{Header, Id};
+use crate::format::{Header, Id, NOTES};
 use crate::map::Map;
 use crate::open::Loaded;
 use crate::overlay::Overlay;
 use crate::patient::Patient;
 use crate::runs::Runs;
+use bytes::Bytes;
 use collect::Garbage;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,6 +97,10 @@ struct State {
     /// What the store has refused, and how often.
     failure: Option<S3Error>,
     failures: u64,
+    /// The texts beside the content, how often they were changed, and which of these changes is in a generation.
+    notes: [Bytes; NOTES],
+    noted: u64,
+    durably_noted: u64,
     fenced: Option<S3Error>,
     garbage: Garbage,
 }
@@ -180,6 +186,9 @@ impl<S, C> Volume<S, C> {
             durable: 0,
             failure: None,
             failures: 0,
+            notes: manifest.notes,
+            noted: 0,
+            durably_noted: 0,
             fenced: None,
             garbage: Garbage::new(stale, manifest.generation, options.noted_max),
         };

@@ -71,12 +71,14 @@ impl<S: Store, C: Clock> Volume<S, C> {
         }
         let covered = state.covered();
         if !self.is_committing.get() {
-            if state.pending.is_empty() {
+            let is_noted = state.noted > state.durably_noted;
+            if state.pending.is_empty() && !is_noted {
                 if covered > state.durable {
                     state.durable = covered;
                     self.waiting.take().into_iter().for_each(std::task::Waker::wake);
                 }
-            } else if (state.durable < state.wanted && covered >= state.wanted)
+            } else if is_noted
+                || (state.durable < state.wanted && covered >= state.wanted)
                 || state.pending.len() > PENDING_RUNS_MAX
             {
                 self.is_committing.set(true);

@@ -3,9 +3,10 @@
 
 use crate::model::{Owner, SECTOR, stamped, stamps};
 use crate::sim::{Client, Faults, World};
-use futures_util::future::{Either, join3, select};
+use bytes::Bytes;
+use futures_util::future::{Either, join4, select};
 use nitro_port::Clock as _;
-use nitro_s3::{Header, Options, S3Error, Volume, create, open};
+use nitro_s3::{Header, NOTES, Options, S3Error, Volume, create, open};
 use nitro_testkit::{VirtualTime, for_seeds, trace};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -18,6 +19,8 @@ const CHUNK: u64 = 64 << 10;
 /// The last chunk is short.
 const SIZE: u64 = 5 * CHUNK + 3 * 512;
 const SECTORS: usize = SIZE as usize / SECTOR;
+/// The texts beside the content count as further sectors of the model.
+const MODELLED: usize = SECTORS + NOTES;
 const OPTIONS: Options = Options { buffer_bytes: 3 * CHUNK, puts_max: 2, runs_max: 3, noted_max: 3, now_ns: || 1 };
 
 struct Test {
@@ -96,7 +99,7 @@ impl Test {
         let volume = open(client, self.world.clock(), "test", self.world.below(u64::MAX), OPTIONS, false).await?;
         trace(|| format!("server {number} has opened generation {}", volume.opened()));
         let work = async {
-            let snapshot = stamps(&volume.read(0, SIZE as usize).await?);
+            let snapshot = found(&volume).await?;
             let owner = self.add(Owner::new(volume.opened(), snapshot));
             let is_done = Cell::new(false);
             let writes = async {
@@ -104,10 +107,14 @@ impl Test {
                 is_done.set(true);
                 written
             };
-            let (written, flushed, read) =
-                join3(writes, self.flush_some(&volume, &owner, &is_done), self.read_some(&volume, &owner, &is_done))
-                    .await;
-            for result in [written, flushed, read] {
+            let (written, flushed, read, noted) = join4(
+                writes,
+                self.flush_some(&volume, &owner, &is_done),
+                self.read_some(&volume, &owner, &is_done),
+                self.note_some(&volume, &owner, &is_done),
+            )
+            .await;
+            for result in [written, flushed, read, noted] {
                 self.judge(result)?;
             }
             self.judge(self.flush(&volume, &owner).await)
@@ -197,6 +204,28 @@ impl Test {
         Ok(())
     }
 
+    async fn note_some(&self, volume: &Disk, owner: &RefCell<Owner>, is_done: &Cell<bool>) -> Result<(), S3Error> {
+        while !is_done.get() {
+            self.world.clock().sleep(self.ms(1500)).await;
+            let (note, stamp) = (self.world.below(NOTES as u64) as usize, self.stamp());
+            owner.borrow_mut().begin(SECTORS + note, 1, stamp);
+            match volume.set_note(note, stamp.to_le_bytes().to_vec().into()).await {
+                Ok(()) => {}
+                Err(S3Error::Store(_)) => continue,
+                Err(error) => return Err(error),
+            }
+            let mut owner = owner.borrow_mut();
+            owner.end(SECTORS + note, 1);
+            let mut mark = vec![0; MODELLED];
+            mark[SECTORS + note] = owner.mark()[SECTORS + note];
+            owner.flushed(&mark);
+            let opened = owner.opened;
+            drop(owner);
+            self.neighbours(opened);
+        }
+        Ok(())
+    }
+
     async fn read_some(&self, volume: &Disk, owner: &RefCell<Owner>, is_done: &Cell<bool>) -> Result<(), S3Error> {
         while !is_done.get() {
             self.world.clock().sleep(self.ms(200)).await;
@@ -211,6 +240,14 @@ impl Test {
         }
         Ok(())
     }
+}
+
+/// What a volume has, with its texts.
+async fn found(volume: &Disk) -> Result<Vec<u64>, S3Error> {
+    let mut found = stamps(&volume.read(0, SIZE as usize).await?);
+    let stamp = |text: Bytes| text.first_chunk().map_or(0, |stamp| u64::from_le_bytes(*stamp));
+    found.extend((0..NOTES).map(|note| stamp(volume.note(note))));
+    Ok(found)
 }
 
 /// A future that makes no progress until a time that changes.
@@ -251,7 +288,7 @@ fn scenario(seed: u64, totals: &(Cell<u64>, Cell<u64>)) {
         flushes: Cell::new(0),
         fenced: Cell::new(0),
     });
-    test.add(Owner::new(0, vec![0; SECTORS]));
+    test.add(Owner::new(0, vec![0; MODELLED]));
     let simulation = Rc::clone(world.simulation());
     let header = Header { uuid: [7; 16], size_bytes: SIZE, chunk_bytes: CHUNK as u32 };
     let story = async {
@@ -268,7 +305,7 @@ fn scenario(seed: u64, totals: &(Cell<u64>, Cell<u64>)) {
         let volume = open(Client(Rc::clone(&world)), world.clock(), "test", 1, OPTIONS, false).await.unwrap();
         let opened = volume.opened();
         let work = async {
-            let snapshot = stamps(&volume.read(0, SIZE as usize).await.unwrap());
+            let snapshot = found(&volume).await.unwrap();
             let owner = test.add(Owner::new(opened, snapshot));
             // What was left behind is deleted meanwhile.
             world.clock().sleep(Duration::from_secs(10)).await;

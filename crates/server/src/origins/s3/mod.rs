@@ -1,20 +1,23 @@
 //! Volumes in buckets of S3 servers: `s3://BUCKET/PREFIX`.
 //!
 //! Each has a thread of its own, which makes all requests. A volume is recognised by its UUID, wherever it is. Its generations keep
-//! other servers from writing to it; its marks, which are in the state folder of this machine, tell which cache has its newest data.
+//! other servers from writing to it; its marks, which are in the generations, tell everybody which cache has its newest data.
 
 mod uri;
 
 use super::lock::{self, Lock};
 use super::{
-    Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme, VolumeMarks, aside, mark_name, refuse_emulation,
+    Backing, Fence, Identity, Look, NamedOrigin, Note, Notes, OpenOrigin, Scheme, VolumeMarks, aside, mark_name,
+    refuse_emulation,
 };
+use bytes::Bytes;
+use futures_executor::block_on;
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use nitro_config::VolumeConfig;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_port::{Device, Means, StorageId};
-use nitro_s3::{Header, S3Disk, S3Error, StoreError};
+use nitro_s3::{Header, NOTE_BYTES_MAX, S3Disk, S3Error, S3Notes, StoreError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -133,14 +136,13 @@ impl Uri {
         let look = identity.look(disk.geometry().size_bytes).map_err(|e| Error::new(&what, e))?;
         let absolute = self.absolute().map_err(|e| Error::new(&what, e))?;
         let id = id_of(&disk);
-        // The same wherever it is, and whatever leads to it.
-        let uuid: String = disk.header().uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+        let notes: Arc<dyn Notes> = Arc::new(InManifest { notes: disk.notes(), place: self.to_string() });
         Ok(Some(OpenOrigin {
             device: Backing::Bucket(Box::new(disk)),
             identity,
             look,
-            fence: Fence::named(&absolute, &format!("s3-{uuid}")),
-            marks: VolumeMarks::of(&id),
+            fence: Fence::noted(&absolute, &id, Arc::clone(&notes)),
+            marks: VolumeMarks::noted(&id, notes),
             id,
             read_only: config.read_only,
         }))
@@ -167,6 +169,53 @@ impl Uri {
             S3Error::Ended => "please report it".to_owned(),
         };
         Error::with_sources(what, error).or(way_out)
+    }
+}
+
+/// The marks in the newest generation.
+struct InManifest {
+    notes: S3Notes,
+    place: String,
+}
+
+impl std::fmt::Debug for InManifest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InManifest").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+/// The number of a mark among the texts of a volume.
+fn number(note: Note) -> usize {
+    match note {
+        Note::Dirty => 0,
+        Note::Volume => 1,
+    }
+}
+
+impl Notes for InManifest {
+    fn place(&self, note: Note) -> String {
+        format!("{} in the newest manifest of {}", note.key(), self.place)
+    }
+
+    fn removal(&self, _: Note) -> String {
+        "start with --force-discard-dirty once the store answers".to_owned()
+    }
+
+    fn read(&self, note: Note) -> io::Result<Option<String>> {
+        let text = block_on(self.notes.get(number(note))).map_err(io::Error::other)?;
+        let text = String::from_utf8(text.into()).map_err(io::Error::other)?;
+        Ok(Some(text).filter(|text| !text.is_empty()))
+    }
+
+    fn write(&self, note: Note, text: String) -> io::Result<()> {
+        if text.len() > NOTE_BYTES_MAX {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        block_on(self.notes.set(number(note), Bytes::from(text))).map_err(io::Error::other)
+    }
+
+    fn remove(&self, note: Note) -> io::Result<()> {
+        block_on(self.notes.set(number(note), Bytes::new())).map_err(io::Error::other)
     }
 }
 
