@@ -1,6 +1,6 @@
 //! Volumes in a bucket of an S3 server (moto) as origins: made, served, killed, taken over, refused.
 
-use crate::support::{PATIENCE, Place, Server, noise};
+use crate::support::{Nbd, PATIENCE, Place, Server, noise};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -113,6 +113,15 @@ fn make(place: &Place, uri: &str) {
     assert!(said.contains("a volume of 20 MiB"), "{said}");
 }
 
+/// A server with a MiB of dirty data that it does not write back, and its client.
+fn dirty(place: &Place, uri: &str) -> (Server, Nbd) {
+    make(place, uri);
+    let server = served(place, uri, "--dirty-age 1h");
+    let mut client = place.client();
+    assert_eq!((client.write(0, &noise(1, MIB as usize)), client.flush()), (0, 0));
+    (server, client)
+}
+
 #[test]
 fn what_was_flushed_is_in_the_bucket_or_the_cache_after_a_kill_and_elsewhere_after_an_end() {
     let Some(moto) = Moto::start() else { return };
@@ -159,11 +168,7 @@ fn a_server_that_has_lost_the_volume_writes_nothing_and_keeps_its_data() {
     let Some(moto) = Moto::start() else { return };
     let (old, new) = (Place::new(), Place::new());
     let uri = moto.uri("bucket/vm");
-    make(&old, &uri);
-    let server = served(&old, &uri, "--dirty-age 1h");
-    let mut client = old.client();
-    assert_eq!(client.write(0, &noise(1, MIB as usize)), 0);
-    assert_eq!(client.flush(), 0);
+    let (server, _client) = dirty(&old, &uri);
     // Another machine is told of it, and takes it over all the same.
     let other = served(&new, &uri, "--force-discard-dirty");
     let mut there = new.client();
@@ -186,11 +191,9 @@ fn dirty_data_elsewhere_keep_a_server_out_and_are_not_written_after_it_was_force
     let Some(moto) = Moto::start() else { return };
     let (old, new) = (Place::new(), Place::new());
     let uri = moto.uri("bucket/vm");
-    make(&old, &uri);
-    let server = served(&old, &uri, "--dirty-age 1h");
-    let mut client = old.client();
-    assert_eq!((client.write(0, &noise(1, MIB as usize)), client.flush()), (0, 0));
+    let (server, client) = dirty(&old, &uri);
     server.kill();
+    drop(client);
     let said = failure(&new, &serve(&uri, ""));
     assert!(said.contains("its newest data may be in the cache") && said.contains("--force-discard-dirty"), "{said}");
     let server = served(&new, &uri, "--force-discard-dirty");

@@ -3,10 +3,11 @@
 use super::window::{Marks, Window};
 use crate::control::protocol::Status;
 use crate::control::rates::activity::{Activity, earlier, seconds};
+use crate::origins::unix_seconds;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// How often a sample is taken.
 pub(super) const SAMPLE_EVERY: Duration = Duration::from_secs(10);
@@ -143,7 +144,7 @@ impl History {
         let before = self.before.replace(Arc::clone(now));
         if let Some(before) = before.filter(|then| then.server.uptime_seconds < now.server.uptime_seconds) {
             let row = self.row(&before, now);
-            self.push(unix_time(), &row);
+            self.push(unix_seconds(), &row);
         }
     }
 
@@ -217,11 +218,6 @@ impl History {
             window: self.marks.window(seconds),
         }
     }
-}
-
-/// The present time.
-pub(super) fn unix_time() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// The index of a name's column; a new one if there is room.

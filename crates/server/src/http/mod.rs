@@ -12,13 +12,14 @@ mod token;
 mod units;
 mod window;
 
+use crate::origins::unix_seconds;
 use crate::peers::{Place, Places};
 use crate::serve::{Served, pause_accepting};
 use action::Jobs;
 use answer::Site;
 use connection::{CONNECTIONS_MAX, Stream};
 use futures_util::future::{Either, join, select};
-use history::{HISTORY_BYTES, SAMPLE_EVERY, unix_time};
+use history::{HISTORY_BYTES, SAMPLE_EVERY};
 use kept::{Kept, SAVE_EVERY};
 use nitro_console::error::Error;
 use nitro_device::net::{ListenAddress, Listener, Peer};
@@ -82,7 +83,7 @@ impl Http {
         let (served, is_stopping) = (Arc::clone(served), Arc::clone(&stopping));
         let kept = Kept::of(&address.to_string());
         let work = move || {
-            let site = Rc::new(Site::new(served, is_stopping, any_host, actions, kept.load(unix_time())));
+            let site = Rc::new(Site::new(served, is_stopping, any_host, actions, kept.load(unix_seconds())));
             let (begun, tasks) = (Instant::now(), LocalSet::new());
             tasks.block_on(&runtime, async {
                 task::spawn_local(sample(Rc::clone(&site)));

@@ -23,11 +23,12 @@ const NOW_MAX: Duration = Duration::from_secs(30);
 /// One state, and the texts made from it.
 pub(super) struct Snapshot {
     pub(super) status: Arc<Status>,
-    /// What is done now; `None`: there is no earlier state that is recent.
-    activity: Option<Activity>,
+    /// What rates are computed from; `None`: there is no earlier state that is recent.
+    before: Option<Arc<Status>>,
     taken: Instant,
     fresh: Duration,
     json: OnceCell<Bytes>,
+    rates: OnceCell<Bytes>,
     open_metrics: OnceCell<Bytes>,
     prometheus: OnceCell<Bytes>,
 }
@@ -47,7 +48,9 @@ impl Snapshot {
 
     /// What is done now, for all volumes and each; `null`: nobody has asked for the state within half a minute before.
     pub(super) fn rates(&self) -> Bytes {
-        json(&self.activity)
+        let now = &*self.status;
+        let activity = |before: &Arc<Status>| Activity { total: total(before, now), volumes: rows(before, now) };
+        self.rates.get_or_init(|| json(&self.before.as_ref().map(activity))).clone()
     }
 
     /// The metrics in a format.
@@ -98,22 +101,21 @@ impl Snapshots {
         let begun = Instant::now();
         let status = Arc::new(report::status(&self.served));
         let fresh = FRESH.max(begun.elapsed() * SHARE);
-        let (json, open_metrics, prometheus) = Default::default();
-        let activity = self.activity(&status);
-        let taken = Instant::now();
-        let taken = Rc::new(Snapshot { status, activity, taken, fresh, json, open_metrics, prometheus });
+        let (json, rates, open_metrics, prometheus) = Default::default();
+        let (before, taken) = (self.before(&status), Instant::now());
+        let taken = Rc::new(Snapshot { status, before, taken, fresh, json, rates, open_metrics, prometheus });
         *newest = Some(Rc::clone(&taken));
         taken
     }
 
-    /// What was done since the earlier state, which this one replaces once it is old enough.
-    fn activity(&self, now: &Arc<Status>) -> Option<Activity> {
+    /// The earlier state, if it is recent; this one replaces it once it is old enough.
+    fn before(&self, now: &Arc<Status>) -> Option<Arc<Status>> {
         let mut earlier = self.earlier.borrow_mut();
         let recent = earlier.as_ref().filter(|(taken, _)| taken.elapsed() <= NOW_MAX);
-        let activity = recent.map(|(_, before)| Activity { total: total(before, now), volumes: rows(before, now) });
+        let before = recent.map(|(_, before)| Arc::clone(before));
         if earlier.as_ref().is_none_or(|(taken, _)| taken.elapsed() >= NOW) {
             *earlier = Some((Instant::now(), Arc::clone(now)));
         }
-        activity
+        before
     }
 }

@@ -1,7 +1,6 @@
 //! The devices behind origins.
 
 use super::TreeDevice;
-use super::s3;
 use crate::cos::StoreDevice;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -84,11 +83,6 @@ macro_rules! backing {
 }
 
 impl Backing {
-    /// Why its volume has to be in write-back; `None`: it need not.
-    pub(crate) fn needs_write_back(&self) -> Option<&'static str> {
-        matches!(self, Self::Bucket(_)).then_some(s3::WRITE_BACK)
-    }
-
     /// What is counted of its requests to another machine.
     pub(crate) fn counters(&self) -> OriginCounters {
         let (nbd, s3) = match self {

@@ -15,7 +15,6 @@ use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation
 use nitro_shares::Terms;
 use nitro_units::Fingerprint;
 use std::future::ready;
-use std::io;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -89,14 +88,6 @@ impl OriginDevice {
         match self {
             Self::Real(origin) => origin.device().counters(),
             Self::Nowhere(_) => OriginCounters::default(),
-        }
-    }
-
-    /// Why its volume has to be in write-back; `None`: it need not.
-    pub(super) fn needs_write_back(&self) -> Option<&'static str> {
-        match self {
-            Self::Real(origin) => origin.device().needs_write_back(),
-            Self::Nowhere(_) => None,
         }
     }
 
@@ -200,10 +191,8 @@ impl Device for OriginDevice {
     async fn flush(&self) -> Result<(), DeviceError> {
         match self {
             Self::Real(origin) => {
-                if let Some(why) = self.taken_over() {
-                    let why = io::Error::new(io::ErrorKind::PermissionDenied, &*why);
-                    return Err(DeviceError::from_io(why, Operation::Flush, 0, 0));
-                }
+                let known = origin.owner.as_ref().map_or(Ok(()), |owner| owner.check_known());
+                known.map_err(|error| DeviceError::from_io(error, Operation::Flush, 0, 0))?;
                 // Boxed: the future of a write contains one of a flush.
                 Box::pin(origin.device().flush()).await
             }

@@ -169,7 +169,8 @@ impl Served {
             // The mark would take the place of the next owner's.
             return Err(Error::new(what, "its origin is not this server's any more").or("see nitro status"));
         }
-        if let Some(why) = export.volume.origin().needs_write_back().filter(|_| mode == WriteMode::WriteThrough) {
+        let needed = origin_of(&export.origin)?.needs_write_back();
+        if let Some(why) = needed.filter(|_| mode == WriteMode::WriteThrough) {
             return Err(Error::new(what, why).or("leave it in write-back"));
         }
         if mode == WriteMode::WriteThrough {

@@ -71,6 +71,14 @@ impl Owner {
         self.lost.get()
     }
 
+    /// Refuses if it is known that the origin is another server's.
+    ///
+    /// # Errors
+    /// It is.
+    pub(super) fn check_known(&self) -> io::Result<()> {
+        self.lost.get().map_or(Ok(()), |why| Err(refused(why)))
+    }
+
     /// Whether [`check`](Self::check) has something to do.
     pub(super) fn is_due(&self) -> bool {
         self.lost.get().is_some() || self.age_ns() >= ns(RENEWED)
@@ -86,9 +94,7 @@ impl Owner {
     /// # Errors
     /// The origin is another server's, or the mark cannot be read now.
     pub(super) async fn check(self: &Arc<Self>) -> io::Result<()> {
-        if let Some(why) = self.lost.get() {
-            return Err(refused(why));
-        }
+        self.check_known()?;
         if self.age_ns() < ns(VALID) {
             if self.is_due() && !self.is_reading.swap(true, Ordering::SeqCst) {
                 let owner = Arc::clone(self);
@@ -117,9 +123,7 @@ impl Owner {
     /// # Errors
     /// As of [`check`](Self::check).
     pub(super) async fn read(&self) -> io::Result<()> {
-        if let Some(why) = self.lost.get() {
-            return Err(refused(why));
-        }
+        self.check_known()?;
         let (begun_ns, marks) = (now_ns(), self.marks.clone());
         match aside(move || marks.find()).await.map_err(io::Error::other)? {
             Some(mark) if mark.token == self.token => {

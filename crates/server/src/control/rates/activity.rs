@@ -43,7 +43,6 @@ fn sum_volumes(sum: Volume, v: &Volume) -> Volume {
     Volume {
         counters: sum.counters.plus(&v.counters),
         missed: sum_missed(sum.missed, v.missed),
-        dirty_bytes: sum.dirty_bytes + v.dirty_bytes,
         destaged_bytes: sum.destaged_bytes + v.destaged_bytes,
         waits: sum.waits.plus(&v.waits),
         read_hit_latency: sum_latencies(sum.read_hit_latency, v.read_hit_latency),

@@ -3,9 +3,9 @@
 pub(crate) mod activity;
 
 use super::protocol::{Cache, Status, Volume};
+use crate::origins::unix_seconds;
 use activity::{Activity, Sample, earlier, earlier_cache, seconds};
 use serde::Serialize;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Bytes of a MiB.
 const MIB: f64 = (1 << 20) as f64;
@@ -67,7 +67,7 @@ pub struct Row {
 /// The activity of each volume between two points in time.
 #[must_use]
 pub fn rows(before: &Status, now: &Status) -> Vec<Row> {
-    let (seconds, time) = (seconds(before, now), unix_time());
+    let (seconds, time) = (seconds(before, now), unix_seconds());
     let (no_volume, no_cache) = (Volume::default(), Cache::default());
     // What several volumes share is told once, of all.
     let is_alone = |volume: &Volume| now.volumes.iter().filter(|other| other.cache == volume.cache).count() == 1;
@@ -92,11 +92,7 @@ pub fn rows(before: &Status, now: &Status) -> Vec<Row> {
 #[must_use]
 pub fn total(before: &Status, now: &Status) -> Row {
     let dirty_bytes = now.volumes.iter().map(|v| v.dirty_bytes).sum();
-    Row::of(TOTAL, unix_time(), dirty_bytes, &Activity::of_all(before, now))
-}
-
-fn unix_time() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    Row::of(TOTAL, unix_seconds(), dirty_bytes, &Activity::of_all(before, now))
 }
 
 impl Row {
