@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// Interval at which signals that end the program are noticed.
 const SIGNALS_EVERY: Duration = Duration::from_millis(200);
+/// How long the library waits for input: it does not look at the terminal if it may not wait.
+const LOOK_MAX: Duration = Duration::from_millis(1);
 /// How long the main thread may take to end.
 const END_MAX: Duration = Duration::from_secs(1);
 
@@ -67,8 +69,8 @@ impl Keys {
         if self.ended.load(Ordering::Relaxed) || input == Input::Closed {
             return Ok(Next::End);
         }
-        // A change of the size comes without input.
-        Ok(if event::poll(Duration::ZERO)? { Next::Event(event::read()?) } else { Next::Time })
+        // A change of the size, and keys that were read with another one, come without input.
+        Ok(if event::poll(LOOK_MAX)? { Next::Event(event::read()?) } else { Next::Time })
     }
 }
 

@@ -237,6 +237,26 @@ fn top_fits_a_terminal_of_80_columns_and_24_rows() {
 }
 
 #[test]
+fn top_sees_a_key_that_comes_with_a_change_of_the_size() {
+    let place = Place::new();
+    let _server = place.usual();
+    let mut terminal = Terminal::run(&place, "top --interval 0.1", 200, 100);
+    terminal.until(&["vm"]);
+    let screen = Arc::clone(&terminal.screen);
+    // Nobody reads what the program draws, so that it waits in the middle of it. Then the changes, and after them the key, are there
+    // before it looks.
+    let held = screen.lock().unwrap();
+    for rows in 50..100 {
+        resize(&terminal.master, 200, rows);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    terminal.type_in("q");
+    drop(held);
+    let (ended, screen) = terminal.end();
+    assert!(ended.success() && !screen.lock().unwrap().alternate);
+}
+
+#[test]
 fn top_ends_with_control_c_and_outlives_the_server() {
     let place = Place::new();
     let server = place.usual();
