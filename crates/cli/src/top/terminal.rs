@@ -5,7 +5,7 @@
 
 use nitro_console::error::Error;
 use nitro_console::screen::{Input, wait_for_input};
-use ratatui::crossterm::event::{self, Event};
+use crossterm::event::{self, Event};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::io;
