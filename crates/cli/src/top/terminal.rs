@@ -1,11 +1,11 @@
 //! The terminal of `nitro top`: keys until it is closed or a signal ends the program.
 //!
 //! The library that decodes keys reads a closed terminal again and again, without end, and does not see signals meanwhile. So it is asked
-//! only when there is input, and a thread ends the process if the main thread does not do so itself.
+//! only when the terminal is open, and a thread ends the process if the main thread does not do so itself.
 
+use crossterm::event::{self, Event};
 use nitro_console::error::Error;
 use nitro_console::screen::{Input, wait_for_input};
-use crossterm::event::{self, Event};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::io;
