@@ -65,6 +65,12 @@ pub enum Error {
     /// The cache has no room for a write until more data are destaged, and the origin refuses them.
     #[error("the cache's room for dirty data of the volume is used up, and destage fails: {0}")]
     Destage(#[source] DeviceError),
+    /// A write could only be made around the consistent points of the volume.
+    #[error("{why}, and nothing may go around the volume's consistent points")]
+    Around {
+        /// Why it cannot be buffered.
+        why: &'static str,
+    },
     /// The cache device failed in an operation that requires it.
     #[error("cache device: {0}")]
     Flash(#[source] DeviceError),
@@ -189,6 +195,7 @@ impl Error {
             | Self::LogOutdated { .. }
             | Self::OlderThanLog { .. } => true,
             Self::OutOfRange { .. } | Self::ReadOnly | Self::Origin(_) | Self::Destage(_) => false,
+            Self::Around { .. } => false,
             Self::TooLarge { .. } | Self::Setting(_) | Self::Poisoned { .. } => false,
         }
     }
@@ -208,6 +215,7 @@ impl Error {
             Self::Devices { .. } | Self::DevicesMissing { .. } => ErrorKind::Devices,
             Self::Poisoned { .. } => ErrorKind::Poisoned,
             Self::Lost { .. } => ErrorKind::Lost,
+            Self::Around { .. } => ErrorKind::Io,
             Self::Origin(e) | Self::Destage(e) | Self::Flash(e) | Self::Log(e) => match e.kind {
                 DeviceErrorKind::NoSpace => ErrorKind::NoSpace,
                 DeviceErrorKind::Unsupported => ErrorKind::Unsupported,

@@ -51,7 +51,7 @@ pub use recovery::Recovered;
 pub use relay::IndexRelay;
 pub use settings::{EngineSettings, LiveSettings};
 pub use volume::{
-    CachedRun, Change, DestageFailure, Explained, Growing, Pieces, Rest, Slowed, SlowedBy, StoredAt, Volume,
+    CachedRun, Change, DestageFailure, Explained, Growing, Pieces, PointSettings, PointStatus, Rest, Slowed, SlowedBy, StoredAt, Volume,
     VolumeEntry, VolumeOptions, WriteMode,
 };
 pub use write_log::{LogDevice, LogStatus, MissingLog};

@@ -154,6 +154,10 @@ counters! {
         destage_writes,
         /// Extents destaged.
         destaged_extents,
+        /// Consistent points that the origin has reached.
+        points,
+        /// Of these points, and of those that failed, the ones that were frozen between two writes, since no FLUSH came in time.
+        points_unflushed,
         /// Rounds of destage in which the origin refused a write.
         [loss] destage_failures,
         /// Requests given up because the origin did not answer in time.

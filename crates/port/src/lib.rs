@@ -10,6 +10,7 @@ pub mod codec;
 mod device;
 mod identity;
 pub mod latch;
+mod point;
 pub mod range_lock;
 pub mod slice;
 mod work;
@@ -21,4 +22,5 @@ pub use device::{
 };
 pub use identity::{Means, Sameness, StorageId};
 pub use nitro_units::Fingerprint;
+pub use point::{PointFuture, PointLog, PointPart, PointStamp};
 pub use work::{Work, WorkKind};

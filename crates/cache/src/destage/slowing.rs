@@ -24,6 +24,8 @@ const BYTES_MIN: u64 = 64 << 10;
 impl Slowing {
     /// In the RAM of what waits for the SSD.
     pub const RAM: Self = Self { from: 0.6, middle_bytes: SSD_MIDDLE_BYTES };
+    /// In the age, or the bytes, by which an origin may be behind: a point is frozen before half of it is used.
+    pub const POINT: Self = Self { from: 0.75, middle_bytes: DIRTY_MIDDLE_BYTES };
     /// In a journal or a write log, which make room for themselves once half is taken.
     pub const JOURNAL: Self = Self { from: 0.75, middle_bytes: SSD_MIDDLE_BYTES };
 

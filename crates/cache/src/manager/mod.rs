@@ -9,6 +9,7 @@ mod destage;
 mod evict;
 mod forget;
 mod forward;
+mod frozen;
 mod gone;
 mod lost;
 mod pins;
@@ -20,6 +21,8 @@ mod sweep;
 mod warm;
 mod write_back;
 
+use frozen::Frozen;
+pub use frozen::FrozenExtents;
 pub use lost::Retirement;
 pub use record::{DupRecord, RECORD_STEP, RestoredRecord};
 pub use restore::{FORGOTTEN_RUN_MAX, Forgotten, Restored, RestoredEntry};
@@ -81,6 +84,7 @@ pub struct CacheManager {
     pub(crate) forwardings: Forwardings,
     pub(crate) departed: Departed,
     pub(crate) dirty: DirtyList,
+    pub(crate) frozen: BTreeMap<ObjectId, Frozen>,
     pub(crate) restore: Restore,
     pub(crate) thrift: Thrift,
     pub(crate) rules: ClassRules,
@@ -139,6 +143,7 @@ impl CacheManager {
             forwardings: Forwardings::default(),
             departed: Departed::new(settings.extents_raw(), settings.seed),
             dirty: DirtyList::default(),
+            frozen: BTreeMap::new(),
             restore: Restore::default(),
             thrift: Thrift::NONE,
             rules: ClassRules::default(),

@@ -78,7 +78,11 @@ impl CacheManager {
         if old.is_none_or(|old| old.since != held.since || !old.is_readable()) {
             self.note_dirtied(key, held.since);
         }
-        if let Some(Held { target: Some((old, _)), .. }) = self.dirty.insert(key, held) {
+        let old = self.dirty.insert(key, held);
+        if let Some(old) = old {
+            self.keep_frozen(key, old);
+        }
+        if let Some(Held { target: Some((old, _)), .. }) = old {
             self.dirty.supersede(key.object(), old);
         }
     }

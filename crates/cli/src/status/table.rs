@@ -544,7 +544,7 @@ fn limits(volume: &Volume) -> Option<String> {
 
 /// How clients have waited before their requests began, if they have.
 fn waits(volume: &Volume) -> Option<String> {
-    let WaitCounters { limit_waits, dirty_waits, journal_waits, ram_waits, .. } = volume.waits;
+    let WaitCounters { limit_waits, dirty_waits, journal_waits, ram_waits, point_waits, .. } = volume.waits;
     let told = |count: u64, us: u64, what: &str| {
         (count > 0).then(|| format!("{count} requests {what}, {:.1} s in total", us as f64 / 1e6))
     };
@@ -555,6 +555,7 @@ fn waits(volume: &Volume) -> Option<String> {
         told(dirty_waits, volume.waits.dirty_waited_us, "for room for dirty data"),
         told(journal_waits, volume.waits.journal_waited_us, "for the journal"),
         told(ram_waits, volume.waits.ram_waited_us, "for RAM"),
+        told(point_waits, volume.waits.point_waited_us, "for a point"),
         now(volume.waiting_room, "writes are slowed"),
     ];
     let all: Vec<_> = all.into_iter().flatten().collect();

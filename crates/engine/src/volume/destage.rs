@@ -23,9 +23,9 @@ use std::time::Duration;
 /// Number of consecutive rounds that the origin refuses completely, after which destage stops.
 const REFUSALS_MAX: u32 = 4;
 /// How soon to try again when clients' writes prevented destage of some extents.
-const SKIPPED_WAIT: Duration = Duration::from_millis(10);
+pub(super) const SKIPPED_WAIT: Duration = Duration::from_millis(10);
 /// How often a volume checks for work after a failure.
-const TICK_FAILED: Duration = Duration::from_secs(5);
+pub(super) const TICK_FAILED: Duration = Duration::from_secs(5);
 
 /// Dirty extents whose age is examined under one lock of the manager.
 const AGES_PER_LOCK: usize = 512;
@@ -61,6 +61,16 @@ impl Destage {
     /// Has the volume look for work.
     pub(super) fn wake(&self) {
         self.wanted.notify(usize::MAX);
+    }
+
+    /// Waits until the volume is to look for work.
+    pub(super) fn listen(&self) -> event_listener::EventListener {
+        self.wanted.listen()
+    }
+
+    /// Whether a caller needs everything destaged, or a writer waits for room.
+    pub(super) fn is_drained(&self) -> bool {
+        self.drainers.load(Ordering::SeqCst) > 0
     }
 
     /// Notes that a writer waits for room: everything is destaged while the result exists.
@@ -108,10 +118,10 @@ struct Destaged {
 }
 
 /// A caller that needs everything destaged; it is counted while this exists.
-struct Drainer<'a>(&'a Destage);
+pub(super) struct Drainer<'a>(&'a Destage);
 
 impl<'a> Drainer<'a> {
-    fn new(destage: &'a Destage) -> Self {
+    pub(super) fn new(destage: &'a Destage) -> Self {
         destage.drainers.fetch_add(1, Ordering::SeqCst);
         destage.wanted.notify(usize::MAX);
         Self(destage)
@@ -186,6 +196,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// Destages by watermark and age, and closes write-intent regions, as long as it is polled.
     pub async fn destage_worker(&self) {
+        if let Some(on) = self.points_in_any_mode() {
+            return Box::pin(self.point_worker(on)).await;
+        }
         let mut tick = TICK;
         loop {
             {
@@ -222,8 +235,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         if !self.may_be_dirty() || !self.cache.device_health.is_caching() || self.poisoned().is_some() {
             return None;
         }
-        let drained = self.destage.drainers.load(Ordering::SeqCst) > 0;
-        if drained || self.cache.wants_destage_of(self.options.object) || self.lacks_room_soon() {
+        if self.destage.is_drained() || self.cache.wants_destage_of(self.options.object) || self.lacks_room_soon() {
             return Some(u32::MAX);
         }
         self.cache.watermarks().due(false, self.cache.seconds())
@@ -240,6 +252,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     pub async fn destage_all(&self) -> Result<(), Error> {
         if !self.may_be_dirty() {
             return self.flush_origin().await;
+        }
+        if let Some(on) = self.points_in_any_mode() {
+            return Box::pin(self.destage_by_points(on)).await;
         }
         let _drainer = Drainer::new(&self.destage);
         self.cache.dirty_queue.caught_up().await;
@@ -350,7 +365,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Destages the dirty extents of a range from which the caller excludes all other writes.
     pub(super) async fn drain(&self, extents: ExtentRange) -> Result<(), Error> {
         // Boxed, as the rest of `heal`: it is large, and each write has such a future.
-        if self.may_be_dirty() { Box::pin(self.drain_dirty(extents)).await } else { Ok(()) }
+        if !self.may_be_dirty() {
+            return Ok(());
+        }
+        match self.points_in_any_mode() {
+            Some(on) => Box::pin(self.drain_by_points(on, extents)).await,
+            None => Box::pin(self.drain_dirty(extents)).await,
+        }
     }
 
     async fn drain_dirty(&self, extents: ExtentRange) -> Result<(), Error> {
@@ -416,7 +437,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// Runs writes of the origin, as many at a time as its clients allow when a write begins. Returns the extents that
     /// were written, and the last error.
-    async fn run_writes(
+    pub(super) async fn run_writes(
         &self,
         writes: Vec<impl Future<Output = Result<Vec<DirtyExtent>, Error>>>,
     ) -> (Vec<DirtyExtent>, Option<Error>) {
@@ -483,7 +504,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.flights.dirty_contents.get(extent.key.index(), extent.version)
     }
 
-    async fn dirty_content(&self, extent: &DirtyExtent) -> Option<Bytes> {
+    pub(super) async fn dirty_content(&self, extent: &DirtyExtent) -> Option<Bytes> {
         let location = extent.location?;
         self.cache.fetch(&[(extent.key, location)], Urgency::Normal).await.pop().flatten()
     }
@@ -535,7 +556,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// Makes extents clean that are durable in the origin.
-    async fn clean(&self, extents: &[DirtyExtent]) -> Result<(), Error> {
+    pub(super) async fn clean(&self, extents: &[DirtyExtent]) -> Result<(), Error> {
         let step = self.cache.ledger.step(VERSIONED_BYTES, EXTENTS_PER_LOCK) as usize;
         for some in extents.chunks(step) {
             let tell = |room: &Room<'_>| {

@@ -292,6 +292,14 @@ impl Flights {
         state.fills.iter().filter(within).map(|(index, _)| *index).collect()
     }
 
+    /// The dirty contents that wait for insertion, and what `read` returns while they cannot change.
+    pub(super) fn dirty_now<T>(&self, read: impl FnOnce() -> T) -> (Vec<(ExtentIndex, Kept)>, T) {
+        let state = self.state.lock();
+        let dirty = state.fills.iter().filter(|(_, fill)| fill.dirty);
+        let contents = dirty.filter_map(|(index, fill)| Some((*index, fill.pending()?.clone())));
+        (contents.collect(), read())
+    }
+
     /// Waits until no dirty extent of the range waits for insertion.
     pub(super) async fn dirty_settled(&self, extents: ExtentRange) {
         loop {

@@ -12,6 +12,7 @@ mod flights;
 mod mode;
 mod origin;
 mod partial;
+mod points;
 mod read;
 mod readahead;
 mod recipe;
@@ -31,6 +32,7 @@ pub use context::{Change, Rest};
 pub use explain::{Explained, StoredAt};
 pub(crate) use flights::{Flights, Token};
 pub use mode::WriteMode;
+pub use points::{PointSettings, PointStatus};
 pub(crate) use readahead::AT_ONCE_MAX as READAHEADS_MAX;
 pub(crate) use regions::{REGION_BYTES, Regions, WHOLE};
 pub(crate) use registry::Registry;
@@ -60,6 +62,7 @@ use nitro_port::yielding::yield_now;
 use nitro_port::{Allocation, Clock, Device, Origin};
 use nitro_units::{ClassId, ExtentIndex, ExtentKey, ExtentRange, ObjectId};
 use parking_lot::Mutex;
+use points::Points;
 use readahead::Wanted;
 use remainder::Remainder;
 use std::collections::BTreeSet;
@@ -140,6 +143,7 @@ pub struct Volume<F, O, C: Clock> {
     destage: Destage,
     destage_state: DestageState,
     looks: Looks,
+    points: Points,
     /// Its counters.
     pub metrics: VolumeMetrics,
     classes: ClassesMetrics,
@@ -191,6 +195,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             destage: Destage::default(),
             destage_state: DestageState::default(),
             looks: Looks::default(),
+            points: Points::default(),
             streams: Mutex::new(StreamDetector::new(cache.settings.manager.streams)),
             runs: cache.settings.manager.patterns.then(Mutex::default),
             flights,

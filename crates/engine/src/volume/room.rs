@@ -133,7 +133,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// As [`admit_dirty`](Self::admit_dirty), when there is no room yet.
     async fn admit_late(&self, extents: u64, context: &RequestContext) -> Result<Option<Admitted<'_, F, C>>, Error> {
-        let mut starved = None;
+        let (mut starved, begun) = (None, self.cache.clock.now());
         loop {
             let room = self.cache.room.listen();
             if let Some(admitted) = self.try_admit(extents) {
@@ -141,7 +141,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             }
             self.check_room(context)?;
             if self.cache.is_crowded_out(self.options.object) {
-                return Ok(None);
+                if self.points().is_none() {
+                    return Ok(None);
+                }
+                let waited = self.cache.clock.now().saturating_sub(begun);
+                if waited >= self.cache.live.dirty_wait() {
+                    return Err(Error::Around { why: "other volumes, whose destage fails, take all the cache's room" });
+                }
             }
             starved.get_or_insert_with(|| self.destage.starved());
             // Others may have taken all the room.

@@ -19,6 +19,8 @@ pub enum SlowedBy {
     Journal,
     /// The RAM of dirty data that wait for the SSD.
     Ram,
+    /// The age, or the bytes, by which the origin may be behind its volume.
+    Point,
 }
 
 /// Writes have to be slowed.
@@ -71,6 +73,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             slowed(SlowedBy::Dirty, Slowing::dirty(self.cache.watermarks()), self.cache.dirty_used(self.object())),
             slowed(SlowedBy::Journal, Slowing::JOURNAL, self.cache.journal_used()),
             slowed(SlowedBy::Ram, Slowing::RAM, self.cache.dirty_ram_used()),
+            slowed(SlowedBy::Point, Slowing::POINT, self.behind().unwrap_or(0.0)),
         ];
         all.into_iter().flatten().min_by_key(|slowed| slowed.bytes_per_second)
     }

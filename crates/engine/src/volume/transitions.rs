@@ -209,9 +209,14 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     pub async fn set_mode(&self, mode: WriteMode) -> Result<(), Error> {
         let mut passage = Passage::default();
         let is_write_back = mode == WriteMode::WriteBack;
+        if !is_write_back && self.points().is_some() {
+            // Before a write may go around them.
+            self.last_point().await?;
+        }
         let flag = if is_write_back { Flag::WritesBack } else { Flag::WritesThrough };
         passage.change(flag, || self.writes_back.store(is_write_back, Ordering::SeqCst));
         self.cache.shares.set_writes_back(self.options.object, is_write_back);
+        self.close_for_points(false);
         if is_write_back {
             return Ok(());
         }
@@ -221,6 +226,19 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         passage.is_durable(Fact::Destaged);
         passage.change(Flag::ModeReached, || ());
         Ok(())
+    }
+
+    /// Destages everything by points, and has further writes wait.
+    async fn last_point(&self) -> Result<(), Error> {
+        // So that writes wait for the rest alone.
+        self.destage_all().await?;
+        self.close_for_points(true);
+        self.buffering.ended().await;
+        let destaged = self.destage_all().await;
+        if destaged.is_err() {
+            self.close_for_points(false);
+        }
+        destaged
     }
 
     /// Serves the volume without the cache: destages dirty data, then drops all cached data of the volume. Ends when

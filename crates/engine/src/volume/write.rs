@@ -18,7 +18,7 @@ use futures_util::future::{Either, ready};
 use nitro_cache::Gone;
 use nitro_cache::admission::{Provenance, WritePolicy};
 use nitro_port::buf::{BufMut, held_bytes};
-use nitro_port::{Clock, Device, DeviceError, ErrorKind as DeviceErrorKind, Origin};
+use nitro_port::{Clock, Device, DeviceError, ErrorKind as DeviceErrorKind, Operation, Origin};
 use nitro_units::{ExtentIndex, ExtentRange};
 use std::ops::Range;
 use std::sync::Arc;
@@ -188,10 +188,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             self.flush_buffered().await?;
             // Most flushes of a volume in write-back are for the cache alone.
             if self.is_origin_durable() {
+                self.freeze_at_flush();
                 return Ok(());
             }
         }
-        self.flush_origin().await
+        self.flush_origin().await?;
+        self.freeze_at_flush();
+        Ok(())
     }
 
     /// Flushes the origin, even if writes are refused.
@@ -250,7 +253,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         if checked.is_err() || len == 0 {
             return Either::Left(ready(checked));
         }
-        let restricts = || self.cache.restricts_writes.load(Ordering::Relaxed);
+        // Nothing goes around a point.
+        let restricts = || self.cache.restricts_writes.load(Ordering::Relaxed) && self.points().is_none();
         Either::Right(match self.mode() == WriteMode::WriteBack && restricts() {
             true => Either::Left(Box::pin(self.write_by_class(offset, data, fua, context))),
             false => Either::Right(self.write_alike(offset, data, fua, context)),
@@ -266,17 +270,24 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         mut fua: bool,
         context: &RequestContext,
     ) -> Result<(), Error> {
-        if self.mode() == WriteMode::WriteBack {
+        while self.mode() == WriteMode::WriteBack {
             // A change of the mode waits for the writes that it finds under way.
-            let is_write_back = || self.mode() == WriteMode::WriteBack && self.is_cached();
+            let is_open = || !self.is_closed_for_points();
+            let is_write_back = || self.mode() == WriteMode::WriteBack && self.is_cached() && is_open();
             if let Some(buffered) = self.buffering.begin(is_write_back) {
                 if self.write_back(offset, data.clone(), fua, context).await? {
                     return Ok(());
                 }
                 drop(buffered);
+            } else if !is_open() {
+                self.opened_for_points().await;
+                continue;
+            } else if self.points().is_some() {
+                return Err(Error::Around { why: "the cache device was given up" });
             }
             // With a log, a write is durable when it is acknowledged, there too.
             fua |= self.cache.promises_durable_writes();
+            break;
         }
         self.write_through(offset, data, fua, Keep::Content, context).await
     }
@@ -390,6 +401,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         if start >= end {
             return Ok(());
         }
+        if let Some(on) = self.points() {
+            return Box::pin(self.trim_in_point(on, start, end - start, context)).await;
+        }
         let extents = self.extents(start, end - start);
         let mut begun = self.begin_origin_write(extents, context, |_, _| {}).await?;
         self.forget_cached(extents, |_, _| {}).await;
@@ -414,6 +428,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         if len == 0 {
             return Ok(());
         }
+        if self.points().is_some() {
+            return Box::pin(self.zero_in_point(offset, len, fast, fua, context)).await;
+        }
         // With a log, zeroes are as durable as a write: what they replace may have been durable.
         let fua = fua || self.mode() == WriteMode::WriteBack && self.cache.promises_durable_writes();
         let extents = self.extents(offset, len);
@@ -425,7 +442,29 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         if fua { self.flush_origin().await } else { Ok(()) }
     }
 
-    async fn zero_origin(&self, offset: u64, len: u64, may_unmap: bool, fast: bool) -> Result<(), Error> {
+    /// Zeroes of a volume that reaches points: they are dirty data as others.
+    async fn zero_in_point(
+        &self,
+        offset: u64,
+        len: u64,
+        fast: bool,
+        fua: bool,
+        context: &RequestContext,
+    ) -> Result<(), Error> {
+        if fast {
+            let (kind, operation) = (DeviceErrorKind::Unsupported, Operation::WriteZeroes);
+            return Err(Error::Origin(DeviceError::new(kind, operation, offset, len)));
+        }
+        let mut at = offset;
+        while at < offset + len {
+            let some = (offset + len - at).min(ZERO_BYTES);
+            self.write_alike(at, BufMut::zeroed(some as usize).freeze(), fua, context).await?;
+            at += some;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn zero_origin(&self, offset: u64, len: u64, may_unmap: bool, fast: bool) -> Result<(), Error> {
         let block = u64::from(self.origin.geometry().block_bytes);
         let whole = offset.next_multiple_of(block)..(offset + len) / block * block;
         self.origin_writes.fetch_add(1, Ordering::SeqCst);

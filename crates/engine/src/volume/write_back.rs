@@ -76,6 +76,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         // After the last wait: a write that was given up must not appear later.
         context.check(offset, len)?;
         let tokens = writing.replace(contents.iter().cloned());
+        if let Some(on) = self.points() {
+            on.written(extents, self.cache.clock.now());
+        }
         self.forget_ram(extents);
         for ((index, kept), token) in contents.iter().cloned().zip(tokens.iter().cloned()) {
             let from = context.provenance();

@@ -8,6 +8,7 @@
 mod client;
 mod content;
 mod oracle;
+mod points;
 mod scenario;
 mod seeds;
 mod system;

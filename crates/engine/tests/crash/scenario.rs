@@ -195,7 +195,7 @@ pub fn run<S: System>(seed: u64, system: S) -> Outcome {
 }
 
 /// Runs `future` until it ends or the power fails.
-async fn powered<T>(power: Power, future: impl Future<Output = T>) -> Option<T> {
+pub async fn powered<T>(power: Power, future: impl Future<Output = T>) -> Option<T> {
     match select(pin!(future), pin!(power.failure())).await {
         Either::Left((result, _)) => Some(result),
         Either::Right(_) => None,

@@ -55,7 +55,7 @@ const SEEDS_ABUSED: u64 = 36;
 const SEEDS: u64 = 300;
 
 /// A cache of a few WEUs.
-fn settings(seed: u64) -> EngineSettings {
+pub fn settings(seed: u64) -> EngineSettings {
     let mut rng = Rng::new(seed ^ 0x5E77);
     let mut pick = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
     let manager = Settings {

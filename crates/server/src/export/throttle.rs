@@ -19,6 +19,8 @@ counters! {
         {waits cause journal} journal_waits,
         /// Writes that were slowed because the RAM of data that wait for the SSD ran out.
         {waits cause ram} ram_waits,
+        /// Writes that were slowed because the origin is behind its volume as far as it may be.
+        {waits cause point} point_waits,
         /// Microseconds for which requests waited for the volume's limits.
         {waited cause limit} limit_waited_us,
         /// Microseconds for which writes were slowed for lack of room for dirty data.
@@ -27,6 +29,8 @@ counters! {
         {waited cause journal} journal_waited_us,
         /// Microseconds for which writes were slowed for lack of RAM.
         {waited cause ram} ram_waited_us,
+        /// Microseconds for which writes were slowed because the origin is behind as far as it may be.
+        {waited cause point} point_waited_us,
     }
 }
 
@@ -47,6 +51,7 @@ impl WaitMetrics {
             Cause::Room(SlowedBy::Dirty) => (&self.dirty_waits, &self.dirty_waited_us),
             Cause::Room(SlowedBy::Journal) => (&self.journal_waits, &self.journal_waited_us),
             Cause::Room(SlowedBy::Ram) => (&self.ram_waits, &self.ram_waited_us),
+            Cause::Room(SlowedBy::Point) => (&self.point_waits, &self.point_waited_us),
         };
         waits.add(1);
         waited_us.add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
