@@ -36,8 +36,8 @@ pub use dirty::DirtyExtent;
 pub use gone::{Gone, Missed, Worth};
 pub use lru_map::LruMap;
 pub use manager::{
-    Append, CacheManager, DupRecord, Evicted, FORGOTTEN_RUN_MAX, Forgotten, FrozenExtents, RECORD_STEP, Restored, RestoredEntry,
-    RestoredRecord, Retirement, Superseded,
+    Append, CacheManager, DupRecord, Evicted, FORGOTTEN_RUN_MAX, Forgotten, FrozenExtents, RECORD_STEP, Restored,
+    RestoredEntry, RestoredRecord, Retirement, Superseded,
 };
 pub use settings::{SettingError, Settings};
 pub use stats::Stats;

@@ -19,6 +19,7 @@ mod iostat;
 mod pins;
 mod s3;
 mod status;
+mod takeover;
 mod top;
 mod volume;
 mod warm;
@@ -50,6 +51,7 @@ fn run(cli: &Cli) -> Result<u8, Error> {
         Command::Status(args) => status::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::SupportBundle(args) => doctor::bundle(args),
+        Command::Takeover(args) => return takeover::run(args),
         Command::Check(args) => return configure::check(args),
         Command::Reload(server) => configure::reload(server),
         Command::Set(args) => configure::set(args),

@@ -93,6 +93,7 @@ impl Config {
         check_name(name)?;
         let cache = self.caches.get(self.cache_of(name)?);
         volume.check(name)?;
+        volume.check_points(self.mode_of(name)).map_err(|e| e.within(format_args!("volume.{name}")))?;
         let detects = cache.is_some_and(CacheConfig::detects);
         check_scan(volume.detect_scan, detects).map_err(|e| e.within(format_args!("volume.{name}")))
     }
@@ -314,6 +315,25 @@ impl VolumeConfig {
         }
         self.iscsi_allowed().map_err(|e| e.within(format_args!("volume.{name}")))?;
         check_share(self.dirty_share()).map_err(|e| e.within(format_args!("volume.{name}")))
+    }
+}
+
+impl VolumeConfig {
+    /// Checks the settings of its consistent points.
+    ///
+    /// # Errors
+    /// A setting has no effect.
+    pub fn check_points(&self, mode: Mode) -> Result<(), Error> {
+        if self.points && mode != Mode::WriteBack {
+            return Err(Error::new("points", "in write-through, the origin is never behind")
+                .or("leave it out, or set mode = \"write-back\""));
+        }
+        for (key, is_set) in [("max_age", self.max_age.is_some()), ("max_bytes", self.max_bytes.is_some())] {
+            if is_set && !self.points {
+                return Err(Error::new(key, "it has no effect without points").or("set points = true, or leave it out"));
+            }
+        }
+        Ok(())
     }
 }
 

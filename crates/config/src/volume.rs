@@ -8,7 +8,7 @@ use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_cos::Settings;
 use nitro_device::hdd::HddModel;
-use nitro_engine::{DedupDomain, DirtyShare};
+use nitro_engine::{DedupDomain, DirtyShare, PointSettings};
 use nitro_frontend::limits::Rates;
 use nitro_iscsi::AllowList;
 use nitro_nbd::FINGERPRINT_PREFIX;
@@ -68,6 +68,17 @@ settings! {
         /// Write-back: percentage of the cache's room for dirty data that this volume may use [default: 100]
         #[arg(long, value_name = "PCT", requires = "origin")]
         dirty_share_max: Option<u8> = Percent, Live, "1".."100";
+        /// Write-back: bring the origin from one consistent point, the state at a FLUSH, to the next, so that it is whole, if older,
+        /// where the host is lost with its cache; nitro takeover gives up what is newer
+        #[arg(long, requires = "origin")]
+        #[serde(default)]
+        points: bool = Switch, Restart;
+        /// points: age of the last point from which on writes are slowed [default: 30s]
+        #[arg(long, value_name = "TIME", requires = "origin")]
+        max_age: Option<Span> = Time, Live, "1s".."168h";
+        /// points: bytes of dirty data from which on writes are slowed [default: 1G]
+        #[arg(long, value_name = "SIZE", requires = "origin")]
+        max_bytes: Option<Size> = Size, Live, "1M".."";
         /// Requests a second that may begin, of all clients of the volume together: reads, writes, trims, zeroes and prefetches, but
         /// not flushes; others wait. none: any number [default: none]
         #[arg(long, value_name = "N", requires = "origin")]
@@ -238,6 +249,22 @@ impl VolumeConfig {
     pub fn dirty_share(&self) -> DirtyShare {
         let usual = DirtyShare::default();
         DirtyShare { min_percent: self.dirty_share_min, max_percent: self.dirty_share_max.unwrap_or(usual.max_percent) }
+    }
+}
+
+/// Default of [`max_age`](VolumeConfig::max_age).
+const MAX_AGE: Duration = Duration::from_secs(30);
+/// Default of [`max_bytes`](VolumeConfig::max_bytes).
+const MAX_BYTES: u64 = 1 << 30;
+
+impl VolumeConfig {
+    /// How far its origin may be behind, if it reaches points.
+    #[must_use]
+    pub fn point_settings(&self) -> PointSettings {
+        PointSettings {
+            max_age: self.max_age.map_or(MAX_AGE, |span| span.0),
+            max_bytes: self.max_bytes.map_or(MAX_BYTES, |size| size.0),
+        }
     }
 }
 

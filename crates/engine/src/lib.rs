@@ -51,8 +51,8 @@ pub use recovery::Recovered;
 pub use relay::IndexRelay;
 pub use settings::{EngineSettings, LiveSettings};
 pub use volume::{
-    CachedRun, Change, DestageFailure, Explained, Growing, Pieces, PointSettings, PointStatus, Rest, Slowed, SlowedBy, StoredAt, Volume,
-    VolumeEntry, VolumeOptions, WriteMode,
+    CachedRun, Change, DestageFailure, Explained, Growing, Pieces, PointSettings, PointStatus, Rest, Slowed, SlowedBy,
+    StoredAt, Volume, VolumeEntry, VolumeOptions, WriteMode,
 };
 pub use write_log::{LogDevice, LogStatus, MissingLog};
 pub use writeback::DirtyShare;

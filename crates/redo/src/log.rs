@@ -3,9 +3,7 @@
 use crate::format::{BLOCK_BYTES, CHUNK_BYTES_MAX, Chunk, ENTRIES_MAX, HEAD_BYTES, Header, chained, data_bytes};
 use nitro_log::{FormatError, write_both};
 use nitro_port::buf::{BufMut, is_zero};
-use nitro_port::{
-    Bytes, Device, DeviceError, ErrorKind, Operation, PointFuture, PointLog, PointPart, PointStamp,
-};
+use nitro_port::{Bytes, Device, DeviceError, ErrorKind, Operation, PointFuture, PointLog, PointPart, PointStamp};
 use parking_lot::Mutex;
 use std::io;
 

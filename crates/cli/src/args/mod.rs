@@ -10,6 +10,7 @@ mod mount;
 mod pin;
 mod s3;
 mod serve;
+mod takeover;
 mod volume;
 mod warm;
 
@@ -26,6 +27,7 @@ pub(crate) use mount::MountArgs;
 pub(crate) use pin::PinArgs;
 pub(crate) use s3::{S3Command, S3InitArgs};
 pub(crate) use serve::ServeArgs;
+pub(crate) use takeover::TakeoverArgs;
 pub(crate) use volume::{AddArgs, ExplainArgs, FlushArgs, VolumeCommand};
 pub(crate) use warm::WarmArgs;
 
@@ -63,7 +65,10 @@ const LABORATORY: [&str; 5] = ["sim", "size", "trace", "reproduce", "index"];
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Set up and serve", &["serve", "mount", "check", "doctor", "estimate"]),
     ("Watch", &["status", "top", "iostat", "explain", "support-bundle"]),
-    ("Change what is served", &["attach", "detach", "volume", "cache", "flush", "reload", "set", "get", "config"]),
+    (
+        "Change what is served",
+        &["attach", "detach", "volume", "cache", "flush", "takeover", "reload", "set", "get", "config"],
+    ),
     ("Decide what is cached", &["warm", "pin", "unpin", "pins", "class"]),
     ("Store", &["cos", "s3"]),
     ("Others", &["man", "completions", "help"]),
@@ -128,6 +133,9 @@ pub(crate) enum Command {
     /// Show the I/O of each volume of a running server, interval by interval
     #[command(after_long_help = IOSTAT_EXAMPLES)]
     Iostat(IostatArgs),
+    /// Give up what only the cache of a lost host has of a volume, so that it can be served here
+    #[command(after_long_help = takeover::TAKEOVER_EXAMPLES)]
+    Takeover(TakeoverArgs),
     /// Check a configuration file
     #[command(after_long_help = configure::CHECK_EXAMPLES)]
     Check(CheckArgs),

@@ -9,8 +9,8 @@ use nitro_console::text::escaped;
 use nitro_engine::metrics::Counted;
 use nitro_server::control::faults::{self, SILENCE_SECONDS, faults};
 use nitro_server::control::protocol::{
-    Cache, ClassOfContents, ClassOfRequests, Detection, Endurance, KnownVolume, Latency, Ram, Recording, Recovered,
-    Scan, Server, Spans, Status, Store, Volume, WaitCounters,
+    Cache, ClassOfContents, ClassOfRequests, Detection, Endurance, KnownVolume, Latency, Point, Ram, Recording,
+    Recovered, Scan, Server, Spans, Status, Store, Volume, WaitCounters,
 };
 use nitro_server::cos::sizes;
 
@@ -479,6 +479,7 @@ fn volume(volume: &Volume) -> String {
             ),
         ),
     ];
+    lines.extend(volume.point.as_ref().map(|point| ("point", point_text(point))));
     lines.extend(limits(volume).map(|text| ("limits", text)));
     lines.extend(waits(volume).map(|text| ("waits", text)));
     if let Some(error) = &volume.destage_error {
@@ -540,6 +541,21 @@ fn limits(volume: &Volume) -> Option<String> {
     let bytes = volume.bandwidth_bytes.map(|bytes| format!("{}/s", Size(bytes)));
     let limits: Vec<_> = requests.into_iter().chain(bytes).collect();
     (!limits.is_empty()).then(|| format!("{}; {} s of it may be saved up", limits.join(", "), volume.burst_seconds))
+}
+
+/// The last consistent point of an origin, and how far it is behind.
+fn point_text(point: &Point) -> String {
+    let behind = match point.age_seconds {
+        0.0 => "nothing is newer".to_owned(),
+        age => format!(
+            "writes of the last {age:.0} s are newer (writes are slowed from {:.0} s on)",
+            point.max_age_seconds
+        ),
+    };
+    match point.number {
+        0 => format!("none yet; {behind}"),
+        number => format!("number {number}; {behind}"),
+    }
 }
 
 /// How clients have waited before their requests began, if they have.

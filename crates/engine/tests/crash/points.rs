@@ -8,9 +8,7 @@ use crate::scenario::powered;
 use crate::seeds::for_seeds;
 use crate::system::settings;
 use bytes::Bytes;
-use nitro_engine::{
-    Cache, DedupDomain, EngineSettings, PointSettings, Volume, VolumeEntry, VolumeOptions, WriteMode,
-};
+use nitro_engine::{Cache, DedupDomain, EngineSettings, PointSettings, Volume, VolumeEntry, VolumeOptions, WriteMode};
 use nitro_port::{Clock, PointLog};
 use nitro_redo::RedoLog;
 use nitro_testkit::crashing::{Loss, Medium, Platter, Power, SECTOR_BYTES, Wiring};
@@ -120,7 +118,7 @@ impl History {
     fn check_point(&self, image: &[u8], least: u64, is_free: bool) {
         let within = |(begun, ended): &(u64, u64)| begun + 1..=*ended;
         let mut moments: Vec<u64> = match is_free {
-            true => (1..=self.now).collect(),
+            true => (1..=self.now + 1).collect(),
             false => self.flushes.iter().flat_map(within).collect(),
         };
         moments.retain(|at| *at >= least);

@@ -2,8 +2,8 @@
 
 use super::protocol::{
     Cache, CacheDevice, ClassOfContents, ClassOfRequests, Detection, Endurance, Explanation, FlashIndex, KnownVolume,
-    Latency, Log, ReactorLoad, Recording, Recovered, Scan, Server, Spans, Status, Store, StoreSsd, Stored, Volume,
-    WhatIf,
+    Latency, Log, Point, ReactorLoad, Recording, Recovered, Scan, Server, Spans, Status, Store, StoreSsd, Stored,
+    Volume, WhatIf,
 };
 use crate::cos::CosStore;
 use crate::export::VolumeExport;
@@ -15,7 +15,7 @@ use nitro_cache::{Missed, builtin, curve};
 use nitro_console::error::{Error, why};
 use nitro_console::logging;
 use nitro_cos::SsdState;
-use nitro_engine::{Classifier, DeviceCounters, DeviceStatus, EnduranceStatus, Explained, metrics};
+use nitro_engine::{Classifier, DeviceCounters, DeviceStatus, EnduranceStatus, Explained, PointStatus, metrics};
 use nitro_port::Device;
 use nitro_units::ClassId;
 use serde::Serialize;
@@ -315,6 +315,7 @@ fn volume_status(served: &Served, export: &VolumeExport) -> Volume {
         detection: export.detector.as_deref().map(detection),
         dirty_bytes: export.dirty_bytes(),
         dirty_age_seconds: export.dirty_age_seconds(),
+        point: export.volume.point_status().map(point),
         lost_bytes: lost.iter().map(|range| range.end - range.start).sum(),
         lost_ranges: lost.iter().take(LOST_RANGES_MAX).map(|range| (range.start, range.end - range.start)).collect(),
         attached: export.volume.is_attached(),
@@ -343,6 +344,16 @@ fn volume_status(served: &Served, export: &VolumeExport) -> Volume {
         write_latency: latencies.write.into(),
         flush_latency: latencies.flush.into(),
         counters,
+    }
+}
+
+fn point(status: PointStatus) -> Point {
+    Point {
+        number: status.last.number,
+        unix_seconds: status.last.unix_ms as f64 / 1e3,
+        age_seconds: status.age.as_secs_f64(),
+        max_age_seconds: status.settings.max_age.as_secs_f64(),
+        max_bytes: status.settings.max_bytes,
     }
 }
 

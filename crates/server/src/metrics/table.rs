@@ -356,6 +356,8 @@ fn others() -> Vec<Metric> { vec![
     ])),
     metric("nitro_volume_origin_owes", Gauge, Seconds, "Time for which the origin has not answered; 0: nothing is outstanding or it answers", S::Volume(|v| v.origin_owes_seconds)),
     metric("nitro_volume_dirty", Gauge, Bytes, "Dirty data: bytes that are not in the origin yet", S::Volume(|v| v.dirty_bytes as f64)),
+    metric("nitro_volume_point_age", Gauge, Seconds, "For how long there have been writes that are in no consistent point of the volume: what is given up if its host is lost with its cache", S::SomeVolumes(|v| v.point.map(|point| point.age_seconds))),
+    metric("nitro_volume_point_age_max", Gauge, Seconds, "Age of the last consistent point from which on writes are slowed", S::SomeVolumes(|v| v.point.map(|point| point.max_age_seconds))),
     metric("nitro_volume_dirty_age", Gauge, Seconds, "Age of the oldest write that is not in the origin yet; 0: the origin is up to date", S::SomeVolumes(|v| v.dirty_age_seconds)),
     metric("nitro_volume_lost", Gauge, Bytes, "Dirty data that cannot be read from the cache any more", S::Volume(|v| v.lost_bytes as f64)),
     metric("nitro_volume_destaged", Counter, Bytes, "Bytes destaged to the origin", S::Volume(|v| v.destaged_bytes as f64)),

@@ -23,6 +23,8 @@ use std::sync::{Arc, OnceLock};
 
 /// The suffix of a mark's name.
 pub const MARK_SUFFIX: &str = ".nitro-dirty";
+/// The suffix of a redo file's name.
+pub const REDO_SUFFIX: &str = ".nitro-redo";
 /// The extended attribute that marks a file. It is in the `user` namespace, which needs no privilege: every user who
 /// may change it may also change the origin.
 pub const MARK_ATTRIBUTE: &str = "user.nitro.dirty";
@@ -102,6 +104,15 @@ impl Fence {
     pub fn named(origin: &Path, name: &str) -> Self {
         let places = fence_folders().iter().map(|folder| marked(&folder.join(format!("origin-{name}")))).collect();
         Self { places, ..Self::without_mark(origin, &StorageId::default()) }
+    }
+
+    /// Where a redo file of the origin is, so that whoever opens the origin next finds it: beside a file, and otherwise in the folder
+    /// that hosts share. `None`: there is no such place.
+    pub(crate) fn redo_place(&self) -> Option<PathBuf> {
+        let mark = self.places.first()?;
+        let is_shared = || shared_folder().is_some_and(|folder| mark.starts_with(folder));
+        let stem = mark.to_str()?.strip_suffix(MARK_SUFFIX)?;
+        (self.inode.is_some() || is_shared()).then(|| PathBuf::from(format!("{stem}{REDO_SUFFIX}")))
     }
 
     /// The existing marks.

@@ -80,6 +80,9 @@ pub fn need(served: &Served) -> Ram {
         if let Some((bytes, threads)) = export.volume.origin().ram() {
             parts.push(part(format!("volume {}: its origin", export.name), bytes + threads * THREAD_BYTES));
         }
+        // Contents that waited for insertion when a point was frozen.
+        let points = export.volume.point_status().map(|_| settings.dirty_queue_bytes);
+        parts.extend(points.map(|bytes| part(format!("volume {}: frozen writes", export.name), bytes)));
         let counters = settings.counters_ram_bytes(export.volume.size_bytes());
         parts.extend((counters > 0).then(|| part(format!("volume {}: counters of accesses", export.name), counters)));
     }

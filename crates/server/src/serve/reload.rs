@@ -190,6 +190,15 @@ impl Served {
             if let Some(min) = share.min_percent {
                 table.insert("dirty_share_min".to_owned(), Value::from(i64::from(min)));
             }
+            if let Some(points) = export.volume.point_status() {
+                let age = Value::from(points.settings.max_age.as_secs() as i64);
+                table.extend([
+                    ("mode".to_owned(), Value::from("write-back")),
+                    ("points".to_owned(), Value::from(true)),
+                    ("max_age".to_owned(), age),
+                    ("max_bytes".to_owned(), Value::from(Size(points.settings.max_bytes).exact())),
+                ]);
+            }
             let (weight, reservation) = export.shares();
             table.extend(weight.map(|weight| ("weight".to_owned(), Value::from(i64::from(weight)))));
             table.extend(reservation.map(|percent| ("reservation".to_owned(), Value::from(i64::from(percent)))));
@@ -289,6 +298,7 @@ impl Served {
             "class" => export.volume.set_class(wanted.class()),
             "weight" | "reservation" => export.set_shares(wanted),
             "iops" | "bandwidth" | "burst" => export.throttle.set(wanted.rates()),
+            "max_age" | "max_bytes" => export.volume.set_points(wanted.point_settings()),
             "write_policy" => export.volume.set_write_policy(wanted.write_policy.unwrap_or_default()),
             "iscsi_initiators" | "iscsi_addresses" => *export.iscsi_allowed.write() = wanted.iscsi_allowed()?,
             "iscsi_accounts" if !self.authentication.needs_chap && !wanted.iscsi_accounts.is_empty() => {

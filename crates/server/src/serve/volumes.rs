@@ -8,12 +8,14 @@ use super::judge::Verdict;
 use super::known_origin::KnownOrigin;
 use super::lease::{OriginLease, mode_byte};
 use super::owner::Owner;
+use super::points;
 use crate::export::{Own, Unit, VolumeExport};
 use crate::origins::{Fence, Guard, Mark, OpenOrigin, VolumeMark, aside, shared_folder};
 use nitro_config::{Mode, VolumeConfig};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_engine::{DedupDomain, Volume, VolumeEntry, VolumeOptions, WriteMode};
+use nitro_port::PointLog;
 use nitro_units::ObjectId;
 use std::sync::Arc;
 
@@ -36,6 +38,7 @@ pub(super) async fn admit(
     if entry.path.is_some() {
         prepare(entry, name, &origin, &verdict).await?;
     }
+    let redo = points::of_volume(name, config, &origin, read_only).await?;
     let parts = remember(entry, name, (mode, config.domain(), read_only), &origin, (&verdict, before)).await?;
     if verdict.unmark {
         lower(origin.fence.clone()).await?;
@@ -45,7 +48,13 @@ pub(super) async fn admit(
     }
     let options = VolumeOptions { object: parts.object, read_only, mode };
     let device = OriginDevice::new(origin.device, parts.lease, parts.owner);
+    // After the claim to the origin was made, and before anything is read there.
+    let redo = points::bring(name, config, redo, &device).await?;
     let volume = Volume::new(Arc::clone(&entry.cache), device, options);
+    if let Some(log) = redo {
+        let age = points::age(log.last());
+        volume.reach_points(Arc::new(log), config.point_settings(), age);
+    }
     if verdict.compare {
         compare::check(entry, name, &volume, verdict.may_discard).await?;
     }

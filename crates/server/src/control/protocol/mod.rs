@@ -22,7 +22,7 @@ pub use cache::{Cache, CacheDevice, ClassOfContents, Endurance, FlashIndex, Know
 pub use command::{AddVolume, Changed, Command, Done, Outcome, WARM_BYTES_MAX};
 pub use settings::{SettingInForce, SettingSource, Settings};
 pub use status::{Latency, Ram, RamPart, ReactorLoad, Recording, Server, Spans, Status, Store, StoreSsd};
-pub use volume::{ClassOfRequests, Detection, Explanation, Scan, Stored, Volume};
+pub use volume::{ClassOfRequests, Detection, Explanation, Point, Scan, Stored, Volume};
 
 pub use crate::export::WaitCounters;
 

@@ -51,6 +51,22 @@ pub struct ClassOfRequests {
     pub counters: ClassCounters,
 }
 
+/// The consistent points of a volume.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Point {
+    /// The last point that the origin has, or that its redo file has whole; 0: there was none.
+    pub number: u64,
+    /// When it was frozen, in seconds since 1970; 0: there was none.
+    pub unix_seconds: f64,
+    /// For how long there have been writes that are in no point: what is given up if the host is lost now.
+    pub age_seconds: f64,
+    /// The age from which on writes are slowed.
+    pub max_age_seconds: f64,
+    /// Bytes of dirty data from which on writes are slowed.
+    pub max_bytes: u64,
+}
+
 /// A volume.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -86,6 +102,8 @@ pub struct Volume {
     pub dirty_bytes: u64,
     /// Age of the oldest dirty data, 0 if there are none; `None`: not known.
     pub dirty_age_seconds: Option<f64>,
+    /// Its consistent points; `None`: it reaches none.
+    pub point: Option<Point>,
     /// Dirty data that cannot be read from the cache any more.
     pub lost_bytes: u64,
     /// The first of those ranges, as offset and length.
