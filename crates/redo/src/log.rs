@@ -1,7 +1,7 @@
 //! A redo file on a device.
 
 use crate::format::{BLOCK_BYTES, CHUNK_BYTES_MAX, Chunk, ENTRIES_MAX, HEAD_BYTES, Header, chained, data_bytes};
-use nitro_log::{FormatError, write_both};
+use nitro_log::FormatError;
 use nitro_port::buf::{BufMut, is_zero};
 use nitro_port::{Bytes, Device, DeviceError, ErrorKind, Operation, PointFuture, PointLog, PointPart, PointStamp};
 use parking_lot::Mutex;
@@ -50,11 +50,13 @@ struct State {
     collected: Header,
     /// The file may say already that this is complete.
     is_sealing: bool,
+    /// Which copies of the header in the file are whole, and say the same.
+    good: [bool; 2],
 }
 
 impl State {
     const fn at(header: Header) -> Self {
-        Self { header, collected: header, is_sealing: false }
+        Self { header, collected: header, is_sealing: false, good: [true; 2] }
     }
 }
 
@@ -98,6 +100,14 @@ impl<D: Device> RedoLog<D> {
         let log = Self { device, unix_ms, state: Mutex::new(State::at(header)) };
         if header.is_complete {
             log.verify(&header).await?;
+        }
+        if newest.is_some() {
+            // The next header is written over one of them, while the other one has to be whole.
+            let is_good = |copy: &Result<Header, FormatError>| copy.as_ref().is_ok_and(|copy| *copy == header);
+            log.state.lock().good = [is_good(&copies[0]), is_good(&copies[1])];
+            if !log.state.lock().good.iter().all(|good| *good) {
+                log.write_header(header).await?;
+            }
         }
         Ok(log)
     }
@@ -156,7 +166,14 @@ impl<D: Device> RedoLog<D> {
     }
 
     async fn write_header(&self, header: Header) -> Result<(), DeviceError> {
-        write_both(&self.device, [0, BLOCK_BYTES as u64], &header.encode()).await?;
+        let good = self.state.lock().good;
+        let order = if good[0] && !good[1] { [1, 0] } else { [0, 1] };
+        for copy in order {
+            self.state.lock().good[copy] = false;
+            self.device.write((copy * BLOCK_BYTES) as u64, header.encode()).await?;
+            self.device.flush().await?;
+            self.state.lock().good[copy] = true;
+        }
         *self.state.lock() = State::at(header);
         Ok(())
     }
@@ -236,7 +253,7 @@ impl<D: Device> PointLog for RedoLog<D> {
 
     fn begin(&self, number: u64) -> PointFuture<'_, ()> {
         Box::pin(async move {
-            let State { header, collected, is_sealing } = *self.state.lock();
+            let State { header, collected, is_sealing, .. } = *self.state.lock();
             debug_assert!(!header.is_complete, "a sealed point would be overwritten");
             if is_sealing {
                 // Before its content goes: otherwise the file would say that a point is complete that is not.
@@ -410,7 +427,9 @@ mod tests {
             state.is_sealing = true;
             state.collected
         };
-        block_on(write_both(&device, [0, BLOCK_BYTES as u64], &sealed.encode())).unwrap();
+        for copy in [0, BLOCK_BYTES as u64] {
+            block_on(device.write(copy, sealed.encode())).unwrap();
+        }
         block_on(log.begin(1)).unwrap();
         assert!(!opened(&device).unwrap().is_sealed());
     }

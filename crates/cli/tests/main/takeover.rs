@@ -223,6 +223,118 @@ fn the_end_of_a_server_leaves_the_marks_of_the_host_that_took_over() {
     }
 }
 
+/// Bytes of a block that a client numbers.
+const BLOCK: usize = 65_536;
+
+/// A client writes generation after generation of all blocks, with a FLUSH after each, until its server is killed. Returns the last
+/// one that was flushed.
+fn write_generations(place: &Place, server: Server, blocks: usize, least_points: u64) -> u64 {
+    let mut client = place.client();
+    let mut generation: u64 = 0;
+    loop {
+        generation += 1;
+        for block in 0..blocks {
+            let bytes = [generation.to_le_bytes(), (block as u64).to_le_bytes()].concat().repeat(BLOCK / 16);
+            assert_eq!(client.write((block * BLOCK) as u64, &bytes), 0);
+        }
+        assert_eq!(client.flush(), 0);
+        let status = place.status();
+        if status["volumes"][0]["point"]["number"].as_u64() >= Some(least_points) && generation > 20 {
+            break;
+        }
+        assert!(generation < 100_000, "no points are reached: {status}");
+    }
+    server.kill();
+    generation
+}
+
+/// The generation that all blocks of an image have.
+fn generation_of(image: &[u8]) -> u64 {
+    let numbers = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().unwrap());
+    let first = numbers(0);
+    for at in (0..image.len()).step_by(16) {
+        let block = if first == 0 { 0 } else { (at / BLOCK) as u64 };
+        assert_eq!((numbers(at), numbers(at + 8)), (first, block), "the image has more than one generation, at {at}");
+    }
+    first
+}
+
+#[test]
+fn a_host_that_is_lost_with_its_ssd_leaves_a_whole_image_that_another_one_takes_over() {
+    for kind in KINDS {
+        let Some(cluster) = Cluster::of(kind, &vec![0; 2 * MIB]) else { continue };
+        let options = "--mode write-back --points --max-age 1s --dirty-age 1h";
+        let server = cluster.serve(0, options);
+        let [first, second] = &cluster.hosts;
+        let last = write_generations(first, server, 2 * MIB / BLOCK, 3);
+        std::fs::remove_file(first.path("cache.img")).unwrap();
+        refused(second, &cluster.arguments(options), &["its newest data may be in the cache", "--force-discard-dirty"]);
+        let config = format!(
+            "[server]\ntakeover = \"{}\"\n[cache.ssd]\npath = \"cache.img\"\nsize = \"32M\"\n[volume.vm]\norigin = \"{}\"\n\
+             mode = \"write-back\"\npoints = true\n",
+            cluster.shared.path("marks").display(),
+            cluster.origin
+        );
+        second.write("nitro.toml", config.as_bytes());
+        let before = cluster.content();
+        let looked = second.run("takeover vm --config nitro.toml");
+        let told = String::from_utf8(looked.stdout).unwrap();
+        assert_eq!(looked.status.code(), Some(1), "{told}");
+        assert!(told.contains("since its point") && told.contains("--accept-loss"), "{told}");
+        assert!(cluster.content() == before, "the origin was changed without --accept-loss");
+        let told = second.stdout("takeover vm --config nitro.toml --accept-loss");
+        assert!(told.contains("given up is what was written in the last"), "{told}");
+        let generation = generation_of(&cluster.content());
+        assert!((1..=last).contains(&generation), "{generation} of {last}");
+        let told = second.failure("takeover vm --config nitro.toml", 1);
+        assert!(told.contains("nothing is to be given up"), "{told}");
+        let server = cluster.serve(1, options);
+        read_all(second, &cluster.content());
+        assert_eq!((second.client().write(0, &noise(3, BLOCK)), second.client().flush()), (0, 0));
+        assert!(server.stop().0.success());
+        assert!(cluster.content()[..BLOCK] == noise(3, BLOCK));
+    }
+}
+
+#[test]
+fn points_go_on_where_the_cache_survives_and_end_with_the_setting() {
+    let cluster = Cluster::of(Kind::File, &vec![0; 2 * MIB]).unwrap();
+    let options = "--mode write-back --points --max-age 1s --dirty-age 1h";
+    let place = &cluster.hosts[0];
+    let last = write_generations(place, cluster.serve(0, options), 2 * MIB / BLOCK, 2);
+    let server = cluster.serve(0, options);
+    let mut all = vec![0; 2 * MIB];
+    let mut client = place.client();
+    for (at, out) in (0_usize..).step_by(BLOCK).zip(all.chunks_mut(BLOCK)) {
+        out.copy_from_slice(&client.read(at as u64, BLOCK));
+    }
+    assert_eq!(generation_of(&all), last);
+    drop(client);
+    // The last points bring all of it to the origin.
+    let told = place.stdout("volume set vm --mode write-through");
+    assert!(told.contains("vm"), "{told}");
+    assert!(server.stop().0.success());
+    assert_eq!(generation_of(&cluster.content()), last);
+    let redo = cluster.shared.path("vm.img.nitro-redo");
+    assert!(redo.exists());
+    assert!(cluster.serve(0, "").stop().0.success());
+    assert!(!redo.exists(), "it would be applied over what is written later");
+}
+
+#[test]
+fn points_are_refused_by_name_where_they_cannot_be_had() {
+    let cluster = Cluster::of(Kind::Export, &vec![0; MIB]).unwrap();
+    let [place, _] = &cluster.hosts;
+    let alone = format!("--origin {} --name vm --cache cache.img --cache-size 32M", cluster.origin);
+    for (options, phrases) in [
+        ("--mode write-back --points", ["volume.vm.points", "takeover in [server]"]),
+        ("--points", ["volume.vm: points", "in write-through, the origin is never behind"]),
+        ("--mode write-back --max-age 5s", ["volume.vm: max_age", "no effect without points"]),
+    ] {
+        refused(place, &format!("{alone} {options}"), &phrases);
+    }
+}
+
 #[test]
 fn without_the_folder_of_marks_nothing_is_served_and_nothing_written() {
     let data = noise(1, 2 * MIB);
