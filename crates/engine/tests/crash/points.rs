@@ -91,7 +91,12 @@ impl History {
 
     /// A restart has found these contents: from now on, the volume has them.
     fn found(&mut self, image: &[u8], clock: Duration) {
-        let values = image.chunks(SECTOR_BYTES).map(|bytes| Value::Is(Sector::new(bytes))).collect();
+        // What was trimmed may read as something else once it is read from the origin again.
+        let value = |(sector, bytes): (&Vec<Written>, _)| match sector.last().map(|last| &last.value) {
+            Some(Value::Any) => Value::Any,
+            _ => Value::Is(Sector::new(bytes)),
+        };
+        let values = self.sectors.iter().zip(image.chunks(SECTOR_BYTES)).map(value).collect();
         let begun = self.tick();
         let writing = self.begin(0, values);
         self.end(writing, clock);

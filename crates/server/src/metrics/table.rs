@@ -185,7 +185,7 @@ const FAMILIES: &[(&str, &str)] = &[
     ("nitro_volume_class_around_extents", "Written extents that went around the cache in write-back, by class and its rule: never, write_allocate, while_clean, second_access, max_percent"),
     ("nitro_volume_origin_requests", "Requests to the origin, by operation: read, write"),
     ("nitro_volume_origin", "Bytes of requests to the origin, by operation: read, write"),
-    ("nitro_volume_waits", "Requests that waited before they began, by cause: limit (the volume's iops and bandwidth), dirty (little room for dirty data was left), journal (little room in the journal or the write log), ram (little RAM for data that wait for the SSD)"),
+    ("nitro_volume_waits", "Requests that waited before they began, by cause: limit (the volume's iops and bandwidth), dirty (little room for dirty data was left), journal (little room in the journal or the write log), ram (little RAM for data that wait for the SSD), point (the origin is behind as far as it may be)"),
     ("nitro_volume_waited", "Time for which requests waited before they began, by cause: limit, dirty, journal, ram"),
     ("nitro_store_disk_requests", "Requests to the store's disk while its time is shared, by work: random (clients at random), streams (backups and restores), background (no client waits for it)"),
     ("nitro_store_disk_waits", "Requests to the store's disk that waited until other work had had its share, by work: random, streams, background"),
