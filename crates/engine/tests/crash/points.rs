@@ -29,7 +29,7 @@ const VOLUME_BYTES: u64 = 2 << 20;
 const REDO_BYTES: u64 = 8 << 20;
 /// Virtual time in which a cycle ends.
 const CYCLE_MAX: Duration = Duration::from_secs(1000);
-const SEEDS: u64 = 120;
+const SEEDS: u64 = 40;
 /// Not yet.
 const NEVER: u64 = u64::MAX;
 
