@@ -334,9 +334,11 @@ mod tests {
         let start = if setting.key == "dirty_max" { "dirty_start = 0\n" } else { "" };
         let collector = if setting.key == "otlp_sample" { "otlp = \"http://localhost:4318\"\n" } else { "" };
         let limit = if setting.key == "burst" { "iops = 100\n" } else { "" };
+        let points =
+            if ["max_age", "max_bytes"].contains(&setting.key) { "mode = \"write-back\"\npoints = true\n" } else { "" };
         let origin = if ["weight", "reservation"].contains(&setting.key) { "cos:s#o" } else { "v" };
         let text = format!(
-            "[server]\n{collector}{}[cache.c]\npath = \"c\"\n{room}{start}{}[volume.v]\norigin = \"{origin}\"\n{limit}{}",
+            "[server]\n{collector}{}[cache.c]\npath = \"c\"\n{room}{start}{}[volume.v]\norigin = \"{origin}\"\n{limit}{points}{}",
             with(Scope::Server),
             with(Scope::Cache),
             with(Scope::Volume)

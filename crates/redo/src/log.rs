@@ -87,14 +87,14 @@ impl<D: Device> RedoLog<D> {
         let blocks = [&head[..BLOCK_BYTES], &head[BLOCK_BYTES..]];
         let copies = blocks.map(Header::decode);
         if let Some(unknown) = copies.iter().find_map(|copy| copy.as_ref().err().filter(|error| error.is_unknown())) {
-            return Err(unknown.clone().into());
+            return Err((*unknown).into());
         }
         let newest = copies.iter().flatten().max_by_key(|header| header.sequence).copied();
         let header = match (newest, &copies[0]) {
             (Some(header), _) => header,
             // The first one may be torn where the second one was never written.
             (None, _) if blocks.iter().any(|block| is_zero(block)) => Header { end: HEAD_BYTES, ..Header::default() },
-            (None, Err(error)) => return Err(error.clone().into()),
+            (None, Err(error)) => return Err((*error).into()),
             (None, Ok(_)) => Header::default(),
         };
         let log = Self { device, unix_ms, state: Mutex::new(State::at(header)) };

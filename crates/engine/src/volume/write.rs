@@ -272,15 +272,15 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     ) -> Result<(), Error> {
         while self.mode() == WriteMode::WriteBack {
             // A change of the mode waits for the writes that it finds under way.
-            let is_open = || !self.is_closed_for_points();
-            let is_write_back = || self.mode() == WriteMode::WriteBack && self.is_cached() && is_open();
+            let is_write_back =
+                || self.mode() == WriteMode::WriteBack && self.is_cached() && !self.is_closed_for_points();
             if let Some(buffered) = self.buffering.begin(is_write_back) {
                 if self.write_back(offset, data.clone(), fua, context).await? {
                     return Ok(());
                 }
                 drop(buffered);
-            } else if !is_open() {
-                self.opened_for_points().await;
+            } else if self.is_closed_for_points() {
+                Box::pin(self.opened_for_points()).await;
                 continue;
             } else if self.points().is_some() {
                 return Err(Error::Around { why: "the cache device was given up" });

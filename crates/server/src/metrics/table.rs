@@ -186,7 +186,7 @@ const FAMILIES: &[(&str, &str)] = &[
     ("nitro_volume_origin_requests", "Requests to the origin, by operation: read, write"),
     ("nitro_volume_origin", "Bytes of requests to the origin, by operation: read, write"),
     ("nitro_volume_waits", "Requests that waited before they began, by cause: limit (the volume's iops and bandwidth), dirty (little room for dirty data was left), journal (little room in the journal or the write log), ram (little RAM for data that wait for the SSD), point (the origin is behind as far as it may be)"),
-    ("nitro_volume_waited", "Time for which requests waited before they began, by cause: limit, dirty, journal, ram"),
+    ("nitro_volume_waited", "Time for which requests waited before they began, by cause: limit, dirty, journal, ram, point"),
     ("nitro_store_disk_requests", "Requests to the store's disk while its time is shared, by work: random (clients at random), streams (backups and restores), background (no client waits for it)"),
     ("nitro_store_disk_waits", "Requests to the store's disk that waited until other work had had its share, by work: random, streams, background"),
     ("nitro_store_disk_waited", "Time for which requests to the store's disk waited for other work, by work: random, streams, background"),
