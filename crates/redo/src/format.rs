@@ -17,6 +17,8 @@ pub const ENTRIES_MAX: usize = (BLOCK_BYTES - CHECKSUM_BYTES - CHUNK_FIELDS_BYTE
 const HEADER_MAGIC: [u8; 8] = *b"NitroRdo";
 const CHUNK_MAGIC: [u8; 8] = *b"NitroRdC";
 const VERSION: u32 = 1;
+/// The next ones need no check for overflow.
+const SEQUENCE_MAX: u64 = u64::MAX >> 1;
 const CHUNK_FIELDS_BYTES: usize = 36;
 const ENTRY_BYTES: usize = 24;
 
@@ -76,6 +78,9 @@ impl Header {
             return Err(fields.refuse("state", state.into()));
         }
         let sequence = fields.u64()?;
+        if sequence > SEQUENCE_MAX {
+            return Err(fields.refuse("sequence", sequence));
+        }
         let stamp = PointStamp { number: fields.u64()?, unix_ms: fields.u64()? };
         let (end, chunks, chain) = (fields.u64()?, fields.u64()?, fields.u32()?);
         Ok(Self { is_complete: state == 1, sequence, stamp, end, chunks, chain })

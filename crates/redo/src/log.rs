@@ -52,11 +52,13 @@ struct State {
     is_sealing: bool,
     /// Which copies of the header in the file are whole, and say the same.
     good: [bool; 2],
+    /// The highest end of a part, of what is sealed or else of what was collected.
+    reach: u64,
 }
 
 impl State {
     const fn at(header: Header) -> Self {
-        Self { header, collected: header, is_sealing: false, good: [true; 2] }
+        Self { header, collected: header, is_sealing: false, good: [true; 2], reach: 0 }
     }
 }
 
@@ -116,14 +118,16 @@ impl<D: Device> RedoLog<D> {
     async fn verify(&self, header: &Header) -> Result<(), RedoError> {
         let number = header.stamp.number;
         let damaged = |why: String| RedoError::Damaged { number, why };
-        let (mut at, mut chunks, mut chain) = (HEAD_BYTES, 0, 0);
+        let (mut at, mut chunks, mut chain, mut reach) = (HEAD_BYTES, 0, 0, 0);
         while at < header.end {
-            let (chunk, block, _) = self.chunk(at).await.map_err(|error| damaged(error.to_string()))?;
+            let (chunk, block, parts) = self.chunk(at).await.map_err(|error| damaged(error.to_string()))?;
             if (chunk.number, chunk.index) != (number, chunks) {
                 return Err(damaged(format!("at {at} there is a part of another point")));
             }
             (at, chunks, chain) = (at + chunk.file_bytes(), chunks + 1, chained(chain, &block));
+            reach = reach.max(end_of(&parts));
         }
+        self.state.lock().reach = reach;
         match (at, chunks, chain) == (header.end, header.chunks, header.chain) {
             true => Ok(()),
             false => Err(damaged("parts are missing".to_owned())),
@@ -143,19 +147,19 @@ impl<D: Device> RedoLog<D> {
     /// Gives an origin a point that is sealed, if there is one, and finishes it. Returns that point.
     ///
     /// # Errors
-    /// The origin or the device fails: the point stays, and is to be applied before the origin is used.
+    /// The origin is too small for the point, and nothing was written to it; or the origin or the device fails: the point stays, and
+    /// is to be applied before the origin is used.
     pub async fn apply(&self, origin: &impl Device) -> Result<Option<PointStamp>, RedoError> {
         if !self.is_sealed() {
             return Ok(None);
         }
-        let (stamp, size_bytes) = (self.last(), origin.geometry().size_bytes);
+        let (stamp, end, size_bytes) = (self.last(), self.state.lock().reach, origin.geometry().size_bytes);
+        if end > size_bytes {
+            return Err(RedoError::Smaller { number: stamp.number, end, size_bytes });
+        }
         let mut from = 0;
         while let Some((parts, next)) = self.read(from).await? {
             for part in parts {
-                let (offset, len) = range(&part);
-                if offset + len > size_bytes {
-                    return Err(RedoError::Smaller { number: stamp.number, end: offset + len, size_bytes });
-                }
                 put(origin, part).await?;
             }
             from = next;
@@ -174,7 +178,8 @@ impl<D: Device> RedoLog<D> {
             self.device.flush().await?;
             self.state.lock().good[copy] = true;
         }
-        *self.state.lock() = State::at(header);
+        let mut state = self.state.lock();
+        *state = State { reach: state.reach, ..State::at(header) };
         Ok(())
     }
 
@@ -187,17 +192,20 @@ impl<D: Device> RedoLog<D> {
         }
         let chain = chained(collected.chain, &bytes[..BLOCK_BYTES]);
         self.device.write(collected.end, bytes).await?;
-        self.state.lock().collected = Header { end, chunks: collected.chunks + 1, chain, ..collected };
+        let mut state = self.state.lock();
+        state.collected = Header { end, chunks: collected.chunks + 1, chain, ..collected };
+        state.reach = state.reach.max(end_of(parts));
         Ok(())
     }
 }
 
-/// The range of an origin that a part concerns.
-fn range(part: &PointPart) -> (u64, u64) {
-    match part {
-        PointPart::Data { offset, bytes } => (*offset, bytes.len() as u64),
-        PointPart::Zeroes { offset, len } | PointPart::Unneeded { offset, len } => (*offset, *len),
-    }
+/// The highest end of parts in an origin. What is read from a file was checked not to overflow.
+fn end_of(parts: &[PointPart]) -> u64 {
+    let end = |part: &PointPart| match part {
+        PointPart::Data { offset, bytes } => offset + bytes.len() as u64,
+        PointPart::Zeroes { offset, len } | PointPart::Unneeded { offset, len } => offset + len,
+    };
+    parts.iter().map(end).max().unwrap_or(0)
 }
 
 async fn put(origin: &impl Device, part: PointPart) -> Result<(), DeviceError> {
@@ -262,6 +270,7 @@ impl<D: Device> PointLog for RedoLog<D> {
             let mut state = self.state.lock();
             let (sequence, stamp) = (state.header.sequence + 1, PointStamp { number, unix_ms: 0 });
             state.collected = Header { is_complete: true, sequence, stamp, end: HEAD_BYTES, chunks: 0, chain: 0 };
+            state.reach = 0;
             Ok(())
         })
     }
@@ -398,8 +407,10 @@ mod tests {
             log.seal(77).await.unwrap();
         });
         let small = RamDevice::new(1 << 20, 512);
-        assert!(matches!(block_on(log.apply(&small)), Err(RedoError::Smaller { number: 1, .. })));
-        assert!(log.is_sealed());
+        for log in [log, opened(&device).unwrap()] {
+            assert!(matches!(block_on(log.apply(&small)), Err(RedoError::Smaller { number: 1, .. })));
+            assert!(log.is_sealed() && is_zero(&block_on(small.read(0, 1 << 20)).unwrap()), "something was written to it");
+        }
         let block = block_on(device.read(HEAD_BYTES + 8192, 4096)).unwrap();
         block_on(device.write(HEAD_BYTES + 8192, Bytes::from(vec![9; 4096]))).unwrap();
         let refused = opened(&device).err().unwrap();
