@@ -34,11 +34,17 @@ pub fn wrong_usage(program: &str, error: &clap::Error) -> ! {
     if !error.use_stderr() || !is_json(std::env::args_os()) {
         error.exit();
     }
+    print_json(&problem(error), &format!("{program} --help, and {program} COMMAND --help"), WRONG_USAGE);
+    std::process::exit(WRONG_USAGE.into());
+}
+
+/// What is wrong with arguments, in one line.
+#[must_use]
+pub fn problem(error: &clap::Error) -> String {
     let text = error.to_string();
     let (problem, _) = text.split_once("\n\nUsage").or_else(|| text.split_once("\n\nFor more")).unwrap_or((&text, ""));
     let words: Vec<_> = problem.trim_start_matches("error: ").split_whitespace().collect();
-    print_json(&words.join(" "), &format!("{program} --help, and {program} COMMAND --help"), WRONG_USAGE);
-    std::process::exit(WRONG_USAGE.into());
+    words.join(" ")
 }
 
 fn print_json(error: &str, remedy: &str, code: u8) {

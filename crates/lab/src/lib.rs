@@ -6,6 +6,7 @@
 
 mod args;
 mod index;
+pub mod inside;
 mod reproduce;
 mod sim;
 mod size;

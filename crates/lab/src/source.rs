@@ -1,5 +1,6 @@
 //! The traces of a command, for simulations that read them several times from the beginning.
 
+use crate::inside::Inside;
 use nitro_commands::traces::{Input, ReadArgs, is_read_once, refused};
 use nitro_config::classes::ClassTable;
 use nitro_console::error::Error;
@@ -13,16 +14,18 @@ pub(crate) struct Traces<'a> {
     paths: &'a [PathBuf],
     read: &'a ReadArgs,
     source: Source<'a>,
+    is_shown: bool,
 }
 
 impl<'a> Traces<'a> {
     /// The traces at `paths`, classified by the rules of `table`. Errors that can be detected without reading the traces
-    /// are returned here.
+    /// are returned here. Another program that the laboratory is `inside` of may stop the reading, and shows no progress.
     pub(crate) fn new(
         paths: &'a [PathBuf],
         read: &'a ReadArgs,
         table: &ClassTable,
         precedence: Precedence,
+        inside: Option<&Inside>,
     ) -> Result<Self, Error> {
         if let Some(stream) = paths.iter().find(|path| is_read_once(path)) {
             let (stream, what) = match stream.as_os_str() == "-" {
@@ -35,8 +38,15 @@ impl<'a> Traces<'a> {
         }
         Input::open(paths, read)?;
         let rules = (!table.rules.0.is_empty()).then(|| (Arc::new(table.rules.clone()), precedence));
-        let source = Source::new(Box::new(|| Input::reader(paths, read)), rules);
-        Ok(Self { paths, read, source })
+        let (is_shown, inside) = (inside.is_none(), inside.cloned());
+        let open = move || {
+            let reader = Input::reader(paths, read)?;
+            Ok(match &inside {
+                Some(inside) => inside.watched(reader),
+                None => reader,
+            })
+        };
+        Ok(Self { paths, read, source: Source::new(Box::new(open), rules), is_shown })
     }
 
     /// A reader that starts at the beginning.
@@ -46,6 +56,9 @@ impl<'a> Traces<'a> {
 
     /// A reader that starts at the beginning and shows its progress.
     pub(crate) fn open_shown(&self) -> Result<Box<dyn Reader>, Error> {
+        if !self.is_shown {
+            return self.open().map_err(|e| refused(&e));
+        }
         Ok(self.source.classified(Box::new(Input::open(self.paths, self.read)?)))
     }
 

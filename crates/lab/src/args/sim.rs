@@ -1,5 +1,6 @@
 //! `nitro-lab sim`
 
+use crate::inside::Inside;
 use clap::builder::{PossibleValuesParser, ValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use nitro_commands::traces::ReadArgs;
@@ -96,6 +97,9 @@ pub(crate) struct SimArgs {
     pub(crate) read: ReadArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+    /// The program that the laboratory is inside of; no option.
+    #[arg(skip)]
+    pub(crate) inside: Option<Inside>,
 }
 
 /// The settings that the server has, too, with its names, values and help texts: those of its settings for which there is a [`Knob`].

@@ -1,6 +1,7 @@
 //! `nitro-lab size`
 
 use super::sim::{MeasuredSettings, SharedSettings, percentage};
+use crate::inside::Inside;
 use clap::Args;
 use nitro_commands::traces::{ReadArgs, ReadOptions};
 use nitro_commands::{OutputArgs, between};
@@ -66,6 +67,9 @@ pub(crate) struct SizeArgs {
     pub(crate) read: ReadArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+    /// The program that the laboratory is inside of; no option.
+    #[arg(skip)]
+    pub(crate) inside: Option<Inside>,
 }
 
 /// The SSD.

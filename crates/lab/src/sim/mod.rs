@@ -2,11 +2,13 @@
 
 mod classes;
 pub(crate) mod cost;
-mod plain;
+pub(crate) mod plain;
 mod report;
 
 use crate::args::SimArgs;
+use crate::inside::{self, Failure, Inside, kept};
 use crate::source::{Traces, failed};
+use nitro_config::classes::ClassTable;
 use nitro_console::error::Error;
 use nitro_console::output;
 use nitro_console::progress::Progress;
@@ -14,7 +16,9 @@ use nitro_sim::cost::Prices;
 use nitro_sim::sweep::{Results, SweepProgress, sweep};
 use nitro_sim::workload::{self, Precedence, Stored, TraceIdentity};
 use nitro_sim::{Knob, Outcome, Refused, Settings, Variant, points, simulate};
+use nitro_trace::Reader;
 use report::Known;
+use serde_json::Value;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
@@ -25,47 +29,80 @@ use std::time::Duration;
 /// Interval at which a sweep shows its progress.
 const SHOWN_EVERY: Duration = Duration::from_millis(200);
 
+/// What the options of `args` ask for.
+struct Asked<'a> {
+    args: &'a SimArgs,
+    settings: Settings,
+    table: ClassTable,
+    source: Traces<'a>,
+}
+
+impl<'a> Asked<'a> {
+    fn new(args: &'a SimArgs) -> Result<Self, Error> {
+        let mut settings = Settings::new(0);
+        for (knob, text) in args.given() {
+            knob.set(&mut settings, text).map_err(|why| {
+                Error::new(format_args!("{} {text}", knob.option()), why).or("see `nitro-lab sim --help`")
+            })?;
+        }
+        let table = classes::table(args)?;
+        settings.classes = table.classes;
+        let precedence = if args.cache.reclassify { Precedence::Rules } else { Precedence::Trace };
+        let source = Traces::new(&args.traces, &args.read, &table, precedence, args.inside.as_ref())?;
+        Ok(Self { args, settings, table, source })
+    }
+
+    /// Checks that the cache has a size.
+    fn check_sized(&self) -> Result<(), Error> {
+        if self.args.asked(Knob::Size) || self.settings.variant == Variant::None {
+            return Ok(());
+        }
+        Err(Error::new("--cache-size", "it is missing")
+            .or("give one, such as 1G, or several with --sweep size=1G..16G:x2"))
+    }
+
+    /// What is known of the traces; checks whether classes can have an effect.
+    fn known(&self) -> Result<Known<'_>, Error> {
+        classes::check_use(&self.table, self.args, &self.source)?;
+        Ok(Known { contents: self.source.contents()?, classes: &self.table })
+    }
+
+    /// The caches to simulate: one without a sweep.
+    fn points(&self) -> Result<Vec<Settings>, Error> {
+        let points = points(&self.args.sweep, self.settings, |knob| self.args.asked(knob)).map_err(refused_point)?;
+        classes::tell_unused(&self.table, &points);
+        Ok(points)
+    }
+}
+
 /// Runs the simulations of `args` and prints the results.
 pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
     if args.print_prices {
         return output::print(Prices::built_in_text()).map(drop);
     }
-    let mut settings = Settings::new(0);
-    for (knob, text) in args.given() {
-        knob.set(&mut settings, text).map_err(|why| {
-            Error::new(format_args!("{} {text}", knob.option()), why).or("see `nitro-lab sim --help`")
-        })?;
-    }
-    let table = classes::table(args)?;
-    settings.classes = table.classes;
-    let precedence = if args.cache.reclassify { Precedence::Rules } else { Precedence::Trace };
-    let source = Traces::new(&args.traces, &args.read, &table, precedence)?;
+    let asked = Asked::new(args)?;
+    let (source, settings) = (&asked.source, &asked.settings);
     if let (Some(name), Some(objects)) = (&args.policy, args.objects) {
-        return plain::policy(&source, args, name, objects);
+        return plain::policy(source, args, name, objects);
     }
     if args.mrc {
-        return plain::curve(&source, args, &settings);
+        return plain::curve(source, args, settings);
     }
-    let mut knobs: Vec<Knob> = args.sweep.iter().map(|axis| axis.knob).collect();
-    let sized = args.given().any(|(knob, _)| knob == Knob::Size) || knobs.contains(&Knob::Size);
-    if !sized && settings.variant != Variant::None {
-        return Err(Error::new("--cache-size", "it is missing")
-            .or("give one, such as 1G, or several with --sweep size=1G..16G:x2"));
-    }
-    classes::check_use(&table, args, &source)?;
-    let known = Known { contents: source.contents()?, classes: &table };
+    asked.check_sized()?;
+    let known = asked.known()?;
     if args.cost {
-        return cost::run(&source, args, &settings, known);
+        return cost::run(source, args, settings, known);
     }
-    let points = points(&args.sweep, settings, |knob| args.asked(knob)).map_err(refused_point)?;
-    classes::tell_unused(&table, &points);
+    let points = asked.points()?;
     let (outcomes, text);
     if args.sweep.is_empty() {
-        outcomes = vec![single(&source, &points[0])?];
+        let shown = source.open_shown()?;
+        outcomes = vec![single(source, &points[0], shown, &mut |_| true).map_err(failed)?];
         text = report::single(&outcomes[0], known, args.output.format)?;
     } else {
+        let mut knobs: Vec<Knob> = args.sweep.iter().map(|axis| axis.knob).collect();
         knobs.dedup();
-        outcomes = many(&source, args, &points)?;
+        outcomes = many(source, args, &points)?;
         text = report::many(&outcomes, &knobs, known, args.output.format)?;
     }
     outcomes.iter().try_for_each(check_measured)?;
@@ -73,6 +110,43 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
         nitro_sim::write_parquet(path, &outcomes).map_err(failed)?;
     }
     output::print(&text).map(drop)
+}
+
+/// The result of one simulation as `-o json` prints it, for the program that the laboratory is `inside` of. With `keep`, the
+/// pieces of the traces are kept for the next simulation.
+pub(crate) fn told(args: &SimArgs, inside: &Inside, keep: bool) -> Result<Value, Failure> {
+    let asked = Asked::new(args)?;
+    asked.check_sized()?;
+    let known = asked.known()?;
+    let points = asked.points()?;
+    let settings = &points[0];
+    settings.check()?;
+    let mut go_on = |_| inside.goes_on();
+    let outcome = if keep {
+        let how = format!("{:?} {:?} {:?}", args.read, asked.table.rules, args.cache.reclassify);
+        let stored = kept::pieces(&how, &args.traces, settings.extent_bytes, &|| asked.source.open())?;
+        simulate(&mut stored.replay(), settings, &mut go_on)?
+    } else {
+        single(&asked.source, settings, asked.source.open()?, &mut go_on)?
+    };
+    check_measured(&outcome)?;
+    check_used(&outcome, &args.traces)?;
+    Ok(report::json(&outcome, known)?)
+}
+
+/// Refuses results that say nothing of a cache: the trace has no requests, or none that a cache can help.
+fn check_used(outcome: &Outcome, traces: &[PathBuf]) -> Result<(), Error> {
+    let m = &outcome.measured;
+    if m.requests + outcome.warmup_requests == 0 {
+        return Err(inside::empty(traces));
+    }
+    if m.reads == 0 && outcome.settings.write_back.is_none() {
+        return Err(inside::without_reads(
+            traces,
+            "set mode to write-back: without it, a cache does nothing for writes",
+        ));
+    }
+    Ok(())
 }
 
 /// Refuses results of nothing: the warm-up covers the whole trace.
@@ -84,17 +158,22 @@ fn check_measured(outcome: &Outcome) -> Result<(), Error> {
     Err(Error::new("--warmup", why).or("give a shorter one"))
 }
 
-fn single(source: &Traces<'_>, settings: &Settings) -> Result<Outcome, Error> {
-    settings.check().map_err(failed)?;
-    let shown = source.open_shown()?;
-    let mut pieces = workload::live_from(&|| source.open(), shown, settings.extent_bytes).map_err(failed)?;
+/// Simulates one cache on a trace, which `reader` has opened at its beginning.
+fn single(
+    source: &Traces<'_>,
+    settings: &Settings,
+    reader: Box<dyn Reader>,
+    go_on: &mut dyn FnMut(u64) -> bool,
+) -> Result<Outcome, nitro_sim::Error> {
+    settings.check()?;
+    let mut pieces = workload::live_from(&|| source.open(), reader, settings.extent_bytes)?;
     if pieces.keeps_contents() {
         // The content of the extents and the state of the cache would be in RAM at the same time.
-        let kept = Stored::keep(&mut pieces).map_err(failed)?;
+        let kept = Stored::keep(&mut pieces)?;
         drop(pieces);
-        return simulate(&mut kept.replay(), settings, &mut |_| true).map_err(failed);
+        return simulate(&mut kept.replay(), settings, go_on);
     }
-    simulate(&mut pieces, settings, &mut |_| true).map_err(failed)
+    simulate(&mut pieces, settings, go_on)
 }
 
 fn refused_point(refused: Refused) -> Error {

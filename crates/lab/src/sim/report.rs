@@ -55,7 +55,7 @@ pub(super) fn compression_of(settings: &Settings, known: Known<'_>) -> Option<St
 }
 
 /// An outcome as JSON: ratios that are not from the trace are null, and `dedup` or `compression` has the words instead.
-fn json(outcome: &Outcome, known: Known<'_>) -> Result<Value, Error> {
+pub(super) fn json(outcome: &Outcome, known: Known<'_>) -> Result<Value, Error> {
     let mut json = serde_json::to_value(outcome).map_err(|e| Error::new("outcome", e))?;
     json["classes"] = classes::json(&outcome.measured, known.classes)?;
     for (period, measures) in json["periods"].as_array_mut().into_iter().flatten().zip(&outcome.periods) {

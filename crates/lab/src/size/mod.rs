@@ -16,6 +16,7 @@ use nitro_console::output::{self, Format};
 use nitro_sim::sizing::{Sample, Sampling};
 use nitro_sim::workload::Precedence;
 use nitro_sim::{Knob, Settings, adapt};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::slice;
 use std::thread;
@@ -34,6 +35,29 @@ pub(crate) fn run(args: &SizeArgs) -> Result<(), Error> {
         }
         return live::run(args, socket);
     }
+    let answer = answer(args)?;
+    let text = match args.output.format {
+        Format::Json => output::json_pretty(&answer)?,
+        Format::Csv => report::csv(&answer),
+        Format::Table => report::words(&answer, &args.traces, args),
+    };
+    output::print(&text).map(drop)
+}
+
+/// The answer as `-o json` prints it, with the one for people as `words`, for the program that the laboratory is inside of.
+pub(crate) fn told(args: &SizeArgs) -> Result<Value, Error> {
+    if let Some(socket) = args.traces.iter().find(|path| live::is_socket(path)) {
+        return Err(Error::new(socket.display(), "it is a socket")
+            .or("`nitro-lab size` asks running servers; name a trace or a recording here"));
+    }
+    let answer = answer(args)?;
+    let mut json = serde_json::to_value(&answer).map_err(|e| Error::new("answer", e))?;
+    json["words"] = report::words(&answer, &args.traces, args).into();
+    Ok(json)
+}
+
+/// Answers from traces.
+fn answer(args: &SizeArgs) -> Result<Answer, Error> {
     let base = settings(args)?;
     let what = named(&args.traces);
     let sample = draw(args, &args.traces, &base)?;
@@ -47,16 +71,11 @@ pub(crate) fn run(args: &SizeArgs) -> Result<(), Error> {
         let question = Question { sample: &other, ..question };
         answer.cross_checks.push(Checked::new(&question, path, &answer)?);
     }
-    let text = match args.output.format {
-        Format::Json => output::json_pretty(&answer)?,
-        Format::Csv => report::csv(&answer),
-        Format::Table => report::words(&answer, &args.traces, args),
-    };
-    output::print(&text).map(drop)
+    Ok(answer)
 }
 
 /// The settings of the options, for a cache of any size.
-fn settings(args: &SizeArgs) -> Result<Settings, Error> {
+pub(crate) fn settings(args: &SizeArgs) -> Result<Settings, Error> {
     let mut settings = Settings::new(0);
     for (knob, text) in args.given() {
         knob.set(&mut settings, text).map_err(|why| {
@@ -75,7 +94,7 @@ fn threads(args: &SizeArgs) -> usize {
 }
 
 fn traces<'a>(args: &'a SizeArgs, paths: &'a [PathBuf]) -> Result<Traces<'a>, Error> {
-    Traces::new(paths, &args.read, &ClassTable::default(), Precedence::Trace)
+    Traces::new(paths, &args.read, &ClassTable::default(), Precedence::Trace, args.inside.as_ref())
 }
 
 fn named(paths: &[PathBuf]) -> String {
@@ -84,7 +103,7 @@ fn named(paths: &[PathBuf]) -> String {
 }
 
 /// Reads traces and draws a sample. They must have reads.
-fn draw(args: &SizeArgs, paths: &[PathBuf], base: &Settings) -> Result<Sample, Error> {
+pub(crate) fn draw(args: &SizeArgs, paths: &[PathBuf], base: &Settings) -> Result<Sample, Error> {
     let source = traces(args, paths)?;
     let sampling = args.sample.map_or(Sampling::Pieces(PIECES_MAX), |percent| Sampling::Rate(percent / 100.0));
     let mut server = *base;
@@ -102,7 +121,7 @@ fn draw(args: &SizeArgs, paths: &[PathBuf], base: &Settings) -> Result<Sample, E
     if !sample.has_reads() {
         return Err(refuse("no read is in the sample").or("choose a larger --sample"));
     }
-    if sample.pieces() >= PIECES_SHOWN {
+    if sample.pieces() >= PIECES_SHOWN && args.inside.is_none() {
         nitro_console::note!("simulating caches of several sizes on {} extents of requests ...", sample.pieces());
     }
     Ok(sample)

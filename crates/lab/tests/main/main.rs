@@ -4,6 +4,7 @@
 mod costs;
 mod documented;
 mod generated;
+mod inside;
 mod options;
 mod reproducing;
 mod simulating;

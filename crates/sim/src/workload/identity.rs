@@ -15,14 +15,18 @@ pub struct TraceIdentity {
 
 /// What a file was when it was read: device, inode, size, and the times of its content's and its inode's last change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+pub struct Stamp {
     inode: (u64, u64),
     size: u64,
     times: [(i64, i64); 2],
 }
 
 impl Stamp {
-    fn of(path: &Path) -> io::Result<Self> {
+    /// The stamp of a file.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn of(path: &Path) -> io::Result<Self> {
         let found = fs::metadata(path)?;
         let times = [(found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec())];
         Ok(Self { inode: (found.dev(), found.ino()), size: found.size(), times })

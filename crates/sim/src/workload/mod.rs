@@ -14,7 +14,7 @@ mod source;
 mod stored;
 
 pub use classified::{Classified, Precedence};
-pub use identity::TraceIdentity;
+pub use identity::{Stamp, TraceIdentity};
 pub use live::Live;
 pub use piece::Piece;
 pub(crate) use piece::runs;
