@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all set-up themselves, or name what they need.
 CARGO ?= cargo
-.PHONY: demo test check compile test-long long-crash long-aged long-mutations long-clients long-faults long-reproduction long-vm long-takeover long-package long-fuzz install uninstall deb rootfs docs bench bench-index bench-cos bench-policies build setup lint unit clients readme page cos reproduction faults clean help
+.PHONY: demo test check compile test-long long-crash long-aged long-mutations long-clients long-faults long-reproduction long-vm long-takeover long-package long-python long-fuzz install uninstall deb rootfs docs bench bench-index bench-cos bench-policies build setup lint unit python clients readme page cos reproduction faults clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -11,11 +11,11 @@ demo: ## a slow volume with and without Nitro, side by side, in about two minute
 	@scripts/demo
 
 # The parts of `make test`, in order.
-PARTS = lint compile unit docs clients faults readme page cos reproduction
+PARTS = lint compile unit docs python clients faults readme page cos reproduction
 # `make test` tests the program that the unit tests are built with (little optimised, with checks for overflow); a target alone
 # tests the one that users get.
 test: export NITRO = $(CURDIR)/target/debug/nitro
-test: ## format, lints, all tests, other people's NBD clients, faults, the README's commands, a deduplicating store, some cells of the evaluations
+test: ## format, lints, all tests, the Python package, other people's NBD clients, faults, the README's commands, a deduplicating store, some cells of the evaluations
 	@scripts/setup test
 	@scripts/in-parts test $(PARTS)
 
@@ -44,6 +44,10 @@ build:
 # What tests a program builds the release, unless NITRO names one.
 TESTED = $(if $(NITRO),,build)
 
+python: # where there is Python, and a network or its packages
+	$(if $(NITRO),,$(CARGO) build --release -p nitro-python)
+	scripts/test-python || [ $$? = 77 ]
+
 clients: $(TESTED)
 	scripts/test-clients
 
@@ -66,7 +70,7 @@ reproduction: $(TESTED)
 	scripts/test-reproduce --cells
 
 # The parts of `make test-long`, in order. Each is a target, too.
-LONG_PARTS = long-crash long-aged long-mutations long-clients long-faults long-reproduction long-vm long-takeover long-package long-fuzz
+LONG_PARTS = long-crash long-aged long-mutations long-clients long-faults long-reproduction long-vm long-takeover long-package long-python long-fuzz
 test-long: ## the slow ones: long simulations, faults, kills, power cuts in a virtual machine, hosts that take over, databases, aged file systems, fuzzing; goes on with the part that failed
 	@scripts/setup long
 	@scripts/setup-long
@@ -99,6 +103,9 @@ long-takeover: build
 long-package: build
 	scripts/test-package
 
+long-python: build # the wheel as pip builds it, and Ray
+	scripts/test-wheel || [ $$? = 77 ]
+
 long-fuzz:
 	for target in $$(ls fuzz/fuzz_targets | sed 's/\.rs//'); do fuzz/run $$target 60 || exit 1; done
 
@@ -118,6 +125,9 @@ bench-index: ## both kinds of flash index beside the device, RocksDB and Berkele
 	@scripts/setup bench-index || echo "going on without RocksDB or BerkeleyDB"
 	$(CARGO) build --release -p nitro -p nitro-lab -p nitro-bench
 	scripts/bench-index
+
+bench-python: ## the Python package beside libcachesim, and 64 workers of Dask
+	scripts/test-wheel --bench
 
 bench-cos: ## the deduplicating store beside restic, borg and casync, and on one core beside BLAKE3 and LZ4 alone
 	@scripts/setup bench
