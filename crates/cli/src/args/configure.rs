@@ -2,7 +2,7 @@
 
 use super::{OutputArgs, ServerArgs};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub(super) const CHECK_EXAMPLES: &str = "\
 Examples:
@@ -76,12 +76,23 @@ pub(crate) struct GetArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     /// The configuration file, in TOML
-    pub(crate) file: PathBuf,
+    #[arg(required_unless_present = "config", conflicts_with = "config")]
+    file: Option<PathBuf>,
+    /// The same, as nitro serve takes it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Do not check that addresses are free: systemd opens them, and passes them to the server (nitro.socket)
     #[arg(long)]
     pub(crate) sockets_passed: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+impl CheckArgs {
+    /// The configuration file; one of both ways to name it is required.
+    pub(crate) fn file(&self) -> &Path {
+        self.file.as_deref().or(self.config.as_deref()).unwrap_or(Path::new(""))
+    }
 }
 
 /// `nitro set`

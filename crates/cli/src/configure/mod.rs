@@ -50,16 +50,16 @@ struct Checked {
 
 /// Runs `nitro check`. Returns the exit code: 1 if a start would be refused.
 pub(crate) fn check(args: &CheckArgs) -> Result<u8, Error> {
-    let config = match file::load_all(&args.file) {
+    let config = match file::load_all(args.file()) {
         Ok(config) => config,
-        Err(errors) => return print_checked(args, Checked::refused(&args.file, &errors)),
+        Err(errors) => return print_checked(args, Checked::refused(args.file(), &errors)),
     };
     let Rehearsal { errors, notes } = serve::rehearse(&config, args.sockets_passed)?;
     let checked = Checked {
         caches: config.caches.keys().cloned().collect(),
         volumes: config.volumes.keys().cloned().collect(),
         notes,
-        ..Checked::refused(&args.file, &errors)
+        ..Checked::refused(args.file(), &errors)
     };
     print_checked(args, checked)
 }

@@ -81,6 +81,7 @@ fn a_file_is_checked_without_a_server() {
     let note = "cache.fast: cache.img does not exist, and is created with 64 MiB";
     assert_eq!((&told["notes"], &told["errors"]), (&serde_json::json!([note]), &serde_json::json!([])));
     assert!(!place.path("cache.img").exists());
+    assert_eq!(place.stdout("check good.toml"), place.stdout("check --config good.toml"));
     assert!(place.stdout("check good.toml").contains("good.toml can be used"));
     for (old, new, words) in [
         ("dirty_age = \"1h\"", "dirty_agee = \"1h\"", ["line 10", "did you mean \"dirty_age\"?"]),
