@@ -615,6 +615,10 @@ impl<D: Device> Origin for Volume<D> {
         false
     }
 
+    fn unit_bytes(&self) -> Option<u32> {
+        None
+    }
+
     fn recipe_extent_bytes(&self) -> Option<u32> {
         (self.object.kind == Kind::Volume).then_some(self.object.chunk_bytes)
     }

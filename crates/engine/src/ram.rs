@@ -62,12 +62,12 @@ impl EngineSettings {
     }
 
     /// The maximum RAM of a volume, in bytes, in addition to its cache and the data of requests: destage, read-ahead,
-    /// requests that were given up, counters.
+    /// requests that were given up, counters. `unit_bytes`: those of its origin ([`Origin::unit_bytes`](nitro_port::Origin::unit_bytes)).
     #[must_use]
-    pub fn volume_ram_bytes(&self) -> u64 {
+    pub fn volume_ram_bytes(&self, unit_bytes: Option<u32>) -> u64 {
         let readahead = READAHEADS_MAX as u64 * held_bytes(self.manager.streams.readahead_bytes as usize);
         let given_up = if self.gives_up() { 2 * GIVEN_UP_BYTES_MAX } else { 0 };
-        u64::from(DESTAGE_ROUNDS_MAX) * destage_round_bytes(self.manager.extent_bytes as usize)
+        u64::from(DESTAGE_ROUNDS_MAX) * destage_round_bytes(self.manager.extent_bytes as usize, unit_bytes)
             + readahead
             + REMAINDERS_MAX as u64 * held_bytes(self.manager.extent_bytes as usize)
             + given_up

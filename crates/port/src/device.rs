@@ -118,6 +118,10 @@ pub trait Origin: Device {
     /// flushed.
     fn keeps_writes(&self) -> bool;
 
+    /// If a write of a part of a unit costs about as much as one of the whole, as with objects of a bucket: the bytes of a unit, a power
+    /// of two. Such a device gets whole units where it can, and is flushed less often.
+    fn unit_bytes(&self) -> Option<u32>;
+
     /// If the device knows its contents by fingerprint (BLAKE3, cut to 160 bits) without reading them: the bytes of the
     /// extents in [`recipe`](Self::recipe).
     fn recipe_extent_bytes(&self) -> Option<u32>;
@@ -167,17 +171,23 @@ pub async fn read_each(
 
 /// Makes a device an [`Origin`] that does not know its contents by fingerprint: `plain_origin!(MyDevice)`, or
 /// `plain_origin!(<D: Device> MyDevice<D>)`. Its writes survive the end of the process, as those of files and block
-/// devices do; `plain_origin!(MyDevice, keeps_writes: |device| ...)` decides for each device whether they do.
+/// devices do; `plain_origin!(MyDevice, keeps_writes: |device| ...)` decides for each device whether they do. It has no units,
+/// unless `unit_bytes: |device| ...` follows.
 #[macro_export]
 macro_rules! plain_origin {
     (<$($parameter:ident: $bound:path),+> $device:ty) => {
-        $crate::plain_origin!(@ [$($parameter: $bound),+] $device, |_| true);
+        $crate::plain_origin!(@ [$($parameter: $bound),+] $device, |_| true, |_| None);
     };
-    (@ [$($parameter:ident: $bound:path),*] $device:ty, $keeps_writes:expr) => {
+    (@ [$($parameter:ident: $bound:path),*] $device:ty, $keeps_writes:expr, $unit_bytes:expr) => {
         impl<$($parameter: $bound),*> $crate::Origin for $device {
             fn keeps_writes(&self) -> bool {
                 let keeps_writes: fn(&Self) -> bool = $keeps_writes;
                 keeps_writes(self)
+            }
+
+            fn unit_bytes(&self) -> Option<u32> {
+                let unit_bytes: fn(&Self) -> Option<u32> = $unit_bytes;
+                unit_bytes(self)
             }
 
             fn recipe_extent_bytes(&self) -> Option<u32> {
@@ -211,10 +221,13 @@ macro_rules! plain_origin {
         }
     };
     ($device:ty) => {
-        $crate::plain_origin!(@ [] $device, |_| true);
+        $crate::plain_origin!(@ [] $device, |_| true, |_| None);
     };
     ($device:ty, keeps_writes: $keeps_writes:expr) => {
-        $crate::plain_origin!(@ [] $device, $keeps_writes);
+        $crate::plain_origin!(@ [] $device, $keeps_writes, |_| None);
+    };
+    ($device:ty, keeps_writes: $keeps_writes:expr, unit_bytes: $unit_bytes:expr) => {
+        $crate::plain_origin!(@ [] $device, $keeps_writes, $unit_bytes);
     };
 }
 
@@ -266,6 +279,10 @@ impl<D: Device> Device for Arc<D> {
 impl<D: Origin> Origin for Arc<D> {
     fn keeps_writes(&self) -> bool {
         (**self).keeps_writes()
+    }
+
+    fn unit_bytes(&self) -> Option<u32> {
+        (**self).unit_bytes()
     }
 
     fn recipe_extent_bytes(&self) -> Option<u32> {

@@ -21,6 +21,7 @@ fn place(prefix: &str) -> Place {
         prefix: prefix.to_owned(),
         endpoint: None,
         region: Some("us-east-1".to_owned()),
+        snapshot: None,
     }
 }
 

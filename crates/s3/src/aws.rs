@@ -10,6 +10,7 @@ use object_store::path::Path;
 use object_store::{
     ClientOptions, Error, GetOptions, GetRange, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, RetryConfig,
 };
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,14 @@ pub struct Place {
     pub endpoint: Option<String>,
     /// The region; `None`: `AWS_REGION`, or `AWS_DEFAULT_REGION`.
     pub region: Option<String>,
+    /// The snapshot of the volume that is meant; `None`: the volume.
+    pub snapshot: Option<String>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "s3://{}/{}", self.bucket, self.prefix)
+    }
 }
 
 /// A prefix of a bucket.

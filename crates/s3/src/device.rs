@@ -1,8 +1,9 @@
 //! A volume as a device for any number of threads. One thread of its own has the volume and makes its requests.
 
+use crate::bill::{Bill, Prices};
 use crate::counters::{S3Counters, S3Metrics};
 use crate::error::{S3Error, StoreError};
-use crate::format::Header;
+use crate::format::{Header, MANIFEST_BYTES_MAX, SNAPSHOTS_MAX, Segment, Snapshot};
 use crate::map::Map;
 use crate::store::Store;
 use crate::volume::{Options, Volume};
@@ -15,12 +16,14 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A device that is dropped waits so long for its requests.
 const LEAVE: Duration = Duration::from_secs(5);
+/// RAM of a search for what is not needed any more: of each snapshot, the runs and the segments' names, and one segment.
+const SEARCH_BYTES_MAX: u64 = SNAPSHOTS_MAX as u64 * (MANIFEST_BYTES_MAX + Segment::BYTES_MAX);
 /// Who changes a note waits so long.
 const NOTE_MAX: Duration = Duration::from_secs(20);
 
@@ -33,12 +36,26 @@ enum Op {
     Allocation { offset: u64, len: u64 },
     Note(usize),
     SetNote(usize, Bytes),
+    Snapshots,
+    Change(Change),
+}
+
+/// A change of a volume that is a generation of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// See [`Volume::snapshot`].
+    Snapshot(String),
+    /// See [`Volume::delete_snapshot`].
+    DeleteSnapshot(String),
+    /// See [`Volume::grow`]; the size in bytes.
+    Grow(u64),
 }
 
 enum Answer {
     Done,
     Data(Bytes),
     Map(Vec<Allocation>),
+    Snapshots(Vec<Snapshot>),
 }
 
 type Reply = oneshot::Sender<Result<Answer, S3Error>>;
@@ -51,32 +68,66 @@ struct Job {
 /// Requests to a volume; see [`serve`].
 pub struct Jobs(mpsc::UnboundedReceiver<Job>);
 
-/// A volume in a bucket.
+/// A volume in a bucket; clones are the same one.
+#[derive(Clone)]
 pub struct S3Disk {
     jobs: mpsc::UnboundedSender<Job>,
     header: Header,
     is_read_only: bool,
     metrics: Arc<S3Metrics>,
     changed_ns: Arc<AtomicU64>,
+    size_bytes: Arc<AtomicU64>,
     ram_bytes: u64,
+    opened: Instant,
 }
 
 impl S3Disk {
     /// The device of a volume, and the requests that [`serve`] is to carry out.
     pub fn new<S: Store, C: Clock>(volume: &Volume<S, C>, is_read_only: bool) -> (Self, Jobs) {
         let (jobs, received) = mpsc::unbounded();
-        let (header, Options { buffer_bytes, puts_max, .. }) = (*volume.header(), *volume.options());
+        let (header, Options { buffer_bytes, puts_max, .. }) = (volume.header(), *volume.options());
         // An object is assembled, signed and sent from one buffer.
         let puts_bytes = puts_max as u64 * u64::from(header.chunk_bytes);
-        let ram_bytes = buffer_bytes + puts_bytes + Map::ram_bytes_max(&header);
+        let ram_bytes = buffer_bytes + puts_bytes + SEARCH_BYTES_MAX;
+        let size_bytes = Arc::new(AtomicU64::new(header.size_bytes));
         let (metrics, changed_ns) = (volume.metrics(), volume.changed_ns());
-        (Self { jobs, header, is_read_only, metrics, changed_ns, ram_bytes }, Jobs(received))
+        (
+            Self { jobs, header, is_read_only, metrics, changed_ns, size_bytes, ram_bytes, opened: Instant::now() },
+            Jobs(received),
+        )
     }
 
-    /// What never changes of the volume.
+    /// The volume's identity, its size, and that of its objects.
     #[must_use]
-    pub fn header(&self) -> &Header {
-        &self.header
+    pub fn header(&self) -> Header {
+        Header { size_bytes: self.size_bytes.load(Ordering::SeqCst), ..self.header }
+    }
+
+    /// The snapshots, in the order in which they were made.
+    ///
+    /// # Errors
+    /// The volume's thread has ended.
+    pub async fn snapshots(&self) -> Result<Vec<Snapshot>, S3Error> {
+        match self.ask(Op::Snapshots).await? {
+            Answer::Snapshots(all) => Ok(all),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Makes or deletes a snapshot, or grows.
+    ///
+    /// # Errors
+    /// It cannot be, another server has taken the volume over, or the store refuses.
+    pub async fn make_change(&self, change: Change) -> Result<(), S3Error> {
+        if self.is_read_only {
+            return Err(S3Error::Invalid("it is open for reading only".to_owned()));
+        }
+        let grown = if let Change::Grow(size_bytes) = &change { Some(*size_bytes) } else { None };
+        self.ask(Op::Change(change)).await?;
+        if let Some(size_bytes) = grown {
+            self.size_bytes.fetch_max(size_bytes, Ordering::SeqCst);
+        }
+        Ok(())
     }
 
     /// The time of the last change that is durable, in nanoseconds since 1970. It changes.
@@ -91,10 +142,16 @@ impl S3Disk {
         self.metrics.snapshot()
     }
 
+    /// What that costs.
+    #[must_use]
+    pub fn bill(&self) -> Bill {
+        Bill::new(&self.counters(), self.opened.elapsed(), &Prices::AWS)
+    }
+
     /// The RAM that it takes at most, in bytes, besides the data of requests.
     #[must_use]
     pub fn ram_bytes(&self) -> u64 {
-        self.ram_bytes
+        self.ram_bytes + Map::ram_bytes_max(&self.header())
     }
 
     async fn ask(&self, op: Op) -> Result<Answer, S3Error> {
@@ -142,7 +199,7 @@ impl S3Notes {
     pub async fn get(&self, number: usize) -> Result<Bytes, S3Error> {
         match ask(&self.0, Op::Note(number)).await? {
             Answer::Data(text) => Ok(text),
-            Answer::Done | Answer::Map(_) => Ok(Bytes::new()),
+            _ => Ok(Bytes::new()),
         }
     }
 
@@ -162,7 +219,7 @@ fn failed(error: &S3Error, operation: Operation, offset: u64, len: u64) -> Devic
 impl Device for S3Disk {
     fn geometry(&self) -> Geometry {
         Geometry {
-            size_bytes: self.header.size_bytes,
+            size_bytes: self.size_bytes.load(Ordering::SeqCst),
             block_bytes: Header::BLOCK_BYTES as u32,
             preferred_bytes: 64 << 10,
             rotational: false,
@@ -212,7 +269,7 @@ impl Device for S3Disk {
 }
 
 // What was not flushed is in RAM.
-nitro_port::plain_origin!(S3Disk, keeps_writes: |_| false);
+nitro_port::plain_origin!(S3Disk, keeps_writes: |_| false, unit_bytes: |disk| Some(disk.header.chunk_bytes));
 
 /// Carries out the requests to a volume until its device is dropped.
 pub async fn serve<S: Store, C: Clock>(volume: &Volume<S, C>, clock: &C, is_read_only: bool, jobs: Jobs) {
@@ -264,6 +321,15 @@ async fn carry_out<S: Store, C: Clock>(volume: &Volume<S, C>, clock: &C, job: Jo
         Op::Zero { offset, len } => volume.zero(offset, len).await.map(|()| Answer::Done),
         Op::Discard { offset, len } => volume.discard(offset, len).map(|()| Answer::Done),
         Op::Allocation { offset, len } => Ok(Answer::Map(volume.allocation(offset, len))),
+        Op::Snapshots => Ok(Answer::Snapshots(volume.snapshots())),
+        Op::Change(change) => {
+            let changed = match change {
+                Change::Snapshot(name) => volume.snapshot(&name).boxed_local().await,
+                Change::DeleteSnapshot(name) => volume.delete_snapshot(&name).boxed_local().await,
+                Change::Grow(size_bytes) => volume.grow(size_bytes).boxed_local().await,
+            };
+            changed.map(|()| Answer::Done)
+        }
         Op::Note(number) => Ok(Answer::Data(volume.note(number))),
         Op::SetNote(number, text) => {
             match select(pin!(volume.set_note(number, text)), pin!(clock.sleep(NOTE_MAX))).await {

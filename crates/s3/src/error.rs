@@ -28,6 +28,12 @@ pub enum S3Error {
     /// There is no volume under the prefix.
     #[error("there is no volume of Nitro's here")]
     NoVolume,
+    /// The volume has no such snapshot.
+    #[error("there is no snapshot {0:?}")]
+    NoSnapshot(String),
+    /// What was asked for cannot be done.
+    #[error("{0}")]
+    Invalid(String),
     /// There is a volume, or something else, under the prefix already.
     #[error("there is something here already: object {0}")]
     NotEmpty(String),

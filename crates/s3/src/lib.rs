@@ -10,6 +10,7 @@
 
 #[cfg(feature = "client")]
 mod aws;
+mod bill;
 mod counters;
 #[cfg(feature = "client")]
 mod credentials;
@@ -29,15 +30,17 @@ mod volume;
 
 #[cfg(feature = "client")]
 pub use aws::{Bucket, Place};
+pub use bill::{Bill, Prices};
 pub use counters::{S3Counters, S3Metrics};
-pub use device::{Jobs, S3Disk, S3Notes, serve};
+pub use device::{Change, Jobs, S3Disk, S3Notes, serve};
 pub use error::{S3Error, StoreError};
 pub use format::{
-    Header, Id, MANIFEST_BYTES_MAX, Manifest, NOTE_BYTES_MAX, NOTES, RUNS_MAX, Run, SEGMENT_CHUNKS, Segment,
+    Header, Id, MANIFEST_BYTES_MAX, Manifest, NOTE_BYTES_MAX, NOTES, RUNS_MAX, Run, SEGMENT_CHUNKS, SNAPSHOT_NAME_MAX,
+    SNAPSHOTS_MAX, Segment, Snapshot,
 };
 pub use store::{Put, Store};
 #[cfg(feature = "client")]
-pub use thread::{create as create_at, start};
+pub use thread::{create as create_at, list as list_at, start};
 pub use volume::{Options, Volume};
 
 use nitro_port::Clock;
@@ -81,5 +84,21 @@ pub async fn open<S: Store, C: Clock>(
         probe::probe(&store).await?;
         open::take_over(&store).await?
     };
+    Ok(Volume::new(store, loaded, options))
+}
+
+/// Opens a snapshot of a volume, for reading. `seed` is random.
+///
+/// # Errors
+/// There is no volume, or no such snapshot, or it is damaged, or the store refuses.
+pub async fn open_snapshot<S: Store, C: Clock>(
+    store: S,
+    clock: C,
+    (label, name): (&str, &str),
+    seed: u64,
+    options: Options,
+) -> Result<Volume<S, C>, S3Error> {
+    let store = Rc::new(Patient::new(store, clock, label, seed));
+    let loaded = open::load_snapshot(&store, name).await?;
     Ok(Volume::new(store, loaded, options))
 }

@@ -24,6 +24,18 @@ impl Map {
         }
     }
 
+    /// Makes it larger: its header has a larger size from now on. What is new are holes.
+    pub(crate) fn grow(&mut self, header: Header) {
+        let last = self.header.segments() - 1;
+        if let Some(Some(chunks)) = self.segments.get_mut(last as usize) {
+            let mut longer = std::mem::take(chunks).into_vec();
+            longer.resize(header.segment_chunks(last) as usize, Id::HOLE);
+            *chunks = longer.into();
+        }
+        self.segments.resize_with(header.segments() as usize, || None);
+        self.header = header;
+    }
+
     /// The object of a chunk.
     pub(crate) fn get(&self, chunk: u64) -> Id {
         let segment = self.segments.get((chunk / SEGMENT_CHUNKS) as usize).and_then(Option::as_ref);

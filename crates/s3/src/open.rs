@@ -6,10 +6,12 @@
 
 use crate::error::S3Error;
 use crate::format::{
-    Header, Id, MANIFEST_BYTES_MAX, MANIFESTS, Manifest, Segment, VOLUME, manifest_name, parse_manifest, segment_name,
+    Header, Id, MANIFEST_BYTES_MAX, MANIFESTS, Manifest, SNAPSHOTS, Segment, Snapshot, VOLUME, manifest_name,
+    parse_manifest, segment_name, snapshot_name,
 };
 use crate::map::Map;
 use crate::patient::{Claim, Patient};
+use crate::runs::Runs;
 use crate::store::Store;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use nitro_log::FormatError;
@@ -23,6 +25,9 @@ const SEGMENTS_AT_ONCE: usize = 16;
 
 /// A generation that was read, with its map.
 pub(crate) struct Loaded {
+    /// As the object `volume` has it.
+    pub(crate) original: Header,
+    /// With the size of this generation.
     pub(crate) header: Header,
     pub(crate) manifest: Manifest,
     pub(crate) map: Map,
@@ -43,7 +48,7 @@ pub(crate) async fn create<S: Store, C: Clock>(store: &Patient<S, C>, header: &H
         let why = FormatError::Field { structure: VOLUME, field, value };
         return Err(S3Error::Format { name: VOLUME.to_owned(), why });
     }
-    for folder in [MANIFESTS, crate::format::SEGMENTS, crate::format::DATA] {
+    for folder in [MANIFESTS, crate::format::SEGMENTS, crate::format::DATA, SNAPSHOTS] {
         if let Some(found) = store.list(folder, None).await?.into_iter().next() {
             return Err(S3Error::NotEmpty(found));
         }
@@ -77,40 +82,114 @@ async fn generations<S: Store, C: Clock>(store: &Patient<S, C>, after: Option<u6
 }
 
 /// Reads the newest generation; `None`: it was replaced meanwhile.
-async fn newest<S: Store, C: Clock>(store: &Patient<S, C>, header: Header) -> Result<Option<Loaded>, S3Error> {
+async fn newest<S: Store, C: Clock>(store: &Patient<S, C>, original: Header) -> Result<Option<Loaded>, S3Error> {
     let all = generations(store, None).await?;
-    let mut map = Map::empty(header);
     let Some(newest) = all.last().copied() else {
-        let segments = vec![Id::HOLE; header.segments() as usize];
-        let Header { uuid, .. } = header;
-        let (runs, notes) = (Vec::new(), Default::default());
-        let manifest = Manifest { uuid, generation: 0, nonce: 0, opened: 0, changed_ns: 0, segments, runs, notes };
-        return Ok(Some(Loaded { header, manifest, map, stale: Vec::new() }));
+        let segments = vec![Id::HOLE; original.segments() as usize];
+        let Header { uuid, .. } = original;
+        let (runs, notes, grown_bytes, snapshots) = Default::default();
+        let manifest = Manifest {
+            uuid,
+            generation: 0,
+            nonce: 0,
+            opened: 0,
+            changed_ns: 0,
+            segments,
+            runs,
+            notes,
+            grown_bytes,
+            snapshots,
+        };
+        let (header, map, stale) = (original, Map::empty(original), Vec::new());
+        return Ok(Some(Loaded { original, header, manifest, map, stale }));
     };
     let name = manifest_name(newest);
-    let Some(bytes) = store.get(&name, 0..MANIFEST_BYTES_MAX + 1).await? else { return Ok(None) };
-    let manifest = Manifest::decode(&bytes, &header).map_err(format(&name))?;
-    if manifest.uuid != header.uuid || manifest.generation != newest {
-        return Err(S3Error::Foreign(name));
-    }
+    let Some(manifest) = manifest(store, &original, &name, newest).await? else { return Ok(None) };
+    let Some(map) = map(store, &original, &manifest).await? else {
+        let is_newest = generations(store, Some(newest)).await?.is_empty();
+        return if is_newest { Err(S3Error::Missing(format!("a segment of {name}"))) } else { Ok(None) };
+    };
+    // Those of the writer of the newest one; openings stay.
+    let stale = all.into_iter().filter(|found| (manifest.opened + 1..newest).contains(found)).collect();
+    Ok(Some(Loaded { original, header: manifest.header(&original), manifest, map, stale }))
+}
+
+/// The manifest of a generation, in the object of this name; `None`: it is not there.
+async fn manifest<S: Store, C: Clock>(
+    store: &Patient<S, C>,
+    original: &Header,
+    name: &str,
+    generation: u64,
+) -> Result<Option<Manifest>, S3Error> {
+    let Some(bytes) = store.get(name, 0..MANIFEST_BYTES_MAX + 1).await? else { return Ok(None) };
+    let manifest = Manifest::decode(&bytes, original).map_err(format(name))?;
+    let is_ours = manifest.uuid == original.uuid && manifest.generation == generation;
+    if is_ours { Ok(Some(manifest)) } else { Err(S3Error::Foreign(name.to_owned())) }
+}
+
+/// The map of a manifest; `None`: a segment is not there.
+async fn map<S: Store, C: Clock>(
+    store: &Patient<S, C>,
+    original: &Header,
+    manifest: &Manifest,
+) -> Result<Option<Map>, S3Error> {
+    let header = manifest.header(original);
+    let mut map = Map::empty(header);
     let wanted = manifest.segments.iter().copied().zip(0..).filter(|(id, _)| !id.is_hole());
     let segments = stream::iter(wanted.map(|(id, index)| async move { segment(store, &header, index, id).await }));
     let segments: Vec<Option<Segment>> = segments.buffer_unordered(SEGMENTS_AT_ONCE).try_collect().await?;
     for segment in segments {
-        let Some(segment) = segment else {
-            let is_newest = generations(store, Some(newest)).await?.is_empty();
-            return if is_newest { Err(S3Error::Missing(format!("a segment of {name}"))) } else { Ok(None) };
-        };
+        let Some(segment) = segment else { return Ok(None) };
         map.load(segment);
     }
     map.apply(&manifest.changes(), |_, _| {});
-    // Those of the writer of the newest one; openings stay.
-    let stale = all.into_iter().filter(|found| (manifest.opened + 1..newest).contains(found)).collect();
-    Ok(Some(Loaded { header, manifest, map, stale }))
+    Ok(Some(map))
+}
+
+/// What a snapshot has, without its segments.
+pub(crate) struct Held {
+    pub(crate) header: Header,
+    pub(crate) segments: Vec<Id>,
+    pub(crate) runs: Runs,
+}
+
+/// What a snapshot of the volume has; `None`: its manifest is not there.
+pub(crate) async fn held<S: Store, C: Clock>(
+    store: &Patient<S, C>,
+    original: &Header,
+    snapshot: &Snapshot,
+) -> Result<Option<Held>, S3Error> {
+    let manifest = manifest(store, original, &snapshot_name(snapshot.id), snapshot.generation).await?;
+    Ok(manifest.map(|manifest| Held {
+        header: manifest.header(original),
+        runs: manifest.changes(),
+        segments: manifest.segments,
+    }))
+}
+
+/// Reads a snapshot of the volume, without taking it over.
+///
+/// # Errors
+/// As [`load`], or there is no such snapshot.
+pub(crate) async fn load_snapshot<S: Store, C: Clock>(store: &Patient<S, C>, name: &str) -> Result<Loaded, S3Error> {
+    for _ in 0..ATTEMPTS {
+        let Loaded { original, manifest: newest, .. } = load(store).await?;
+        let Some(snapshot) = newest.snapshots.into_iter().find(|snapshot| snapshot.name == name) else {
+            return Err(S3Error::NoSnapshot(name.to_owned()));
+        };
+        // If it is not there, it was deleted meanwhile.
+        if let Some(manifest) = manifest(store, &original, &snapshot_name(snapshot.id), snapshot.generation).await?
+            && let Some(map) = map(store, &original, &manifest).await?
+        {
+            return Ok(Loaded { original, header: manifest.header(&original), manifest, map, stale: Vec::new() });
+        }
+        store.pause(Duration::from_millis(200)).await;
+    }
+    Err(S3Error::Missing(format!("an object of the snapshot {name}")))
 }
 
 /// A segment; `None`: it is not there.
-async fn segment<S: Store, C: Clock>(
+pub(crate) async fn segment<S: Store, C: Clock>(
     store: &Patient<S, C>,
     header: &Header,
     index: u64,

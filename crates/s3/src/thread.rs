@@ -3,7 +3,7 @@
 use crate::aws::{Bucket, Place};
 use crate::device::{S3Disk, serve};
 use crate::error::{S3Error, StoreError};
-use crate::format::Header;
+use crate::format::{Header, Snapshot};
 use crate::volume::Options;
 use futures_channel::oneshot;
 use nitro_port::Clock;
@@ -41,11 +41,11 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// Opens a volume for writing or reading, and serves it on a thread of its own until the device is dropped. `label` is what log lines
-/// call it, `name` the thread's.
+/// Opens a volume for writing or reading, or a snapshot for reading, and serves it on a thread of its own until the device is dropped.
+/// `label` is what log lines call it, `name` the thread's.
 ///
 /// # Errors
-/// There is no volume, or the store refuses, or there is no thread.
+/// There is no volume, or no such snapshot, or the store refuses, or there is no thread.
 pub async fn start(place: Place, label: &str, name: &str, is_read_only: bool) -> Result<S3Disk, S3Error> {
     let (opened, opening) = oneshot::channel();
     let label = label.to_owned();
@@ -58,9 +58,13 @@ pub async fn start(place: Place, label: &str, name: &str, is_read_only: bool) ->
             let clock = TokioClock(Instant::now());
             let volume = async {
                 let store = Bucket::new(&place)?;
-                let clock = TokioClock(clock.0);
-                crate::open(store, clock, &label, seed()?, Options::default(), is_read_only).await
+                let (clock, options) = (TokioClock(clock.0), Options::default());
+                match &place.snapshot {
+                    Some(name) => crate::open_snapshot(store, clock, (&label, name), seed()?, options).await,
+                    None => crate::open(store, clock, &label, seed()?, options, is_read_only).await,
+                }
             };
+            let is_read_only = is_read_only || place.snapshot.is_some();
             match in_time(volume).await {
                 Ok(volume) => {
                     let (disk, jobs) = S3Disk::new(&volume, is_read_only);
@@ -82,6 +86,22 @@ fn no_thread(error: &io::Error) -> S3Error {
     StoreError::Refused(format!("there is no thread for it: {error}")).into()
 }
 
+/// The snapshots of the volume at a place, which is not taken over, in the order in which they were made. Blocks.
+///
+/// # Errors
+/// There is no volume, or it is damaged, or the store refuses.
+pub fn list(place: &Place) -> Result<Vec<Snapshot>, S3Error> {
+    let runtime = runtime().map_err(|e| no_thread(&e))?;
+    runtime.block_on(async {
+        let (store, clock) = (Bucket::new(place)?, TokioClock(Instant::now()));
+        in_time(async {
+            let volume = crate::open(store, clock, &place.to_string(), seed()?, Options::default(), true).await?;
+            Ok(volume.snapshots())
+        })
+        .await
+    })
+}
+
 /// Makes a volume of a size at a place, after the store was probed. Blocks.
 ///
 /// # Errors
@@ -94,8 +114,7 @@ pub fn create(place: &Place, size_bytes: u64, chunk_bytes: u32) -> Result<Header
         uuid[8..].copy_from_slice(&seed()?.to_le_bytes());
         let header = Header { uuid, size_bytes, chunk_bytes };
         let (store, clock) = (Bucket::new(place)?, TokioClock(Instant::now()));
-        let label = format!("s3://{}/{}", place.bucket, place.prefix);
-        in_time(crate::create(store, clock, &label, seed()?, &header)).await?;
+        in_time(crate::create(store, clock, &place.to_string(), seed()?, &header)).await?;
         Ok(header)
     })
 }

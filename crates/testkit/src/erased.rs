@@ -24,6 +24,7 @@ trait Object: Send + Sync {
     fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Answer<'_, ()>;
     fn allocation(&self, offset: u64, len: u64) -> Answer<'_, Vec<Allocation>>;
     fn keeps_writes(&self) -> bool;
+    fn unit_bytes(&self) -> Option<u32>;
     fn recipe_extent_bytes(&self) -> Option<u32>;
     fn recipe(&self, offset: u64, len: u64) -> Answer<'_, Recipe>;
     fn write_known<'a>(&'a self, offset: u64, data: Bytes, known: &'a [Option<Fingerprint>]) -> Answer<'a, ()>;
@@ -74,6 +75,10 @@ impl<D: Origin> Object for D {
 
     fn keeps_writes(&self) -> bool {
         Origin::keeps_writes(self)
+    }
+
+    fn unit_bytes(&self) -> Option<u32> {
+        Origin::unit_bytes(self)
     }
 
     fn recipe_extent_bytes(&self) -> Option<u32> {
@@ -158,6 +163,10 @@ impl Device for Erased {
 impl Origin for Erased {
     fn keeps_writes(&self) -> bool {
         self.0.keeps_writes()
+    }
+
+    fn unit_bytes(&self) -> Option<u32> {
+        self.0.unit_bytes()
     }
 
     fn recipe_extent_bytes(&self) -> Option<u32> {

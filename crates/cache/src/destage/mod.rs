@@ -4,12 +4,14 @@ mod backlog;
 mod contention;
 mod elevator;
 mod oldest;
+mod rounds;
 mod slowing;
 
 pub use backlog::Backlog;
 pub use contention::{Contention, WRITES_AT_ONCE_MAX};
 pub use elevator::Elevator;
 pub use oldest::Oldest;
+pub use rounds::Rounds;
 pub use slowing::Slowing;
 
 use crate::dirty::Held;

@@ -25,7 +25,7 @@ pub(crate) use cos::{
 pub(crate) use doctor::{BundleArgs, DoctorArgs};
 pub(crate) use mount::MountArgs;
 pub(crate) use pin::PinArgs;
-pub(crate) use s3::{S3Command, S3InitArgs};
+pub(crate) use s3::{S3Command, S3InitArgs, S3VolumeArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use takeover::TakeoverArgs;
 pub(crate) use volume::{AddArgs, ExplainArgs, FlushArgs, VolumeCommand};
@@ -204,7 +204,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: CosCommand,
     },
-    /// Make volumes in buckets of S3 servers, which are origins
+    /// Make volumes in buckets of S3 servers, which are origins, and their snapshots
     S3 {
         #[command(subcommand)]
         command: S3Command,

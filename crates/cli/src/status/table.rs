@@ -13,6 +13,7 @@ use nitro_server::control::protocol::{
     Recovered, Scan, Server, Spans, Status, Store, Volume, WaitCounters,
 };
 use nitro_server::cos::sizes;
+use nitro_server::origins::{S3Bill, S3Prices};
 
 /// Parts of the RAM that are smaller than this are shown as one sum; `-o json` has all parts.
 const RAM_PART_MIN: u64 = 1 << 20;
@@ -532,7 +533,16 @@ fn elsewhere(volume: &Volume) -> impl Iterator<Item = (&'static str, String)> {
             s3.puts, s3.gets, s3.lists, s3.deletes, s3.generations, s3.retries
         )
     });
-    [("server", nbd), ("bucket", s3)].into_iter().filter_map(|(what, told)| Some((what, told?)))
+    let bill = volume.origin_counters.s3_bill.map(|bill| {
+        let S3Prices { source, date, .. } = S3Prices::AWS;
+        let (sent, received) = (Size(bill.put_bytes_per_day as u64), Size(bill.got_bytes_per_day as u64));
+        let S3Bill { requests_per_day, dollars_per_month, transfer_dollars_per_month, .. } = bill;
+        format!(
+            "{requests_per_day:.0} requests a day ({sent} sent, {received} received): ${dollars_per_month:.2} in 30 days, \
+             and ${transfer_dollars_per_month:.2} if it crosses the internet ({source}, {date})"
+        )
+    });
+    [("server", nbd), ("bucket", s3), ("costs", bill)].into_iter().filter_map(|(what, told)| Some((what, told?)))
 }
 
 /// How fast requests may begin, if that is limited.

@@ -1,20 +1,17 @@
 //! Destage: writes dirty data to the origin in offset order, with neighbours merged. Only a few writes run at a time
 //! while clients read from the origin, unless there is no room for further dirty data (paper §3).
 
+use super::rounds::Written;
 use super::{EXTENTS_PER_LOCK, Volume};
 use crate::error::Error;
-use crate::format::journal::{FORGET_BYTES, Record, VERSIONED_BYTES};
-use crate::writeback::Room;
-use bytes::Bytes;
+use crate::format::journal::FORGET_BYTES;
 use event_listener::Event;
-use futures_util::future::{join_all, select};
-use futures_util::stream::{FuturesUnordered, StreamExt};
-use nitro_cache::destage::{Contention, ROUND_EXTENTS, TICK, WRITES_AT_ONCE_MAX, run_extents_max};
-use nitro_cache::{CacheManager, DirtyExtent};
-use nitro_port::buf::{BufMut, held_bytes};
+use futures_util::future::select;
+use nitro_cache::CacheManager;
+use nitro_cache::destage::{ROUND_EXTENTS, TICK};
 use nitro_port::yielding::{attempt_at, yield_now};
-use nitro_port::{Clock, Device, Origin, Recipe, Urgency};
-use nitro_units::{ExtentIndex, ExtentRange, Fingerprint};
+use nitro_port::{Clock, Device, Origin};
+use nitro_units::{ExtentIndex, ExtentRange};
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -30,14 +27,8 @@ pub(super) const TICK_FAILED: Duration = Duration::from_secs(5);
 /// Dirty extents whose age is examined under one lock of the manager.
 const AGES_PER_LOCK: usize = 512;
 
-/// Concurrent rounds of destage: the volume's own, and those of requests that need a range destaged first.
+/// Rounds of destage that write at a time: the volume's own, and those of requests that need a range destaged first.
 pub(crate) const ROUNDS_MAX: u32 = 2;
-
-/// The maximum RAM of one round of destage, in bytes: the contents, and the runs made from them.
-pub(crate) fn round_bytes(extent_bytes: usize) -> u64 {
-    let extents = (WRITES_AT_ONCE_MAX * run_extents_max(extent_bytes)).min(ROUND_EXTENTS) as u64;
-    extents * (held_bytes(extent_bytes) + extent_bytes as u64)
-}
 
 /// The requests for destage, and its progress.
 #[derive(Debug, Default)]
@@ -46,13 +37,13 @@ pub(super) struct Destage {
     /// Number of callers that need everything destaged, and of writers that wait for room.
     drainers: AtomicU32,
     /// Number of writers that wait for room.
-    starved: AtomicU32,
+    pub(super) starved: AtomicU32,
     /// The origin refused a write in this pass over all dirty extents.
     refused: AtomicBool,
     took: AtomicBool,
     /// The policy chose nothing the last time.
     gave_nothing: AtomicBool,
-    /// Rounds in progress.
+    /// Rounds that write.
     rounds: AtomicU32,
     round_ended: Event,
 }
@@ -79,8 +70,8 @@ impl Destage {
         Starved(Drainer::new(self))
     }
 
-    /// Waits until fewer than [`ROUNDS_MAX`] rounds are in progress, and begins one.
-    async fn round(&self) -> Round<'_> {
+    /// Waits until fewer than [`ROUNDS_MAX`] rounds write, and begins one.
+    pub(super) async fn round(&self) -> Round<'_> {
         let begin = |rounds: u32| (rounds < ROUNDS_MAX).then_some(rounds + 1);
         let try_begin = || {
             let began = self.rounds.fetch_update(Ordering::SeqCst, Ordering::SeqCst, begin).is_ok();
@@ -90,31 +81,14 @@ impl Destage {
     }
 }
 
-/// A round of destage in progress. It bounds the data that destage reads into RAM.
-struct Round<'a>(&'a Destage);
+/// A round of destage that writes. It bounds the data that destage reads into RAM.
+pub(super) struct Round<'a>(&'a Destage);
 
 impl Drop for Round<'_> {
     fn drop(&mut self) {
         self.0.rounds.fetch_sub(1, Ordering::SeqCst);
         self.0.round_ended.notify(1);
     }
-}
-
-/// The result of a step of destage.
-#[derive(Debug)]
-struct Step {
-    /// Extents that are in use by other requests.
-    skipped: usize,
-    destaged: Destaged,
-}
-
-/// The result of destaging extents.
-#[derive(Debug, Default)]
-struct Destaged {
-    /// Extents that are clean now.
-    done: usize,
-    /// Why other extents are still dirty.
-    failed: Option<Error>,
 }
 
 /// A caller that needs everything destaged; it is counted while this exists.
@@ -199,9 +173,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         if let Some(on) = self.points_in_any_mode() {
             return Box::pin(self.point_worker(on)).await;
         }
-        let mut tick = TICK;
+        let (mut tick, mut last) = (TICK, None);
         loop {
-            {
+            if last.is_none() {
                 let wanted = select(self.destage.wanted.listen(), self.cache.destage_wanted.listen());
                 if !self.has_work() {
                     // Soon after the last write its regions can be closed.
@@ -210,7 +184,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 }
             }
             let result = match self.due() {
-                Some(before) if self.has_work() => self.destage_round(before).await,
+                Some(before) if self.has_work() => self.destage_round(before, &mut last).await,
+                _ if last.is_some() => self.finish(last.take()).await,
                 _ => self.close_regions(false).await,
             };
             tick = TICK;
@@ -261,22 +236,28 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let before = self.cache.seconds();
         loop {
             let (mut from, mut skipped, mut failed, mut refusals) = (ExtentIndex(0), 0, None, 0);
+            let mut last = None;
             loop {
-                let object = self.options.object;
-                let batch = self.cache.manager.lock().dirty_from(object, from, before, ROUND_EXTENTS);
-                let Some(last) = batch.last() else { break };
-                from = last.key.index().next();
-                let step = self.destage_batch(batch).await?;
-                skipped += step.skipped;
-                match (step.destaged.done, step.destaged.failed) {
+                let batch = self.round_from(from, before);
+                let Some(end) = batch.last() else { break };
+                from = end.key.index().next();
+                let mut written = self.write_beside(&mut last, batch).await?;
+                skipped += written.skipped;
+                match (written.done.len(), written.failed.take()) {
                     (_, None) => {}
                     (0, error) => (failed, refusals) = (error, refusals + 1),
                     (_, error) => (failed, refusals) = (error, 0),
+                }
+                if self.rounds.overlap() {
+                    last = Some(written);
+                } else {
+                    self.finish(Some(written)).await?;
                 }
                 if refusals == REFUSALS_MAX {
                     break;
                 }
             }
+            self.finish(last).await?;
             if let Some(error) = failed {
                 return Err(error);
             }
@@ -318,11 +299,11 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.cache.telling(count * FORGET_BYTES, discard).await
     }
 
-    /// One round with the extents that the policy chooses.
-    async fn destage_round(&self, before: u32) -> Result<(), Error> {
-        let batch = self.cache.manager.lock().destage_next(self.options.object, before, ROUND_EXTENTS);
-        let step = if batch.is_empty() { None } else { Some(self.destage_batch(batch).await?) };
-        let Some(Step { destaged: Destaged { done, failed }, .. }) = step else {
+    /// One round with the extents that the policy chooses. With an origin whose rounds overlap, it is left in `last` when it is written,
+    /// and what was there is finished meanwhile.
+    async fn destage_round(&self, before: u32, last: &mut Option<Written>) -> Result<(), Error> {
+        let batch = self.next_round(before);
+        if batch.is_empty() && last.is_none() {
             let refused = self.destage.refused.swap(false, Ordering::SeqCst);
             if self.destage.took.swap(false, Ordering::SeqCst) && !refused {
                 self.destage_recovered();
@@ -332,34 +313,25 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 self.cache.clock.sleep(SKIPPED_WAIT).await;
             }
             return Ok(());
-        };
+        }
         self.destage.gave_nothing.store(false, Ordering::SeqCst);
+        let had_last = last.is_some();
+        let written = self.write_beside(last, batch).await?;
+        let (done, failed) = (written.done.len(), written.failed.clone());
+        if self.rounds.overlap() {
+            *last = Some(written).filter(|_| done > 0);
+        } else {
+            self.finish(Some(written)).await?;
+        }
         self.destage.took.fetch_or(done > 0, Ordering::SeqCst);
         self.destage.refused.fetch_or(failed.is_some(), Ordering::SeqCst);
         match failed {
             Some(error) if done == 0 => return Err(error),
             // Others are busy with all of these extents, or their content is lost.
-            None if done == 0 => self.cache.clock.sleep(SKIPPED_WAIT).await,
+            None if done == 0 && !had_last => self.cache.clock.sleep(SKIPPED_WAIT).await,
             _ => {}
         }
         Ok(())
-    }
-
-    /// Destages some extents, in order of offset.
-    async fn destage_batch(&self, batch: Vec<DirtyExtent>) -> Result<Step, Error> {
-        let count = batch.len();
-        let mut guards = Vec::new();
-        let mut taken = Vec::new();
-        for extent in batch {
-            // Where a client is writing to the origin, it has seen to it itself.
-            if let Some(guard) = self.flights.try_begin_destage(ExtentRange::one(extent.key.index())) {
-                guards.push(guard);
-                taken.push(extent);
-            }
-        }
-        let skipped = count - taken.len();
-        let destaged = self.destage_extents(taken).await?;
-        Ok(Step { skipped, destaged })
     }
 
     /// Destages the dirty extents of a range from which the caller excludes all other writes.
@@ -399,114 +371,14 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             batch.retain(|extent| extent.key.index() < extents.end);
             let Some(last) = batch.last() else { return Ok(()) };
             from = last.key.index().next();
-            if let Some(error) = self.destage_extents(batch).await?.failed {
+            let written = self.write_extents(batch).await?;
+            let failed = written.failed.clone();
+            self.finish(Some(written)).await?;
+            if let Some(error) = failed {
                 return Err(error);
             }
             yield_now().await;
         }
-    }
-
-    /// Writes dirty extents, in order, to the origin, after which they are clean. Lost content stays dirty, and so does
-    /// content that the origin refuses.
-    async fn destage_extents(&self, mut batch: Vec<DirtyExtent>) -> Result<Destaged, Error> {
-        batch.retain(|extent| extent.location.is_some());
-        if batch.is_empty() {
-            return Ok(Destaged::default());
-        }
-        let _round = self.destage.round().await;
-        // What the origin gets must be in the journal first: were it lost there, an older entry would come back.
-        self.cache.commit().await?;
-        let run_max = run_extents_max(self.extent_bytes() as usize);
-        let runs = batch.chunk_by(|a, b| a.key.index().next() == b.key.index()).flat_map(|run| run.chunks(run_max));
-        let writes: Vec<_> = runs.map(|run| self.destage_run(run)).collect();
-        let (done, failed) = self.run_writes(writes).await;
-        if let Some(error) = &failed {
-            self.destage_failed(error);
-        }
-        if !done.is_empty() {
-            self.flush_origin().await?;
-            // First the journal, then RAM: what is clean in RAM may be evicted, or overwritten at the origin.
-            self.clean(&done).await?;
-            self.cache.room.notify(usize::MAX);
-        }
-        if failed.is_none() && self.cache.manager.lock().dirty_count_of(self.options.object) == 0 {
-            self.destage_recovered();
-        }
-        Ok(Destaged { done: done.len(), failed })
-    }
-
-    /// Runs writes of the origin, as many at a time as its clients allow when a write begins. Returns the extents that
-    /// were written, and the last error.
-    pub(super) async fn run_writes(
-        &self,
-        writes: Vec<impl Future<Output = Result<Vec<DirtyExtent>, Error>>>,
-    ) -> (Vec<DirtyExtent>, Option<Error>) {
-        let (mut waiting, mut under_way) = (writes.into_iter(), FuturesUnordered::new());
-        let (mut done, mut failed) = (Vec::new(), None);
-        loop {
-            let free = self.contention().writes_at_once().saturating_sub(under_way.len());
-            under_way.extend(waiting.by_ref().take(free));
-            match under_way.next().await {
-                Some(Ok(extents)) => done.extend(extents),
-                // The others go on: a write left under way could arrive over a later one.
-                Some(Err(error)) => failed = Some(error),
-                None => return (done, failed),
-            }
-        }
-    }
-
-    /// The clients of the origin and of the cache, for the number of concurrent writes.
-    fn contention(&self) -> Contention {
-        // An origin that knows contents by fingerprint writes them sequentially, but may have to look each one up.
-        let disturbs_reads =
-            self.origin_reading.load(Ordering::Relaxed) > 0 && self.origin.recipe_extent_bytes().is_none();
-        let starves = || self.destage.starved.load(Ordering::SeqCst) > 0;
-        let lacks_room = || starves() || self.cache.lacks_dirty_room() || self.lacks_room_soon();
-        Contention { disturbs_reads, lacks_room: disturbs_reads && lacks_room() }
-    }
-
-    /// Writes neighbours to the origin, with one write if all can be read.
-    async fn destage_run(&self, run: &[DirtyExtent]) -> Result<Vec<DirtyExtent>, Error> {
-        let read = run.iter().map(|extent| self.dirty_content(extent));
-        let contents: Vec<Option<Bytes>> = join_all(read).await;
-        let mut done = Vec::new();
-        let both: Vec<_> = run.iter().zip(contents).collect();
-        for (extent, _) in both.iter().filter(|(_, content)| content.is_none()) {
-            self.cache.manager.lock().unreadable(extent.key, extent.version);
-        }
-        for readable in both.chunk_by(|a, b| a.1.is_some() == b.1.is_some()) {
-            let [(first, Some(bytes)), rest @ ..] = readable else { continue };
-            let offset = first.key.index().offset(self.extent_bytes());
-            let len = (self.size_bytes() - offset).min(readable.len() as u64 * self.extent_bytes()) as usize;
-            let data = if rest.is_empty() {
-                bytes.slice(..len)
-            } else {
-                let mut merged = BufMut::with_len(readable.len() * self.extent_bytes() as usize);
-                for (part, (_, bytes)) in merged.chunks_mut(self.extent_bytes() as usize).zip(readable) {
-                    part.copy_from_slice(bytes.as_deref().unwrap_or_default());
-                }
-                merged.truncate(len);
-                merged.freeze()
-            };
-            let known: Recipe = match self.has_recipes {
-                true => readable.iter().map(|(extent, _)| self.dirty_fingerprint(extent)).collect(),
-                false => Recipe::new(),
-            };
-            self.write_known(offset, data, &known).await?;
-            self.metrics.destage_writes.add(1);
-            self.metrics.destaged_extents.add(readable.len() as u64);
-            done.extend(readable.iter().map(|(extent, _)| **extent));
-        }
-        Ok(done)
-    }
-
-    fn dirty_fingerprint(&self, extent: &DirtyExtent) -> Option<Fingerprint> {
-        self.flights.dirty_contents.get(extent.key.index(), extent.version)
-    }
-
-    pub(super) async fn dirty_content(&self, extent: &DirtyExtent) -> Option<Bytes> {
-        let location = extent.location?;
-        self.cache.fetch(&[(extent.key, location)], Urgency::Normal).await.pop().flatten()
     }
 
     /// Checks that a write of `len` bytes at `offset` leaves no part of a lost extent. The caller excludes all other writes,
@@ -553,29 +425,5 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 self.forget_cached(ExtentRange::one(index), |_, _| {}).await;
             }
         }
-    }
-
-    /// Makes extents clean that are durable in the origin.
-    pub(super) async fn clean(&self, extents: &[DirtyExtent]) -> Result<(), Error> {
-        let step = self.cache.ledger.step(VERSIONED_BYTES, EXTENTS_PER_LOCK) as usize;
-        for some in extents.chunks(step) {
-            let tell = |room: &Room<'_>| {
-                let mut manager = self.cache.manager.lock();
-                for DirtyExtent { key, version, .. } in some {
-                    manager.begin_cleaning(*key, *version);
-                    room.push(Record::Clean { key: *key, version: *version });
-                }
-            };
-            self.cache.ledger.tell((some.len() * VERSIONED_BYTES) as u64, tell).await;
-        }
-        self.cache.commit().await?;
-        let mut manager = self.cache.manager.lock();
-        for DirtyExtent { key, version, .. } in extents {
-            manager.cleaned(*key, *version);
-            if self.has_recipes {
-                self.flights.dirty_contents.forget(key.index(), *version);
-            }
-        }
-        Ok(())
     }
 }

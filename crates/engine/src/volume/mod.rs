@@ -20,6 +20,7 @@ mod regions;
 pub(crate) mod registry;
 mod remainder;
 mod room;
+mod rounds;
 mod slowing;
 mod stretches;
 pub(crate) mod transitions;
@@ -50,10 +51,11 @@ use crate::metrics::{ClassCounters, ClassesMetrics};
 use crate::metrics::{VolumeCounters, VolumeLatencies, VolumeLatencySnapshot, VolumeMetrics};
 use bytes::Bytes;
 use destage::Destage;
-pub(crate) use destage::{ROUNDS_MAX as DESTAGE_ROUNDS_MAX, round_bytes as destage_round_bytes};
+pub(crate) use destage::ROUNDS_MAX as DESTAGE_ROUNDS_MAX;
 use nitro_cache::CacheManager;
 use nitro_cache::admission::{Provenance, WritePolicy};
 use nitro_cache::class::Band;
+use nitro_cache::destage::Rounds;
 use nitro_cache::pattern::{RunDetector, StreamDetector};
 use nitro_cache::reads::CostEstimator;
 pub use nitro_port::buf::Pieces;
@@ -65,6 +67,7 @@ use parking_lot::Mutex;
 use points::Points;
 use readahead::Wanted;
 use remainder::Remainder;
+pub(crate) use rounds::round_bytes as destage_round_bytes;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -131,7 +134,7 @@ pub struct Volume<F, O, C: Clock> {
     write_policy: AtomicU8,
     /// Caching of read misses is paused.
     fill_paused: AtomicBool,
-    /// Number of writes of the origin that have returned.
+    /// Number of writes of the origin that have returned, without those of destage: what they bring is dirty until a flush.
     origin_writes: AtomicU64,
     origin_durable: AtomicU64,
     /// Reads of the origin in progress.
@@ -141,6 +144,7 @@ pub struct Volume<F, O, C: Clock> {
     waits: Arc<Waits>,
     poisoned: Mutex<Option<Arc<str>>>,
     destage: Destage,
+    rounds: Rounds,
     destage_state: DestageState,
     looks: Looks,
     points: Points,
@@ -193,6 +197,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             waits: Arc::default(),
             poisoned: Mutex::default(),
             destage: Destage::default(),
+            rounds: rounds::rounds_for(cache.settings.manager.extent_bytes.into(), origin.unit_bytes()),
             destage_state: DestageState::default(),
             looks: Looks::default(),
             points: Points::default(),

@@ -136,6 +136,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         data: Bytes,
         known: &[Option<Fingerprint>],
     ) -> Result<(), Error> {
+        let result = self.put_known(offset, data, known).await;
+        self.origin_writes.fetch_add(1, Ordering::SeqCst);
+        result
+    }
+
+    /// As [`write_known`](Self::write_known), of what the cache keeps until the origin was flushed: a client's flush need not wait for it.
+    pub(super) async fn put_known(&self, offset: u64, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), Error> {
         let block = self.origin_block();
         let is_whole = offset.is_multiple_of(block) && (data.len() as u64).is_multiple_of(block);
         // Boxed, here and below: rare, and the future of a write is allocated and moved.
@@ -146,9 +153,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             true => self.answered(self.origin.write(start, data)).await,
             false => self.answered(Box::pin(self.origin.write_known(start, data, known))).await,
         };
-        let result = written.map_err(Error::Origin);
-        self.origin_writes.fetch_add(1, Ordering::SeqCst);
-        result
+        written.map_err(Error::Origin)
     }
 
     /// A write of whole blocks that changes nothing beside `data`: its offset and its bytes.

@@ -104,6 +104,10 @@ pub trait System: 'static {
     fn origins_forget(&self) -> bool {
         false
     }
+    /// Bytes of the units that origins store as a whole.
+    fn origin_unit_bytes(&self) -> Option<u32> {
+        None
+    }
     /// Whether it fails requests that a device is slow to answer.
     fn gives_up(&self) -> bool;
     /// Starts; `cycle` 0 is the first time. An error is a refusal to start.
@@ -241,10 +245,12 @@ impl<S: System> World<S> {
         let origin_us = [300, 3000, 20_000][self.rng.below(3) as usize];
         let (block_bytes, clock) = (self.block_bytes, sim.clock.clone());
         let (stalls, keeps_writes) = (self.stalls, !self.system.origins_forget());
+        let unit_bytes = self.system.origin_unit_bytes();
         let mut device = |name: usize, platter: &Platter, delay_us_max: u64, block_bytes: u32| {
             let (clock, power, seed) = (clock.clone(), power.clone(), self.rng.next());
             let (name, stalls) = (name as u64, if name == 0 { stalls.0 } else { stalls.1 });
-            let wiring = Wiring { name, block_bytes, clock, power, seed, delay_us_max, stalls, keeps_writes };
+            let wiring =
+                Wiring { name, block_bytes, clock, power, seed, delay_us_max, stalls, keeps_writes, unit_bytes };
             CrashingDevice::on(platter, wiring)
         };
         let flash = device(0, &self.flash, flash_us, 512);

@@ -22,7 +22,7 @@ use nitro_engine::{
 };
 use nitro_port::buf::{BufMut, bytes_in_use_here};
 use nitro_port::codec::Compression;
-use nitro_port::{Clock, Device};
+use nitro_port::{Clock, Device, Origin};
 use nitro_testkit::crashing::Faults;
 use nitro_testkit::{CrashingDevice, Rng, Simulation, VirtualTime, trace};
 use nitro_units::{ClassId, Generation, ObjectId, WeuId};
@@ -322,8 +322,9 @@ impl CachedDisk {
         let volume = self.volume();
         let settings = volume.cache().settings();
         // Destage and read-ahead hold no more than there is of the volume.
-        let usual = EngineSettings { origin_timeout: None, ..*settings }.volume_ram_bytes();
-        let given_up = settings.volume_ram_bytes() - usual;
+        let unit_bytes = volume.origin().unit_bytes();
+        let usual = EngineSettings { origin_timeout: None, ..*settings }.volume_ram_bytes(unit_bytes);
+        let given_up = settings.volume_ram_bytes(unit_bytes) - usual;
         usual.min(VOLUME_HELD_TIMES * self.volume().size_bytes()) + given_up + REQUEST_COPIES * self.asked_bytes.get()
     }
 
@@ -876,6 +877,10 @@ impl System for Nitro {
 
     fn origins_forget(&self) -> bool {
         Rng::new(self.seed ^ 0xF046).one_in(4)
+    }
+
+    fn origin_unit_bytes(&self) -> Option<u32> {
+        Rng::new(self.seed ^ 0x0B7E).one_in(4).then_some(64 << 10)
     }
 
     fn contents_offset(&self) -> u64 {

@@ -66,7 +66,7 @@ impl Device for Growing {
     }
 }
 
-nitro_port::plain_origin!(Growing, keeps_writes: |origin| origin.device.keeps_writes());
+nitro_port::plain_origin!(Growing, keeps_writes: |origin| origin.device.keeps_writes(), unit_bytes: |origin| origin.device.unit_bytes());
 
 /// What transitions happened.
 #[derive(Default)]

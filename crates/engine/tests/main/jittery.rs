@@ -91,6 +91,10 @@ impl<D: Device> Origin for Jittery<D> {
         self.keeps_writes
     }
 
+    fn unit_bytes(&self) -> Option<u32> {
+        None
+    }
+
     fn recipe_extent_bytes(&self) -> Option<u32> {
         None
     }

@@ -57,6 +57,10 @@ impl Origin for Known {
         true
     }
 
+    fn unit_bytes(&self) -> Option<u32> {
+        None
+    }
+
     fn recipe_extent_bytes(&self) -> Option<u32> {
         Some(8192)
     }

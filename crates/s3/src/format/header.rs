@@ -6,7 +6,7 @@ use nitro_log::{FormatError, Reader};
 const MAGIC: &[u8; 8] = b"NITROS3V";
 const NAME: &str = "volume";
 
-/// What never changes of a volume.
+/// What a volume is. Only its size may change: it grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// What it is recognised by, random.
@@ -24,6 +24,9 @@ impl Header {
     pub const BYTES: u64 = 44;
     /// The most chunks of a volume: 64 TiB of 4 MiB.
     pub const CHUNKS_MAX: u64 = 1 << 24;
+
+    /// The most segments of the manifest.
+    pub const SEGMENTS_MAX: u64 = Self::CHUNKS_MAX / SEGMENT_CHUNKS;
 
     /// Why such a volume cannot be; `None`: it can.
     #[must_use]

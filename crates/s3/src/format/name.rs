@@ -6,6 +6,8 @@ pub(crate) const VOLUME: &str = "volume";
 pub(crate) const MANIFESTS: &str = "manifest";
 /// The folder of segments.
 pub(crate) const SEGMENTS: &str = "segment";
+/// The folder of the manifests of snapshots.
+pub(crate) const SNAPSHOTS: &str = "snapshot";
 /// The folder of data.
 pub(crate) const DATA: &str = "data";
 
@@ -45,6 +47,18 @@ pub(crate) fn segment_name(segment: u64, id: Id) -> String {
     format!("{SEGMENTS}/{segment:08x}-{:016x}-{:016x}", id.generation, id.nonce)
 }
 
+/// The name of a snapshot's manifest.
+pub(crate) fn snapshot_name(id: Id) -> String {
+    format!("{SNAPSHOTS}/{:016x}-{:016x}", id.generation, id.nonce)
+}
+
+/// The id in the name of a snapshot's manifest; `None`: it is no such name.
+pub(crate) fn parse_snapshot(name: &str) -> Option<Id> {
+    let (generation, nonce) = name.strip_prefix(SNAPSHOTS)?.strip_prefix('/')?.split_once('-')?;
+    let id = Id { generation: hex(generation)?, nonce: hex(nonce)? };
+    (snapshot_name(id) == name).then_some(id)
+}
+
 /// The generation in the name of a manifest; `None`: it is no such name.
 pub(crate) fn parse_manifest(name: &str) -> Option<u64> {
     let generation = hex(name.strip_prefix(MANIFESTS)?.strip_prefix('/')?)?;
@@ -81,11 +95,14 @@ mod tests {
         assert_eq!(parse_data(&data_name(7, id)), Some((7, id)));
         assert_eq!(parse_segment(&segment_name(1 << 40, id)), Some((1 << 40, id)));
         assert_eq!(parse_manifest(&manifest_name(9)), Some(9));
+        assert_eq!(parse_snapshot(&snapshot_name(id)), Some(id));
         for name in
             ["data/7-12-3", "data/", "manifest/9", "manifest/+000000000000009", "segment/x", "volume", "dat\u{e9}"]
         {
             assert!(
-                parse_data(name).is_none() && parse_segment(name).is_none() && parse_manifest(name).is_none(),
+                [parse_data(name).is_none(), parse_segment(name).is_none(), parse_snapshot(name).is_none()]
+                    == [true; 3]
+                    && parse_manifest(name).is_none(),
                 "{name}"
             );
         }

@@ -23,7 +23,7 @@ impl<S: Store, C: Clock> Volume<S, C> {
     /// # Errors
     /// Another server has taken the volume over; or there is no room in RAM, as the store refuses what is there.
     pub async fn write(&self, offset: u64, data: Bytes) -> Result<(), S3Error> {
-        for (chunk, at, len, from) in parts(self.header.chunk_bytes, offset, data.len() as u64) {
+        for (chunk, at, len, from) in parts(self.header().chunk_bytes, offset, data.len() as u64) {
             let part = &data[from..from + len as usize];
             self.change(chunk, at, len, |overlay| overlay.write(at, part)).await?;
         }
@@ -35,10 +35,10 @@ impl<S: Store, C: Clock> Volume<S, C> {
     /// # Errors
     /// As [`write`](Self::write).
     pub async fn zero(&self, offset: u64, len: u64) -> Result<(), S3Error> {
-        let (size, end) = (u64::from(self.header.chunk_bytes), offset + len);
+        let (size, end) = (u64::from(self.header().chunk_bytes), offset + len);
         let first = offset.div_ceil(size);
         // The last chunk may be shorter.
-        let behind = if end == self.header.size_bytes { self.header.chunks() } else { end / size };
+        let behind = if end == self.header().size_bytes { self.header().chunks() } else { end / size };
         if first >= behind {
             return self.zero_parts(offset, len).await;
         }
@@ -53,9 +53,9 @@ impl<S: Store, C: Clock> Volume<S, C> {
     /// # Errors
     /// Another server has taken the volume over.
     pub fn discard(&self, offset: u64, len: u64) -> Result<(), S3Error> {
-        let (size, end) = (u64::from(self.header.chunk_bytes), offset + len);
+        let (size, end) = (u64::from(self.header().chunk_bytes), offset + len);
         let first = offset.div_ceil(size);
-        let behind = if end == self.header.size_bytes { self.header.chunks() } else { end / size };
+        let behind = if end == self.header().size_bytes { self.header().chunks() } else { end / size };
         if first < behind { self.unmap(first, behind - first) } else { Ok(()) }
     }
 
@@ -63,7 +63,7 @@ impl<S: Store, C: Clock> Volume<S, C> {
         if len == 0 {
             return Ok(());
         }
-        for (chunk, at, len, _) in parts(self.header.chunk_bytes, offset, len) {
+        for (chunk, at, len, _) in parts(self.header().chunk_bytes, offset, len) {
             let is_hole = {
                 let state = self.state.borrow();
                 !state.chunks.contains_key(&chunk) && state.object(chunk).is_hole()
@@ -76,7 +76,13 @@ impl<S: Store, C: Clock> Volume<S, C> {
     }
 
     /// Changes a chunk in RAM, when there is room.
-    async fn change(&self, chunk: u64, at: u32, len: u32, change: impl FnOnce(&mut Overlay)) -> Result<(), S3Error> {
+    pub(super) async fn change(
+        &self,
+        chunk: u64,
+        at: u32,
+        len: u32,
+        change: impl FnOnce(&mut Overlay),
+    ) -> Result<(), S3Error> {
         let (need, failures) = (Overlay::cost_max(at, len), self.state.borrow().failures);
         let room = |state: &mut State| {
             let has_room = state.cost == 0 || state.cost + need <= self.options.buffer_bytes;

@@ -2,7 +2,7 @@
 
 use super::Volume;
 use crate::error::S3Error;
-use crate::format::{Id, Manifest, RUNS_MAX, manifest_name, segment_name};
+use crate::format::{Header, Id, Manifest, RUNS_MAX, Snapshot, manifest_name, segment_name};
 use crate::map::parts;
 use crate::patient::Claim;
 use crate::runs::Runs;
@@ -24,24 +24,34 @@ struct Next {
     generation: u64,
     segments: Vec<Id>,
     since: Runs,
+    header: Header,
+    snapshots: Vec<Snapshot>,
 }
 
 impl<S: Store, C: Clock> Volume<S, C> {
     /// Writes the next generation, with these changes: all up to number `covered`, the last one at this time. Once it may have been
     /// written, nothing else is written instead: it is tried until it is known who wrote that generation.
     pub(super) async fn commit(&self, changes: Runs, covered: u64, changed_ns: u64) {
-        let next = loop {
+        let (asked, opened, notes, noted) = {
+            let mut state = self.state.borrow_mut();
+            (std::mem::take(&mut state.asked), state.opened, state.notes.clone(), state.noted)
+        };
+        let (header, snapshots) = loop {
+            match self.carry_out(&asked).await {
+                Ok(done) => break done,
+                Err(error) => self.refused(error).await,
+            }
+        };
+        let mut next = loop {
             match self.next_generation(&changes).await {
                 Ok(next) => break next,
                 Err(error) => self.refused(error).await,
             }
         };
-        let (opened, notes, noted) = {
-            let state = self.state.borrow();
-            (state.opened, state.notes.clone(), state.noted)
-        };
+        next.segments.resize(header.segments() as usize, Id::HOLE);
+        (next.header, next.snapshots) = (header, snapshots);
         let manifest = Manifest {
-            uuid: self.header.uuid,
+            uuid: self.original.uuid,
             generation: next.generation,
             nonce: self.store.random(),
             opened,
@@ -49,6 +59,8 @@ impl<S: Store, C: Clock> Volume<S, C> {
             segments: next.segments.clone(),
             runs: next.since.iter().collect(),
             notes,
+            grown_bytes: self.grown_bytes(&next.header),
+            snapshots: next.snapshots.clone(),
         };
         let (name, bytes) = (manifest_name(next.generation), Bytes::from(manifest.encode()));
         let claim = loop {
@@ -88,10 +100,25 @@ impl<S: Store, C: Clock> Volume<S, C> {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         state.committing = None;
-        let garbage = &mut state.garbage;
-        state.map.apply(changes, |chunk, id| garbage.add_data(chunk, id));
+        if next.header.size_bytes > self.header.get().size_bytes {
+            state.map.grow(next.header);
+            self.header.set(next.header);
+            state.short = None;
+        }
+        // First: what has been replaced is kept for the new ones, too.
+        let dropped = std::mem::replace(&mut state.snapshots, next.snapshots);
+        let (snapshots, garbage) = (&state.snapshots, &mut state.garbage);
+        for old in dropped.iter().filter(|old| snapshots.iter().all(|new| new.id != old.id)) {
+            garbage.add_snapshot(old.id);
+        }
+        let is_kept = |id: Id| snapshots.iter().any(|snapshot| snapshot.generation >= id.generation);
+        state.map.apply(changes, |chunk, id| {
+            if !is_kept(id) {
+                garbage.add_data(chunk, id);
+            }
+        });
         for (index, (new, old)) in next.segments.iter().zip(&state.segments).enumerate() {
-            if new != old {
+            if new != old && !is_kept(*old) {
                 garbage.add_segment(index as u64, *old);
             }
         }
@@ -110,7 +137,8 @@ impl<S: Store, C: Clock> Volume<S, C> {
             let state = self.state.borrow();
             let mut since = state.since.clone();
             since.add(changes);
-            Next { generation: state.generation + 1, segments: state.segments.clone(), since }
+            let (header, snapshots) = (self.header.get(), state.snapshots.clone());
+            Next { generation: state.generation + 1, segments: state.segments.clone(), since, header, snapshots }
         };
         if next.since.len() > self.options.runs_max.min(RUNS_MAX) {
             self.write_segments(&mut next, changes).await?;

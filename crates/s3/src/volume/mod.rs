@@ -20,12 +20,13 @@ mod note;
 mod put;
 mod read;
 mod run;
+mod snapshot;
 
 pub use run::Options;
 
 use crate::counters::S3Metrics;
 use crate::error::S3Error;
-use crate::format::{Header, Id, NOTES};
+use crate::format::{Header, Id, NOTES, Snapshot};
 use crate::map::Map;
 use crate::open::Loaded;
 use crate::overlay::Overlay;
@@ -101,6 +102,11 @@ struct State {
     notes: [Bytes; NOTES],
     noted: u64,
     durably_noted: u64,
+    /// The snapshots of the last generation, and what is asked for: that counts as a note.
+    snapshots: Vec<Snapshot>,
+    asked: Vec<snapshot::Asked>,
+    /// The last chunk and its length, while the volume grows: its object may be shorter.
+    short: Option<(u64, u32)>,
     fenced: Option<S3Error>,
     garbage: Garbage,
 }
@@ -146,7 +152,10 @@ impl State {
 
 /// See the module. To be used on one thread.
 pub struct Volume<S, C> {
-    header: Header,
+    /// As the object `volume` has it.
+    original: Header,
+    /// As it is: larger, if the volume has grown.
+    header: Cell<Header>,
     store: Rc<Patient<S, C>>,
     options: Options,
     state: RefCell<State>,
@@ -163,7 +172,7 @@ pub struct Volume<S, C> {
 
 impl<S, C> Volume<S, C> {
     pub(crate) fn new(store: Rc<Patient<S, C>>, loaded: Loaded, options: Options) -> Self {
-        let Loaded { header, manifest, map, stale } = loaded;
+        let Loaded { original, header, manifest, map, stale } = loaded;
         let since = manifest.changes();
         let state = State {
             map,
@@ -189,11 +198,15 @@ impl<S, C> Volume<S, C> {
             notes: manifest.notes,
             noted: 0,
             durably_noted: 0,
+            snapshots: manifest.snapshots,
+            asked: Vec::new(),
+            short: None,
             fenced: None,
             garbage: Garbage::new(stale, manifest.generation, options.noted_max),
         };
         Self {
-            header,
+            original,
+            header: Cell::new(header),
             store,
             options,
             changed_ns: Arc::new(AtomicU64::new(manifest.changed_ns)),
@@ -206,9 +219,18 @@ impl<S, C> Volume<S, C> {
         }
     }
 
-    /// What never changes of the volume.
-    pub fn header(&self) -> &Header {
-        &self.header
+    /// The volume's identity, its size, and that of its objects.
+    pub fn header(&self) -> Header {
+        self.header.get()
+    }
+
+    /// The bytes of an object that is made of a chunk now.
+    fn chunk_len(&self, state: &State, chunk: u64) -> u32 {
+        let header = self.header.get();
+        match state.short {
+            Some((short, _)) if short == chunk => header.chunk_bytes,
+            _ => header.chunk_len(chunk),
+        }
     }
 
     /// Its options.

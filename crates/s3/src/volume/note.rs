@@ -30,6 +30,11 @@ impl<S: Store, C: Clock> Volume<S, C> {
             (state.noted, state.failures)
         };
         self.wake_runner();
+        self.noted(wanted, failures).await
+    }
+
+    /// Waits until changes of texts, and what counts as one, are in a generation. `failures`: of the store, before.
+    pub(super) async fn noted(&self, wanted: u64, failures: u64) -> Result<(), S3Error> {
         self.until(|state| match (&state.fenced, &state.failure) {
             (Some(fenced), _) => Some(Err(fenced.clone())),
             (None, _) if state.durably_noted >= wanted => Some(Ok(())),

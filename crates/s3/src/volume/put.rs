@@ -19,8 +19,9 @@ pub(super) struct Making {
     id: Id,
     content: BytesMut,
     missing: Vec<Range<u32>>,
-    /// The object that has what is missing.
+    /// The object that has what is missing, up to a length.
     base: Id,
+    base_len: u32,
 }
 
 impl<S: Store, C: Clock> Volume<S, C> {
@@ -28,8 +29,10 @@ impl<S: Store, C: Clock> Volume<S, C> {
     pub(super) fn seal(&self, state: &mut State, index: u64) -> Making {
         let id = Id { generation: state.generation + 1, nonce: self.store.random() };
         let base = state.object(index);
-        let len = self.header.chunk_len(index);
-        let mut making = Making { id, content: BytesMut::zeroed(len as usize), missing: all_of(0..len), base };
+        let len = self.chunk_len(state, index);
+        let base_len = state.short.filter(|(short, _)| *short == index).map_or(len, |(_, len)| len);
+        let (content, missing) = (BytesMut::zeroed(len as usize), all_of(0..len));
+        let mut making = Making { id, content, missing, base, base_len };
         state.unqueue(index);
         if let Some(chunk) = state.chunks.get_mut(&index) {
             let overlay = std::mem::take(&mut chunk.active);
@@ -55,6 +58,9 @@ impl<S: Store, C: Clock> Volume<S, C> {
     }
 
     async fn put_object(&self, index: u64, mut making: Making) -> Result<Id, S3Error> {
+        // What the base does not have is zero.
+        making.missing.retain(|range| range.start < making.base_len);
+        making.missing.iter_mut().for_each(|range| range.end = range.end.min(making.base_len));
         if let (Some(first), Some(last)) = (making.missing.first(), making.missing.last())
             && !making.base.is_hole()
         {

@@ -31,13 +31,13 @@ impl<S: Store, C: Clock> Volume<S, C> {
     /// # Errors
     /// The store refuses, or an object is missing.
     pub async fn read(&self, offset: u64, len: usize) -> Result<Bytes, S3Error> {
-        let mut all = parts(self.header.chunk_bytes, offset, len as u64);
-        if let (Some((chunk, at, part_len, _)), true) = (all.next(), len as u64 <= u64::from(self.header.chunk_bytes))
+        let mut all = parts(self.header().chunk_bytes, offset, len as u64);
+        if let (Some((chunk, at, part_len, _)), true) = (all.next(), len as u64 <= u64::from(self.header().chunk_bytes))
             && part_len as usize == len
         {
             return self.read_part(chunk, at, part_len).await;
         }
-        let parts: Vec<_> = parts(self.header.chunk_bytes, offset, len as u64).collect();
+        let parts: Vec<_> = parts(self.header().chunk_bytes, offset, len as u64).collect();
         let read = parts.iter().map(|(chunk, at, len, _)| self.read_part(*chunk, *at, *len));
         let mut whole = BufMut::with_len(len);
         for (data, (.., from)) in try_join_all(read).await?.into_iter().zip(&parts) {
@@ -117,7 +117,7 @@ impl<S: Store, C: Clock> Volume<S, C> {
         let state = self.state.borrow();
         let mut map: Vec<Allocation> = Vec::new();
         let mut left = len;
-        for (chunk, _, part_len, _) in parts(self.header.chunk_bytes, offset, len) {
+        for (chunk, _, part_len, _) in parts(self.header().chunk_bytes, offset, len) {
             let hole = !state.chunks.contains_key(&chunk) && state.object(chunk).is_hole();
             left -= u64::from(part_len);
             let is_full = map.len() == RUNS_MAX;

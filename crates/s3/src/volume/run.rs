@@ -103,7 +103,7 @@ impl<S: Store, C: Clock> Volume<S, C> {
             return Some(*index);
         }
         let (written, index) = *state.by_bytes.last()?;
-        let is_whole = written == self.header.chunk_len(index);
+        let is_whole = written == self.chunk_len(state, index);
         // The largest ones make room for most.
         let is_full = std::mem::take(&mut state.is_full);
         (is_whole || is_full).then_some(index)

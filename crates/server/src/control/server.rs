@@ -138,6 +138,7 @@ pub(crate) async fn execute(command: Command, served: &Arc<Served>) -> Result<Ou
         Command::CacheDetach { cache, volume } => served.detach(&cache, &volume).await,
         Command::CacheAttach { cache, volume } => served.attach(&cache, &volume).await,
         Command::Cos { store, action } => served.act_on_store(&store, &action).await,
+        Command::Bucket { uri, action } => served.act_on_bucket(&uri, &action).await,
         Command::Attach { volume, block_bytes } => attach(served, &volume, block_bytes).await,
         Command::Detach { volume } => detach(served, &volume).await,
         Command::Reload => served.reload().await,

@@ -354,6 +354,8 @@ fn others() -> Vec<Metric> { vec![
     metric("nitro_volume_request_duration", Histogram, Seconds, "Durations of requests, by kind: read_hit (of reads answered at once from the RAM cache, one in 64 is timed and counted for all), read_miss, write, flush; counts are exact to 1 % of a bound", S::Latencies("kind", |v| vec![
         ("read_hit", v.read_hit_latency), ("read_miss", v.read_miss_latency), ("write", v.write_latency), ("flush", v.flush_latency),
     ])),
+    metric("nitro_volume_bucket_dollars", Counter, Count, "Dollars for the requests to the bucket of the origin, at AWS's prices (see status), since it was opened", S::SomeVolumes(|v| Some(v.origin_counters.s3_bill?.dollars))),
+    metric("nitro_volume_bucket_month_dollars", Gauge, Count, "Dollars for the requests of 30 days, as fast as since the origin was opened", S::SomeVolumes(|v| Some(v.origin_counters.s3_bill?.dollars_per_month))),
     metric("nitro_volume_origin_owes", Gauge, Seconds, "Time for which the origin has not answered; 0: nothing is outstanding or it answers", S::Volume(|v| v.origin_owes_seconds)),
     metric("nitro_volume_dirty", Gauge, Bytes, "Dirty data: bytes that are not in the origin yet", S::Volume(|v| v.dirty_bytes as f64)),
     metric("nitro_volume_point_age", Gauge, Seconds, "For how long there have been writes that are in no consistent point of the volume: what is given up if its host is lost with its cache", S::SomeVolumes(|v| v.point.map(|point| point.age_seconds))),

@@ -10,7 +10,7 @@ use nitro_device::rbd::RbdDevice;
 use nitro_mount::Tree;
 use nitro_nbd::client::{NbdCounters, RemoteDisk};
 use nitro_port::{Allocation, Device, DeviceError, Geometry, Origin, Recipe, Urgency};
-use nitro_s3::{S3Counters, S3Disk};
+use nitro_s3::{Bill, S3Counters, S3Disk};
 use nitro_shares::Terms;
 use nitro_units::Fingerprint;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 const CEPH_THREADS: u64 = 24;
 
 /// Counters of an origin on another machine, since it was opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct OriginCounters {
     /// Of the connections to an NBD server; `None`: it is no export of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,6 +29,9 @@ pub struct OriginCounters {
     /// Of the requests to an S3 server; `None`: it is in no bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub s3: Option<S3Counters>,
+    /// What these requests cost at AWS's prices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub s3_bill: Option<Bill>,
 }
 
 /// The device behind an origin.
@@ -85,12 +88,20 @@ macro_rules! backing {
 impl Backing {
     /// What is counted of its requests to another machine.
     pub(crate) fn counters(&self) -> OriginCounters {
-        let (nbd, s3) = match self {
-            Self::Remote(disk) => (Some(disk.counters()), None),
-            Self::Bucket(disk) => (None, Some(disk.counters())),
-            Self::Device(_) | Self::Object(_) | Self::Image(_) | Self::Tree(_) => (None, None),
-        };
-        OriginCounters { nbd, s3 }
+        let none = OriginCounters::default();
+        match self {
+            Self::Remote(disk) => OriginCounters { nbd: Some(disk.counters()), ..none },
+            Self::Bucket(disk) => OriginCounters { s3: Some(disk.counters()), s3_bill: Some(disk.bill()), ..none },
+            Self::Device(_) | Self::Object(_) | Self::Image(_) | Self::Tree(_) => none,
+        }
+    }
+
+    /// The volume in a bucket, if it is one.
+    pub(crate) fn bucket(&self) -> Option<&S3Disk> {
+        match self {
+            Self::Bucket(disk) => Some(disk),
+            Self::Device(_) | Self::Object(_) | Self::Remote(_) | Self::Image(_) | Self::Tree(_) => None,
+        }
     }
 
     /// Changes what the volume may have of its store's disk, if it is an object of a store.
@@ -160,6 +171,10 @@ impl Device for Backing {
 impl Origin for Backing {
     fn keeps_writes(&self) -> bool {
         backing!(self, d => d.keeps_writes())
+    }
+
+    fn unit_bytes(&self) -> Option<u32> {
+        backing!(self, d => d.unit_bytes())
     }
 
     fn recipe_extent_bytes(&self) -> Option<u32> {

@@ -12,6 +12,7 @@ use nitro_device::{AnyDevice, FileDevice};
 use nitro_mount::Tree;
 use nitro_port::buf::BufMut;
 use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe, Urgency};
+use nitro_s3::S3Disk;
 use nitro_shares::Terms;
 use nitro_units::Fingerprint;
 use std::future::ready;
@@ -88,6 +89,14 @@ impl OriginDevice {
         match self {
             Self::Real(origin) => origin.device().counters(),
             Self::Nowhere(_) => OriginCounters::default(),
+        }
+    }
+
+    /// The volume in a bucket, if it is one.
+    pub(super) fn bucket(&self) -> Option<&S3Disk> {
+        match self {
+            Self::Real(origin) => origin.device().bucket(),
+            Self::Nowhere(_) => None,
         }
     }
 
@@ -227,6 +236,13 @@ impl Origin for OriginDevice {
         match self {
             Self::Real(origin) => origin.device().keeps_writes(),
             Self::Nowhere(_) => true,
+        }
+    }
+
+    fn unit_bytes(&self) -> Option<u32> {
+        match self {
+            Self::Real(origin) => origin.device().unit_bytes(),
+            Self::Nowhere(_) => None,
         }
     }
 

@@ -12,6 +12,7 @@ use crate::spans;
 use nitro_config::Config;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
+use nitro_port::Origin;
 use nitro_port::buf::{POOLED_BYTES_MAX, held_bytes};
 use std::fs;
 
@@ -76,7 +77,8 @@ pub fn need(served: &Served) -> Ram {
     for export in served.all() {
         let detection = export.detector.as_ref().map_or(0, |_| detect::ram_bytes_max(export.volume.size_bytes()));
         let settings = export.volume.cache().settings();
-        parts.push(part(format!("volume {}", export.name), settings.volume_ram_bytes() + detection));
+        let own = settings.volume_ram_bytes(export.volume.origin().unit_bytes());
+        parts.push(part(format!("volume {}", export.name), own + detection));
         if let Some((bytes, threads)) = export.volume.origin().ram() {
             parts.push(part(format!("volume {}: its origin", export.name), bytes + threads * THREAD_BYTES));
         }

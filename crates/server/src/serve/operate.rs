@@ -8,7 +8,7 @@ use super::volumes;
 use crate::control::protocol::{AddVolume, Outcome};
 use crate::cos::CosAction;
 use crate::export::VolumeExport;
-use crate::origins::{self, CosOrigin, origin_of};
+use crate::origins::{self, BucketAction, CosOrigin, origin_of};
 use nitro_cache::admission::WritePolicy;
 use nitro_config::{CacheStore, Config, Mode, VolumeConfig, check_scan, check_share};
 use nitro_console::error::Error;
@@ -300,6 +300,28 @@ impl Served {
         let served: Vec<String> = self.of_store(path).map(|(_, origin)| origin.object).collect();
         let message = Box::pin(action.act(&store, path, &served)).await?;
         Ok(Outcome { message, ..Outcome::default() })
+    }
+
+    /// Changes a volume in a bucket that is served. A snapshot has what clients had written when it was asked for.
+    ///
+    /// # Errors
+    /// It is not served here, or is open for reading only, or its data cannot be written back, or the store refuses.
+    pub async fn act_on_bucket(self: &Arc<Self>, uri: &str, action: &BucketAction) -> Result<Outcome, Error> {
+        let is_meant = |export: &&Arc<VolumeExport>| {
+            origins::s3_volume_of(&export.origin).is_some_and(|(volume, snapshot)| volume == uri && snapshot.is_none())
+        };
+        let all = self.all();
+        let export = all.iter().find(is_meant).ok_or_else(|| Error::new(uri, "it is not served here"))?;
+        if matches!(action, BucketAction::Snapshot { .. }) {
+            self.flush(&export.name, true).await?;
+        }
+        let Some(disk) = export.volume.origin().bucket() else { return Err(Error::new(uri, "it is in no bucket")) };
+        let message = action.carry_out(uri, disk).await?;
+        tracing::info!("{message}");
+        match action {
+            BucketAction::Grow { .. } => self.grow(&export.name).await,
+            _ => Ok(outcome(export, message)),
+        }
     }
 
     /// Checks that no object of a store is served that is meant.

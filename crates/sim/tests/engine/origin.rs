@@ -45,6 +45,10 @@ impl Origin for TestOrigin {
         true
     }
 
+    fn unit_bytes(&self) -> Option<u32> {
+        None
+    }
+
     fn recipe_extent_bytes(&self) -> Option<u32> {
         self.recipe_extent_bytes
     }

@@ -12,6 +12,7 @@ impl CrashingDevice {
             medium,
             block_bytes,
             keeps_writes: true,
+            unit_bytes: None,
             pace,
             power,
             random: Mutex::new(Rng::new(seed)),
@@ -25,11 +26,11 @@ impl CrashingDevice {
     /// A device of a simulation. Its content is on the platter, which outlives the device.
     #[must_use]
     pub fn on(platter: &Platter, wiring: Wiring) -> Self {
-        let Wiring { name, block_bytes, clock, power, seed, delay_us_max, stalls, keeps_writes } = wiring;
+        let Wiring { name, block_bytes, clock, power, seed, delay_us_max, stalls, keeps_writes, unit_bytes } = wiring;
         let pace = Pace::Time { clock, delay_us_max, stalls };
         let mut device = Self::with(Arc::clone(platter), block_bytes, seed, pace, power);
         if let Some(state) = Arc::get_mut(&mut device.0) {
-            (state.name, state.keeps_writes) = (name, keeps_writes);
+            (state.name, state.keeps_writes, state.unit_bytes) = (name, keeps_writes, unit_bytes);
         }
         device
     }

@@ -68,6 +68,8 @@ pub struct Wiring {
     pub stalls: bool,
     /// As an origin, it keeps unflushed writes if the program is killed.
     pub keeps_writes: bool,
+    /// As an origin, it stores whole units of this size.
+    pub unit_bytes: Option<u32>,
 }
 
 struct State {
@@ -75,6 +77,7 @@ struct State {
     medium: Platter,
     block_bytes: u32,
     keeps_writes: bool,
+    unit_bytes: Option<u32>,
     pace: Pace,
     power: Power,
     random: Mutex<Rng>,
@@ -351,4 +354,4 @@ impl Device for CrashingDevice {
     }
 }
 
-nitro_port::plain_origin!(CrashingDevice, keeps_writes: |device| device.0.keeps_writes);
+nitro_port::plain_origin!(CrashingDevice, keeps_writes: |device| device.0.keeps_writes, unit_bytes: |device| device.0.unit_bytes);

@@ -2,6 +2,7 @@
 
 use crate::cos::CosAction;
 use crate::cos::transfer::Job;
+use crate::origins::BucketAction;
 use nitro_cache::admission::WritePolicy;
 use nitro_config::VolumeConfig;
 use nitro_config::classes::Change;
@@ -166,6 +167,13 @@ pub enum Command {
         store: PathBuf,
         /// The operation.
         action: CosAction,
+    },
+    /// A change of a volume in a bucket that the server serves.
+    Bucket {
+        /// Its URI, in the form of [`s3_volume_of`](crate::origins::s3_volume_of).
+        uri: String,
+        /// The change.
+        action: BucketAction,
     },
 }
 

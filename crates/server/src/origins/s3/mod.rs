@@ -1,9 +1,12 @@
-//! Volumes in buckets of S3 servers: `s3://BUCKET/PREFIX`.
+//! Volumes in buckets of S3 servers: `s3://BUCKET/PREFIX`, and their snapshots, `s3://BUCKET/PREFIX@NAME`.
 //!
 //! Each has a thread of its own, which makes all requests. A volume is recognised by its UUID, wherever it is. Its generations keep
 //! other servers from writing to it; its marks, which are in the generations, tell everybody which cache has its newest data.
 
+mod act;
 mod uri;
+
+pub use act::{BucketAction, act as act_on_bucket, list as list_bucket, volume_of};
 
 use super::lock::{self, Lock};
 use super::{
@@ -13,7 +16,7 @@ use super::{
 use bytes::Bytes;
 use futures_executor::block_on;
 use futures_util::future::{FutureExt, LocalBoxFuture};
-use nitro_config::VolumeConfig;
+use nitro_config::{Emulation, VolumeConfig};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_port::{Device, Means, StorageId};
@@ -37,7 +40,7 @@ impl Scheme for S3 {
     }
 
     fn form(&self) -> &'static str {
-        "s3://BUCKET/PREFIX[?endpoint=URL]"
+        "s3://BUCKET/PREFIX[@SNAPSHOT][?endpoint=URL]"
     }
 
     fn named(&self, rest: &str) -> Result<Box<dyn NamedOrigin>, Error> {
@@ -74,7 +77,7 @@ impl NamedOrigin for Uri {
     }
 
     fn needs_write_back(&self) -> Option<&'static str> {
-        Some(WRITE_BACK)
+        self.0.snapshot.is_none().then_some(WRITE_BACK)
     }
 
     fn open<'a>(&'a self, volume: &'a str, config: &'a VolumeConfig) -> LocalBoxFuture<'a, Result<OpenOrigin, Error>> {
@@ -101,7 +104,9 @@ impl NamedOrigin for Uri {
 struct Open {
     /// The time of its last change that is durable.
     changed_ns: Arc<AtomicU64>,
-    _lock: Lock,
+    disk: S3Disk,
+    /// A snapshot needs none.
+    _lock: Option<Lock>,
 }
 
 impl Identity for Open {
@@ -111,6 +116,10 @@ impl Identity for Open {
 
     fn look_durably(&self, size_bytes: u64) -> io::Result<Look> {
         self.look(size_bytes)
+    }
+
+    fn open_again(&self, _: Option<Emulation>) -> Result<Option<Backing>, Error> {
+        Ok(Some(Backing::Bucket(Box::new(self.disk.clone()))))
     }
 }
 
@@ -124,34 +133,49 @@ impl Uri {
     ) -> Result<Option<OpenOrigin>, Error> {
         let what = format!("origin {self}");
         refuse_emulation(&what, config)?;
-        let (locked, read_only) = (mark_name("s3", &self.to_string()), config.read_only);
-        let lock = match aside(move || Lock::take(&locked, read_only)).await? {
-            Ok(Some(lock)) => lock,
-            Ok(None) => return Ok(None),
-            Err(why) => Lock::none(&what, &why),
+        let is_snapshot = self.0.snapshot.is_some();
+        if is_snapshot && !config.read_only {
+            tracing::warn!("{what}: it is a snapshot: the volume is read-only");
+        }
+        let lock = if is_snapshot {
+            None
+        } else {
+            match self.lock(&what, config.read_only).await? {
+                Some(lock) => Some(lock),
+                None => return Ok(None),
+            }
         };
         let disk = nitro_s3::start(self.0.clone(), &what, volume, is_read_only).await;
         let disk = disk.map_err(|error| self.failed(&what, &error))?;
-        let identity = Arc::new(Open { changed_ns: disk.changed_ns(), _lock: lock });
+        let identity = Arc::new(Open { changed_ns: disk.changed_ns(), disk: disk.clone(), _lock: lock });
         let look = identity.look(disk.geometry().size_bytes).map_err(|e| Error::new(&what, e))?;
         let absolute = self.absolute().map_err(|e| Error::new(&what, e))?;
-        let id = id_of(&disk);
+        let id = id_of(&disk, self.0.snapshot.as_deref());
         let notes: Arc<dyn Notes> = Arc::new(InManifest { notes: disk.notes(), place: self.to_string() });
-        Ok(Some(OpenOrigin {
-            device: Backing::Bucket(Box::new(disk)),
-            identity,
-            look,
-            fence: Fence::noted(&absolute, &id, Arc::clone(&notes)),
-            marks: VolumeMarks::noted(&id, notes),
-            id,
-            read_only: config.read_only,
-        }))
+        let (fence, marks) = match is_snapshot {
+            // It does not change, whatever a cache holds.
+            true => (Fence::without_mark(&absolute, &id), VolumeMarks::default()),
+            false => (Fence::noted(&absolute, &id, Arc::clone(&notes)), VolumeMarks::noted(&id, notes)),
+        };
+        let device = Backing::Bucket(Box::new(disk));
+        Ok(Some(OpenOrigin { device, identity, look, fence, marks, id, read_only: config.read_only || is_snapshot }))
+    }
+
+    /// The lock of this machine; `None`: a server has it.
+    async fn lock(&self, what: &str, is_read_only: bool) -> Result<Option<Lock>, Error> {
+        let locked = mark_name("s3", &self.volume().to_string());
+        Ok(match aside(move || Lock::take(&locked, is_read_only)).await? {
+            Ok(taken) => taken,
+            Err(why) => Some(Lock::none(what, &why)),
+        })
     }
 
     /// Why it cannot be used, and what helps.
     fn failed(&self, what: &str, error: &S3Error) -> Error {
         let way_out = match error {
             S3Error::NoVolume => format!("make one: nitro s3 init {self} --size SIZE; or check bucket and prefix"),
+            S3Error::NoSnapshot(_) => format!("the volume has these: nitro s3 list {}", self.volume()),
+            S3Error::Invalid(_) => format!("see nitro s3 list {}", self.volume()),
             S3Error::NotEmpty(_) => "use another prefix, or delete everything under this one".to_owned(),
             S3Error::Unfit(_) => "use AWS, Ceph's radosgw, or another store with atomic conditional puts".to_owned(),
             S3Error::Fenced { .. } | S3Error::Busy => "stop the other server, and try again".to_owned(),
@@ -219,10 +243,13 @@ impl Notes for InManifest {
     }
 }
 
-/// What a volume is recognised by.
-fn id_of(disk: &S3Disk) -> StorageId {
+/// What a volume or a snapshot is recognised by. A snapshot that was deleted, and made again with its name, has another time of change.
+fn id_of(disk: &S3Disk, snapshot: Option<&str>) -> StorageId {
     let mut id = StorageId::default();
     let Header { uuid, .. } = disk.header();
-    id.add(Means::Bucket, &[uuid]);
+    match snapshot {
+        Some(name) => id.add(Means::Bucket, &[&uuid, name.as_bytes()]),
+        None => id.add(Means::Bucket, &[&uuid]),
+    }
     id
 }

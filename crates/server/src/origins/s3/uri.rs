@@ -1,8 +1,8 @@
-//! `s3://BUCKET/PREFIX[?endpoint=URL&region=NAME]`.
+//! `s3://BUCKET/PREFIX[@SNAPSHOT][?endpoint=URL&region=NAME]`.
 
 use crate::origins::percent::{decoded, encoded};
 use nitro_console::error::Error;
-use nitro_s3::Place;
+use nitro_s3::{Place, Snapshot};
 use std::fmt;
 
 /// The longest prefix, in bytes: a key has at most 1024.
@@ -30,6 +30,13 @@ impl Uri {
         if !(3..=255).contains(&bucket.len()) || !bucket.chars().all(is_name) {
             return Err(wrong(format_args!("{bucket:?} is no name of a bucket")));
         }
+        let (prefix, snapshot) = match prefix.split_once('@') {
+            Some((_, name)) if !Snapshot::is_name(name) => {
+                return Err(wrong(format_args!("{name:?} is no name of a snapshot: write %40 for @ in a prefix")));
+            }
+            Some((prefix, name)) => (prefix, Some(name.to_owned())),
+            None => (prefix, None),
+        };
         let prefix = decoded(prefix).map_err(wrong)?.trim_end_matches('/').to_owned();
         let is_part = |part: &str| !part.is_empty() && part != "." && part != ".." && !part.contains(char::is_control);
         if prefix.is_empty() || prefix.len() > PREFIX_BYTES_MAX || !prefix.split('/').all(is_part) {
@@ -48,14 +55,27 @@ impl Uri {
                 _ => return Err(wrong(format_args!("the parameter {key:?} is not supported here"))),
             }
         }
-        Ok(Self(Place { bucket: bucket.to_owned(), prefix, endpoint, region }))
+        Ok(Self(Place { bucket: bucket.to_owned(), prefix, endpoint, region, snapshot }))
+    }
+
+    /// The volume, without a snapshot.
+    pub(super) fn volume(&self) -> Self {
+        Self(Place { snapshot: None, ..self.0.clone() })
+    }
+
+    /// A snapshot of the volume.
+    pub(super) fn of_snapshot(&self, name: &str) -> Self {
+        Self(Place { snapshot: Some(name.to_owned()), ..self.0.clone() })
     }
 }
 
 impl fmt::Display for Uri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Place { bucket, prefix, endpoint, region } = &self.0;
+        let Place { bucket, prefix, endpoint, region, snapshot } = &self.0;
         write!(f, "s3://{bucket}/{}", encoded(prefix))?;
+        if let Some(name) = snapshot {
+            write!(f, "@{name}")?;
+        }
         let mut separator = '?';
         for (key, value) in [("endpoint", endpoint), ("region", region)] {
             if let Some(value) = value {
@@ -78,6 +98,7 @@ mod tests {
         for (text, form) in [
             ("//bucket/vm", "s3://bucket/vm"),
             ("//bucket/a/b%20c/", "s3://bucket/a/b%20c"),
+            ("//bucket/a%40b@2026-11-29T03:00:00Z?region=x", "s3://bucket/a%40b@2026-11-29T03:00:00Z?region=x"),
             (
                 "//bucket/vm?endpoint=http://127.0.0.1:9000/&region=x",
                 "s3://bucket/vm?endpoint=http://127.0.0.1:9000&region=x",
@@ -94,6 +115,8 @@ mod tests {
             "//bucket/",
             "//bucket//a",
             "//bucket/../a",
+            "//bucket/a@",
+            "//bucket/a@b/c",
             "//bucket/a#b",
             "//bucket/a?endpoint=host",
             "//bucket/a?size=1G",
