@@ -73,8 +73,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         };
         let mut round = Vec::with_capacity(chosen.len());
         for first in units {
-            let all = self.cache.manager.lock().dirty_from(self.options.object, first, u32::MAX, each as usize);
-            round.extend(all.into_iter().take_while(|extent| extent.key.index().0 < first.0 + each));
+            round.extend(self.dirty_of(ExtentRange::new(first, ExtentIndex(first.0 + each))));
         }
         round
     }
@@ -93,28 +92,38 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// Writes the extents of a round that are not in use, in order of offset.
     async fn write_batch(&self, batch: Vec<DirtyExtent>) -> Result<Written, Error> {
-        let count = batch.len();
-        let (mut guards, mut taken) = (Vec::new(), Vec::new());
+        let (mut guards, mut taken, mut skipped) = (Vec::new(), Vec::new(), 0);
         for run in batch.chunk_by(|a, b| a.key.index().next() == b.key.index()) {
             let ([first, .., last] | [first @ last]) = run else { continue };
+            let whole = ExtentRange::new(first.key.index(), last.key.index().next());
             // Where a client is writing to the origin, it has seen to it itself.
-            if let Some(guard) =
-                self.flights.try_begin_destage(ExtentRange::new(first.key.index(), last.key.index().next()))
-            {
+            if let Some(guard) = self.flights.try_begin_destage(whole) {
                 guards.push(guard);
-                taken.extend_from_slice(run);
+                taken.extend(self.dirty_of(whole));
                 continue;
             }
             for extent in run {
-                if let Some(guard) = self.flights.try_begin_destage(ExtentRange::one(extent.key.index())) {
-                    guards.push(guard);
-                    taken.push(*extent);
+                let one = ExtentRange::one(extent.key.index());
+                match self.flights.try_begin_destage(one) {
+                    Some(guard) => {
+                        guards.push(guard);
+                        taken.extend(self.dirty_of(one));
+                    }
+                    None => skipped += 1,
                 }
             }
         }
-        let skipped = count - taken.len();
         let written = self.write_extents(taken).await?;
         Ok(Written { _guards: guards, skipped, ..written })
+    }
+
+    /// What is dirty of extents that nobody else destages now. What was dirty before may have been destaged meanwhile, and overwritten: an
+    /// older version of it must not be written over a newer one.
+    fn dirty_of(&self, extents: ExtentRange) -> Vec<DirtyExtent> {
+        let (object, count) = (self.options.object, extents.count() as usize);
+        let mut dirty = self.cache.manager.lock().dirty_from(object, extents.start, u32::MAX, count);
+        dirty.retain(|extent| extent.key.index() < extents.end);
+        dirty
     }
 
     /// Writes dirty extents, in order, to the origin. Lost content stays dirty, and so does content that the origin refuses. Nothing is
