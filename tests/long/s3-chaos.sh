@@ -1,5 +1,5 @@
 #!/bin/bash
-# Killed with -9 while its origin is a bucket (moto) behind delays, errors, lost answers and cuts, every sector checked: NITRO_ROUNDS kills (20), NITRO_SEED replays one.
+# Killed with -9 while its origin is a bucket (moto) behind delays, errors, lost answers, cuts and outages, every sector checked: NITRO_ROUNDS kills (20), NITRO_SEED replays one.
 . "$(dirname "$0")/lib.sh"
 peers=$(dirname "$0")/../../scripts/peers
 for program in haproxy socat python3; do
@@ -19,18 +19,28 @@ python3 -c "import http.client as h; c = h.HTTPConnection('127.0.0.1', $MOTO_POR
 uri="s3://bucket/vm?endpoint=http://127.0.0.1:$CHAOS_PORT&region=us-east-1"
 "$NITRO" s3 init "$uri" --size 36M --object-size 256K
 
-# What the store does to requests changes every few seconds. A lost answer costs a client 15 s.
+# What the store does to requests changes every few seconds. A lost answer costs a client 15 s, as a request that does not arrive.
 disturb() {
   while sleep 3; do
-    case $((RANDOM % 4)) in
-      0) set -- 0 0 0 ;;
-      1) set -- 20 10 0 ;;
-      2) set -- 5 30 1 ;;
-      3) set -- 50 3 2 ;;
+    case $((RANDOM % 9)) in
+      0 | 1) set -- 0 0 0 0 0 ;;
+      2) set -- 20 10 0 0 0 ;;
+      3) set -- 5 30 1 0 0 ;;
+      4) set -- 50 3 2 0 0 ;;
+      5) set -- 5 0 0 20 0 ;;
+      6) set -- 0 5 0 5 2 ;;
+      7) set -- 100 0 1 1 1 ;;
+      8) # An outage: it answers nothing but 503, and then closes all connections.
+        "$peers/s3-chaos.sh" set e503 100 "$chaos"
+        sleep $((RANDOM % 10))
+        set -- 0 0 0 100 0 ;;
     esac
-    "$peers/s3-chaos.sh" set delay "$1" "$chaos"
-    "$peers/s3-chaos.sh" set e503 "$2" "$chaos"
-    "$peers/s3-chaos.sh" set lost "$3" "$chaos"
+    local value key
+    for key in delay e503 lost reset cut; do
+      value=$1
+      shift
+      "$peers/s3-chaos.sh" set "$key" "$value" "$chaos"
+    done
   done
 }
 disturb &

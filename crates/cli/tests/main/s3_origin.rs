@@ -256,3 +256,64 @@ fn what_is_no_volume_is_refused_with_what_to_do() {
     assert!(said.contains("every FLUSH of a client"), "{said}");
     assert!(server.stop().0.success());
 }
+
+#[test]
+fn snapshots_and_growth_by_the_server_that_serves_the_volume_and_without_one() {
+    let Some(moto) = Moto::start() else { return };
+    let (place, other) = (Place::new(), Place::new());
+    let (uri, one, empty) = (moto.uri("bucket/vm"), moto.uri("bucket/vm@one"), moto.uri("bucket/vm@empty"));
+    make(&place, &uri);
+    let said = success(&place, &format!("s3 snapshot {empty}"));
+    assert!(said.contains("vm@empty") && said.contains("made"), "{said}");
+    let server = served(&place, &uri, "--dirty-age 1h");
+    let (old, new) = (noise(1, 2 * MIB as usize), noise(2, 2 * MIB as usize));
+    let mut client = place.client();
+    assert_eq!((client.write(MIB, &old), client.flush()), (0, 0));
+    // The server writes back first; another machine is kept out meanwhile.
+    let said = failure(&other, &format!("s3 snapshot {one}"));
+    assert!(said.contains("its newest data may be in a cache"), "{said}");
+    success(&place, &format!("s3 snapshot {one}"));
+    let said = failure(&place, &format!("s3 snapshot {one}"));
+    assert!(said.contains("there is a snapshot \"one\" already"), "{said}");
+    assert_eq!((client.write(MIB, &new), client.flush()), (0, 0));
+    success(&place, "flush --wait vm");
+    let said = success(&place, &format!("s3 grow {uri} 40M"));
+    assert!(said.contains("40 MiB from now on"), "{said}");
+    let status = place.status();
+    assert_eq!(status["volumes"][0]["size_bytes"], 40 * MIB);
+    let bill = &status["volumes"][0]["s3_bill"];
+    assert!(bill["dollars"].as_f64().unwrap() > 0.0 && bill["requests"].as_u64().unwrap() > 20, "{bill}");
+    assert!(success(&place, "status").contains(" in 30 days"));
+    // Another machine serves the snapshot.
+    let arguments = format!("serve --origin {one} --name vm --cache cache.img --cache-size 64M");
+    let reader = Server::start(&mut command(&other, &arguments));
+    let mut there = other.client();
+    assert!(there.read(MIB, old.len()) == old && client.read(MIB, new.len()) == new);
+    assert_ne!(there.write(0, &noise(3, 4096)), 0, "it is read-only");
+    drop(there);
+    assert!(reader.stop().0.success());
+    let listed = success(&other, &format!("s3 list {uri}"));
+    let names: Vec<_> = listed.lines().skip(1).map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert_eq!(names, ["empty", "one"], "{listed}");
+    let before = moto.count("vm/data/");
+    success(&place, &format!("s3 delete {one}"));
+    place.until("without the snapshot", |_| moto.count("vm/data/") < before);
+    let mut client = place.client();
+    assert_eq!((client.write(39 * MIB, &old[..4096]), client.flush()), (0, 0));
+    drop(client);
+    assert!(server.stop().0.success());
+    // Nobody serves it.
+    success(&place, &format!("s3 grow {uri} 44M -o json"));
+    let said = failure(&place, &format!("s3 grow {uri} 20M"));
+    assert!(said.contains("cannot become smaller"), "{said}");
+    success(&place, &format!("s3 delete {empty}"));
+    let said = failure(&place, &format!("s3 delete {empty}"));
+    assert!(said.contains("there is no snapshot") && said.contains("nitro s3 list"), "{said}");
+    let server = served(&place, &uri, "");
+    let mut client = place.client();
+    assert!(client.read(MIB, new.len()) == new && client.read(39 * MIB, 4096) == old[..4096]);
+    assert_eq!((client.write(43 * MIB, &old[..8192]), client.flush()), (0, 0));
+    let said = failure(&place, &format!("s3 delete {uri}"));
+    assert!(said.contains("it names no snapshot"), "{said}");
+    assert!(server.stop().0.success());
+}

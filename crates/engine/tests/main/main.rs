@@ -31,6 +31,7 @@ mod recipes;
 mod slowing;
 mod threads;
 mod transitions;
+mod units;
 mod urgency;
 mod waiting;
 mod write_log;

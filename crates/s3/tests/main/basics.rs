@@ -14,14 +14,14 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-const CHUNK: u64 = 64 << 10;
+pub const CHUNK: u64 = 64 << 10;
 
-fn header(size_bytes: u64) -> Header {
+pub fn header(size_bytes: u64) -> Header {
     Header { uuid: [7; 16], size_bytes, chunk_bytes: CHUNK as u32 }
 }
 
 /// Runs `test` with a new volume.
-fn with_volume<F: Future>(
+pub fn with_volume<F: Future>(
     size_bytes: u64,
     test: impl FnOnce(Rc<World>, Rc<Volume<Client, VirtualTime>>) -> F,
 ) -> F::Output {
@@ -39,7 +39,7 @@ fn with_volume<F: Future>(
     output
 }
 
-async fn opened(world: &Rc<World>) -> Result<Volume<Client, VirtualTime>, S3Error> {
+pub async fn opened(world: &Rc<World>) -> Result<Volume<Client, VirtualTime>, S3Error> {
     open(Client(Rc::clone(world)), world.clock(), "test", 2, Options::default(), false).await
 }
 

@@ -4,9 +4,9 @@
 use crate::model::{Owner, SECTOR, stamped, stamps};
 use crate::sim::{Client, Faults, World};
 use bytes::Bytes;
-use futures_util::future::{Either, join4, select};
+use futures_util::future::{Either, join5, select};
 use nitro_port::Clock as _;
-use nitro_s3::{Header, NOTES, Options, S3Error, Volume, create, open};
+use nitro_s3::{Header, NOTES, Options, S3Error, Volume, create, open, open_snapshot};
 use nitro_testkit::{VirtualTime, for_seeds, trace};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -31,6 +31,16 @@ struct Test {
     openings: Cell<u64>,
     flushes: Cell<u64>,
     fenced: Cell<u64>,
+    /// Snapshots that were made: by whom, and what each has at least.
+    snapshots: RefCell<Vec<Made>>,
+}
+
+struct Made {
+    name: String,
+    owner: Rc<RefCell<Owner>>,
+    mark: Vec<usize>,
+    /// What it had when it was read first.
+    read: RefCell<Option<Vec<u64>>>,
 }
 
 type Disk = Volume<Client, VirtualTime>;
@@ -107,14 +117,15 @@ impl Test {
                 is_done.set(true);
                 written
             };
-            let (written, flushed, read, noted) = join4(
+            let (written, flushed, read, noted, kept) = join5(
                 writes,
                 self.flush_some(&volume, &owner, &is_done),
                 self.read_some(&volume, &owner, &is_done),
                 self.note_some(&volume, &owner, &is_done),
+                self.keep_some(&volume, &owner, &is_done),
             )
             .await;
-            for result in [written, flushed, read, noted] {
+            for result in [written, flushed, read, noted, kept] {
                 self.judge(result)?;
             }
             self.judge(self.flush(&volume, &owner).await)
@@ -204,6 +215,47 @@ impl Test {
         Ok(())
     }
 
+    /// Makes snapshots, and deletes some.
+    async fn keep_some(&self, volume: &Disk, owner: &Rc<RefCell<Owner>>, is_done: &Cell<bool>) -> Result<(), S3Error> {
+        while !is_done.get() {
+            self.world.clock().sleep(self.ms(4000)).await;
+            let names: Vec<String> = volume.snapshots().into_iter().map(|snapshot| snapshot.name).collect();
+            if names.len() > 2 || (!names.is_empty() && self.world.below(4) == 0) {
+                let name = &names[self.world.below(names.len() as u64) as usize];
+                match volume.delete_snapshot(name).await {
+                    Ok(()) | Err(S3Error::Store(_)) => continue,
+                    other => other?,
+                }
+            }
+            let (name, mark) = (format!("s{}", self.stamp()), owner.borrow().mark());
+            match volume.snapshot(&name).await {
+                Ok(()) => {}
+                // It may be made later.
+                Err(S3Error::Store(_)) => continue,
+                Err(error) => return Err(error),
+            }
+            trace(|| format!("{:?}: snapshot {name}", self.world.clock().now()));
+            let made = Made { name, owner: Rc::clone(owner), mark, read: RefCell::default() };
+            self.snapshots.borrow_mut().push(made);
+        }
+        Ok(())
+    }
+
+    /// Checks all snapshots that there are.
+    async fn check_snapshots(&self, names: &[String]) {
+        for name in names {
+            let client = Client(Rc::clone(&self.world));
+            let opened = open_snapshot(client, self.world.clock(), ("test", name), 1, OPTIONS).await;
+            let read = stamps(&opened.unwrap().read(0, SIZE as usize).await.unwrap());
+            let all = self.snapshots.borrow();
+            // Nobody has heard of some that were made.
+            let Some(made) = all.iter().find(|made| made.name == *name) else { continue };
+            made.owner.borrow().check_read(&made.mark, 0, &read);
+            let before = made.read.replace(Some(read.clone()));
+            assert!(before.is_none_or(|before| before == read), "snapshot {name} has changed");
+        }
+    }
+
     async fn note_some(&self, volume: &Disk, owner: &RefCell<Owner>, is_done: &Cell<bool>) -> Result<(), S3Error> {
         while !is_done.get() {
             self.world.clock().sleep(self.ms(1500)).await;
@@ -268,6 +320,9 @@ pub async fn sleepy<F: Future>(clock: VirtualTime, until: Rc<Cell<Duration>>, in
     .await
 }
 
+/// Flushes, servers that have lost the volume, and snapshots.
+type Totals = (Cell<u64>, Cell<u64>, Cell<u64>);
+
 fn faults(world: &World) -> Faults {
     match world.below(4) {
         0 => Faults::default(),
@@ -277,7 +332,7 @@ fn faults(world: &World) -> Faults {
     }
 }
 
-fn scenario(seed: u64, totals: &(Cell<u64>, Cell<u64>)) {
+fn scenario(seed: u64, totals: &Totals) {
     trace(|| format!("seed {seed}"));
     let world = World::new(seed);
     let test = Rc::new(Test {
@@ -287,6 +342,7 @@ fn scenario(seed: u64, totals: &(Cell<u64>, Cell<u64>)) {
         openings: Cell::new(0),
         flushes: Cell::new(0),
         fenced: Cell::new(0),
+        snapshots: RefCell::default(),
     });
     test.add(Owner::new(0, vec![0; MODELLED]));
     let simulation = Rc::clone(world.simulation());
@@ -307,8 +363,17 @@ fn scenario(seed: u64, totals: &(Cell<u64>, Cell<u64>)) {
         let work = async {
             let snapshot = found(&volume).await.unwrap();
             let owner = test.add(Owner::new(opened, snapshot));
+            let names: Vec<String> = volume.snapshots().into_iter().map(|snapshot| snapshot.name).collect();
+            test.check_snapshots(&names).await;
             // What was left behind is deleted meanwhile.
             world.clock().sleep(Duration::from_secs(10)).await;
+            test.check_snapshots(&names).await;
+            assert_eq!(world.names("snapshot/").len(), names.len());
+            for (number, name) in names.iter().enumerate() {
+                volume.delete_snapshot(name).await.unwrap();
+                world.clock().sleep(Duration::from_secs(10)).await;
+                test.check_snapshots(&names[number + 1..]).await;
+            }
             owner.borrow_mut().begin(0, 1, u64::MAX);
             volume.write(0, stamped(u64::MAX, 1)).await.unwrap();
             owner.borrow_mut().end(0, 1);
@@ -324,6 +389,7 @@ fn scenario(seed: u64, totals: &(Cell<u64>, Cell<u64>)) {
     simulation.run(story);
     totals.0.set(totals.0.get() + test.flushes.get());
     totals.1.set(totals.1.get() + test.fenced.get());
+    totals.2.set(totals.2.get() + test.snapshots.borrow().len() as u64);
     simulation.end();
 }
 
@@ -338,9 +404,9 @@ fn check_garbage(world: &World, volume: &Disk) {
 
 #[test]
 fn what_was_flushed_is_found_by_whoever_has_the_volume_next() {
-    for_seeds(300, |seed| scenario(seed, &(Cell::new(0), Cell::new(0))));
+    for_seeds(300, |seed| scenario(seed, &Totals::default()));
     // A simulation in which nothing happens shows nothing.
-    let totals = (Cell::new(0), Cell::new(0));
+    let totals = Totals::default();
     (0..10).for_each(|seed| scenario(seed, &totals));
-    assert!(totals.0.get() > 50 && totals.1.get() > 0, "{totals:?}");
+    assert!(totals.0.get() > 50 && totals.1.get() > 0 && totals.2.get() > 10, "{totals:?}");
 }

@@ -6,3 +6,4 @@ mod basics;
 mod crash;
 mod model;
 mod sim;
+mod snapshots;
