@@ -26,7 +26,10 @@ fn bits(range: Range<u32>) -> u32 {
 /// Offsets and lengths are multiples of 512.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
+    /// The whole chunk, if it was written at once: the pages are newer. Empty: it was not.
+    whole: Bytes,
     pages: BTreeMap<u32, Page>,
+    /// Sectors that were written.
     sectors: u32,
 }
 
@@ -49,7 +52,7 @@ impl Overlay {
 
     /// RAM that it takes, in bytes.
     pub(crate) fn cost(&self) -> u64 {
-        self.pages.len() as u64 * (u64::from(PAGE_BYTES) + OVERHEAD_BYTES)
+        self.whole.len() as u64 + self.pages.len() as u64 * (u64::from(PAGE_BYTES) + OVERHEAD_BYTES)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -68,13 +71,26 @@ impl Overlay {
             fill(&mut page.data[within.start as usize..within.end as usize], of_all);
             let before = page.written.count_ones();
             page.written |= bits(within);
-            self.sectors += page.written.count_ones() - before;
+            if self.whole.is_empty() {
+                self.sectors += page.written.count_ones() - before;
+            }
         }
     }
 
     /// Writes data.
     pub(crate) fn write(&mut self, at: u32, data: &[u8]) {
         self.change(at, data.len() as u32, |page, of_data| page.copy_from_slice(&data[of_data]));
+    }
+
+    /// Writes the whole chunk, which is not copied.
+    pub(crate) fn write_whole(&mut self, data: Bytes) {
+        let sectors = data.len() as u32 / SECTOR_BYTES;
+        *self = Self { whole: data, pages: BTreeMap::new(), sectors };
+    }
+
+    /// The chunk, if it was written at once, and nothing since.
+    pub(crate) fn as_written(&self) -> Option<Bytes> {
+        (!self.whole.is_empty() && self.pages.is_empty()).then(|| self.whole.clone())
     }
 
     /// Writes zeroes.
@@ -115,11 +131,18 @@ impl Overlay {
                 }
             }
         }
+        if !self.whole.is_empty() {
+            fill_from(&self.whole, 0, at, out, &left);
+            left.clear();
+        }
         *missing = left;
     }
 
     /// Adds what an older one has and this one lacks.
     pub(crate) fn add_older(&mut self, older: Self) {
+        if !self.whole.is_empty() {
+            return;
+        }
         for (number, old) in older.pages {
             let Some(page) = self.pages.get_mut(&number) else {
                 self.sectors += old.written.count_ones();
@@ -132,6 +155,10 @@ impl Overlay {
             }
             self.sectors += (old.written & !page.written).count_ones();
             page.written |= old.written;
+        }
+        if !older.whole.is_empty() {
+            self.sectors = older.whole.len() as u32 / SECTOR_BYTES;
+            self.whole = older.whole;
         }
     }
 }
@@ -171,6 +198,12 @@ mod tests {
                 let at = random.below(u64::from(SIZE / 512)) as u32 * 512;
                 let len = (1 + random.below(u64::from((SIZE - at) / 512).min(40))) as u32 * 512;
                 let value = random.below(250) as u8;
+                if random.one_in(15) {
+                    overlay.write_whole(vec![value; SIZE as usize].into());
+                    model.fill(Some(value));
+                    assert_eq!(overlay.as_written().map(|whole| whole[0]), Some(value));
+                    return;
+                }
                 if value == 0 {
                     overlay.zero(at, len)
                 } else {

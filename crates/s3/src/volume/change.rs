@@ -24,8 +24,15 @@ impl<S: Store, C: Clock> Volume<S, C> {
     /// Another server has taken the volume over; or there is no room in RAM, as the store refuses what is there.
     pub async fn write(&self, offset: u64, data: Bytes) -> Result<(), S3Error> {
         for (chunk, at, len, from) in parts(self.header().chunk_bytes, offset, data.len() as u64) {
-            let part = &data[from..from + len as usize];
-            self.change(chunk, at, len, |overlay| overlay.write(at, part)).await?;
+            let part = data.slice(from..from + len as usize);
+            let is_whole = len == self.header().chunk_len(chunk) && self.state.borrow().short.is_none();
+            let change = |overlay: &mut Overlay| match is_whole {
+                // A part of a larger buffer would keep all of it.
+                true if part.len() < data.len() => overlay.write_whole(Bytes::copy_from_slice(&part)),
+                true => overlay.write_whole(part),
+                false => overlay.write(at, &part),
+            };
+            self.change(chunk, at, len, change).await?;
         }
         Ok(())
     }

@@ -17,6 +17,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// What an object is to be made of, at the moment when it was sealed.
 pub(super) struct Making {
     id: Id,
+    /// The chunk as it was written at once; or it is assembled in `content`.
+    whole: Option<Bytes>,
     content: BytesMut,
     missing: Vec<Range<u32>>,
     /// The object that has what is missing, up to a length.
@@ -31,12 +33,19 @@ impl<S: Store, C: Clock> Volume<S, C> {
         let base = state.object(index);
         let len = self.chunk_len(state, index);
         let base_len = state.short.filter(|(short, _)| *short == index).map_or(len, |(_, len)| len);
-        let (content, missing) = (BytesMut::zeroed(len as usize), all_of(0..len));
-        let mut making = Making { id, content, missing, base, base_len };
+        let whole = state.chunks.get(&index).and_then(|chunk| chunk.active.as_written());
+        let whole = whole.filter(|whole| whole.len() == len as usize);
+        let (content, missing) = match &whole {
+            Some(_) => (BytesMut::new(), Vec::new()),
+            None => (BytesMut::zeroed(len as usize), all_of(0..len)),
+        };
+        let mut making = Making { id, whole, content, missing, base, base_len };
         state.unqueue(index);
         if let Some(chunk) = state.chunks.get_mut(&index) {
             let overlay = std::mem::take(&mut chunk.active);
-            overlay.copy_to(0, &mut making.content, &mut making.missing);
+            if making.whole.is_none() {
+                overlay.copy_to(0, &mut making.content, &mut making.missing);
+            }
             state.sealed.insert((chunk.oldest, index));
             // Its memory is in use until the object is put.
             state.cost += overlay.cost();
@@ -69,10 +78,11 @@ impl<S: Store, C: Clock> Volume<S, C> {
             let base = base.ok_or_else(|| S3Error::Missing(data_name(index, making.base)))?;
             fill_from(&base, range.start, 0, &mut making.content, &making.missing);
         }
-        if is_zero(&making.content) {
+        let content = making.whole.unwrap_or_else(|| making.content.freeze());
+        if is_zero(&content) {
             return Ok(Id::HOLE);
         }
-        self.store.put(&data_name(index, making.id), Bytes::from(making.content)).await?;
+        self.store.put(&data_name(index, making.id), content).await?;
         Ok(making.id)
     }
 
