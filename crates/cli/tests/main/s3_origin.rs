@@ -101,9 +101,9 @@ fn served(place: &Place, uri: &str, more: &str) -> Server {
 }
 
 /// What `nitro check` says of a configuration with that volume.
-fn checked(place: &Place, uri: &str, mode: &str) -> std::process::Output {
+fn checked(place: &Place, uri: &str, mode: &str, more: &str) -> std::process::Output {
     let cache = format!("[cache.c]\npath = \"cache.img\"\nsize = \"64M\"\nmode = \"{mode}\"\n");
-    place.write("nitro.toml", format!("{cache}[volume.vm]\norigin = \"{uri}\"\n"));
+    place.write("nitro.toml", format!("{cache}[volume.vm]\norigin = \"{uri}\"\n{more}\n"));
     command(place, "check nitro.toml").output().unwrap()
 }
 
@@ -128,7 +128,7 @@ fn what_was_flushed_is_in_the_bucket_or_the_cache_after_a_kill_and_elsewhere_aft
     let (place, other) = (Place::new(), Place::new());
     let uri = moto.uri("bucket/vm");
     make(&place, &uri);
-    assert_eq!(checked(&place, &uri, "write-back").status.code(), Some(0));
+    assert_eq!(checked(&place, &uri, "write-back", "").status.code(), Some(0));
     assert_eq!(moto.count("vm/manifest/"), 0, "a check takes nothing over");
     let server = served(&place, &uri, "");
     let data = noise(1, 5 * MIB as usize);
@@ -237,10 +237,16 @@ fn what_is_no_volume_is_refused_with_what_to_do() {
     assert!(said.contains("size in bytes"), "{said}");
     let said = serve(&uri, "");
     assert!(said.contains("write-through") && said.contains("--mode write-back"), "{said}");
-    let said = checked(&place, &uri, "write-through");
+    let said = checked(&place, &uri, "write-through", "");
     assert_eq!(said.status.code(), Some(1));
     let said = [said.stdout, said.stderr].concat();
     assert!(String::from_utf8_lossy(&said).contains("every FLUSH of a client"), "{}", String::from_utf8_lossy(&said));
+    let said = checked(&place, &uri, "write-back", "points = true");
+    assert_eq!(said.status.code(), Some(1));
+    let said = [said.stdout, said.stderr].concat();
+    assert!(String::from_utf8_lossy(&said).contains("no consistent points"), "{}", String::from_utf8_lossy(&said));
+    let said = failure(&place, "serve --config nitro.toml");
+    assert!(said.contains("no consistent points") && said.contains("leave out points"), "{said}");
     assert_eq!(moto.count("vm/manifest/"), 0, "it was not taken over");
     assert!(!Path::new(&place.path("cache.img")).exists());
     // One server of this machine.

@@ -91,6 +91,12 @@ pub trait NamedOrigin {
         None
     }
 
+    /// Why it cannot go from one consistent point to the next, wherever its marks are; `None`: that depends on their place
+    /// ([`Fence::redo_place`]).
+    fn lacks_points(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Opens it for a volume, and locks it against other programs if possible.
     fn open<'a>(&'a self, volume: &'a str, config: &'a VolumeConfig) -> LocalBoxFuture<'a, Result<OpenOrigin, Error>>;
 

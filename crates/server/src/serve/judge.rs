@@ -48,8 +48,11 @@ pub(super) struct Verdict {
     pub(super) mark: Option<VolumeMark>,
 }
 
-/// Refuses a mode that is not for an origin, before it is opened.
+/// Refuses a mode, or consistent points, that are not for an origin, before it is opened.
 pub(super) fn check_mode(origin: &dyn NamedOrigin, config: &VolumeConfig, mode: Mode) -> Result<(), Error> {
+    if let Some(why) = origin.lacks_points().filter(|_| config.points) {
+        return Err(Error::new(format_args!("origin {}", config.origin.display()), why).or("leave out points"));
+    }
     match origin.needs_write_back() {
         Some(why) if !config.read_only && WriteMode::from(mode) != WriteMode::WriteBack => {
             let what = format!("origin {}", config.origin.display());

@@ -80,6 +80,10 @@ impl NamedOrigin for Uri {
         self.0.snapshot.is_none().then_some(WRITE_BACK)
     }
 
+    fn lacks_points(&self) -> Option<&'static str> {
+        Some("a bucket gets whole objects in the order of offsets, so that its generations are no consistent points")
+    }
+
     fn open<'a>(&'a self, volume: &'a str, config: &'a VolumeConfig) -> LocalBoxFuture<'a, Result<OpenOrigin, Error>> {
         async move {
             let what = format!("origin {self}");
