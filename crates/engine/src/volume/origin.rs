@@ -130,19 +130,32 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// As [`write_origin`](Self::write_origin), with the fingerprints of the extents that the write touches, or none at all.
-    pub(super) async fn write_known(
+    pub(super) fn write_known(
+        &self,
+        offset: u64,
+        data: Bytes,
+        known: &[Option<Fingerprint>],
+    ) -> impl Future<Output = Result<(), Error>> {
+        self.write_as::<true>(offset, data, known)
+    }
+
+    /// As [`write_known`](Self::write_known), of what the cache keeps until the origin was flushed: a client's flush need not wait for it.
+    pub(super) fn put_known(
+        &self,
+        offset: u64,
+        data: Bytes,
+        known: &[Option<Fingerprint>],
+    ) -> impl Future<Output = Result<(), Error>> {
+        self.write_as::<false>(offset, data, known)
+    }
+
+    /// A write that a client's flush waits for if it `COUNTS`. One future: one within another would be larger.
+    async fn write_as<const COUNTS: bool>(
         &self,
         offset: u64,
         data: Bytes,
         known: &[Option<Fingerprint>],
     ) -> Result<(), Error> {
-        let result = self.put_known(offset, data, known).await;
-        self.origin_writes.fetch_add(1, Ordering::SeqCst);
-        result
-    }
-
-    /// As [`write_known`](Self::write_known), of what the cache keeps until the origin was flushed: a client's flush need not wait for it.
-    pub(super) async fn put_known(&self, offset: u64, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), Error> {
         let block = self.origin_block();
         let is_whole = offset.is_multiple_of(block) && (data.len() as u64).is_multiple_of(block);
         // Boxed, here and below: rare, and the future of a write is allocated and moved.
@@ -153,7 +166,11 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             true => self.answered(self.origin.write(start, data)).await,
             false => self.answered(Box::pin(self.origin.write_known(start, data, known))).await,
         };
-        written.map_err(Error::Origin)
+        let result = written.map_err(Error::Origin);
+        if COUNTS {
+            self.origin_writes.fetch_add(1, Ordering::SeqCst);
+        }
+        result
     }
 
     /// A write of whole blocks that changes nothing beside `data`: its offset and its bytes.

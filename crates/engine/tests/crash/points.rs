@@ -206,8 +206,9 @@ impl World<'_> {
         let us = [300, 3000, 20_000][self.rng.below(3) as usize];
         let mut device = |name, platter: &Platter, delay_us_max, block_bytes| {
             let (clock, power, seed) = (sim.clock.clone(), power.clone(), self.rng.next());
-            let (stalls, keeps_writes) = (false, true);
-            let wiring = Wiring { name, block_bytes, clock, power, seed, delay_us_max, stalls, keeps_writes };
+            let (stalls, keeps_writes, unit_bytes) = (false, true, None);
+            let wiring =
+                Wiring { name, block_bytes, clock, power, seed, delay_us_max, stalls, keeps_writes, unit_bytes };
             CrashingDevice::on(platter, wiring)
         };
         Devices {
