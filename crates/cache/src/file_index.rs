@@ -1,7 +1,10 @@
 //! The file index: `ExtentKey -> Location`. A *base* entry is one that its WEU's header names, and costs 7 bytes here
-//! and 12 in the WEU table; a *dup* entry is a further key with the same content, and keeps key, target and generation.
+//! and 12 in the WEU table, or in a [lean](IndexKind::Lean) index 6 here and some 6 there; a *dup* entry is a further key with
+//! the same content, and keeps key, target and generation.
 
-use crate::table::{Slot, Table};
+use crate::settings::IndexKind;
+use crate::table::{Dense, Shard, Slot, Spread, Table};
+use crate::weu::{ADDRESS_BITS, Address};
 use nitro_units::{ExtentKey, Generation, WeuId};
 use std::num::NonZeroU64;
 
@@ -14,30 +17,47 @@ pub(crate) enum Reference {
     Dup(u32),
 }
 
-const HOME_BITS: u32 = 18;
-const REFERENCE_BITS: u32 = 38;
+/// A slot of the file index: home bits and a packed [`Reference`].
+trait FileSlot: Slot {
+    /// The number of bits of entry numbers does not change while a cache is in use.
+    fn new(home: u32, reference: Reference, entry_bits: u32) -> Self;
+
+    fn reference(&self, entry_bits: u32) -> Reference;
+}
+
+const WIDE_REFERENCE_BITS: u32 = 38;
 
 /// 56 bits: reference (38: kind, then WEU and entry, or dup number), home bits (18).
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct FileSlot([u8; 7]);
+struct WideSlot([u8; 7]);
 
-impl FileSlot {
-    fn new(home: u32, reference: Reference) -> Self {
-        let reference = match reference {
-            Reference::Base(weu, entry) => u64::from(weu.0) << 13 | u64::from(entry),
-            Reference::Dup(number) => 1 << 37 | u64::from(number),
-        };
-        let raw = (u64::from(home) << REFERENCE_BITS | reference).to_le_bytes();
-        let [a, b, c, d, e, f, g, _] = raw;
-        Self([a, b, c, d, e, f, g])
-    }
-
+impl WideSlot {
     fn raw(self) -> u64 {
         let [a, b, c, d, e, f, g] = self.0;
         u64::from_le_bytes([a, b, c, d, e, f, g, 0])
     }
+}
 
-    fn reference(self) -> Reference {
+impl Slot for WideSlot {
+    const EMPTY: Self = Self([0xFF; 7]);
+    const HOME_BITS: u32 = 18;
+    fn home(&self) -> u32 {
+        (self.raw() >> WIDE_REFERENCE_BITS) as u32
+    }
+}
+
+impl FileSlot for WideSlot {
+    fn new(home: u32, reference: Reference, _entry_bits: u32) -> Self {
+        let reference = match reference {
+            Reference::Base(weu, entry) => u64::from(weu.0) << 13 | u64::from(entry),
+            Reference::Dup(number) => 1 << 37 | u64::from(number),
+        };
+        let raw = (u64::from(home) << WIDE_REFERENCE_BITS | reference).to_le_bytes();
+        let [a, b, c, d, e, f, g, _] = raw;
+        Self([a, b, c, d, e, f, g])
+    }
+
+    fn reference(&self, _entry_bits: u32) -> Reference {
         let raw = self.raw();
         if raw >> 37 & 1 == 1 {
             Reference::Dup(raw as u32)
@@ -47,62 +67,136 @@ impl FileSlot {
     }
 }
 
-impl Slot for FileSlot {
-    const EMPTY: Self = Self([0xFF; 7]);
-    const HOME_BITS: u32 = HOME_BITS;
+const LEAN_REFERENCE_BITS: u32 = ADDRESS_BITS + 1;
+
+/// 48 bits: reference (35: kind, then WEU and entry as one [address](Address), or dup number), home bits (13).
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct LeanSlot([u8; 6]);
+
+impl LeanSlot {
+    fn raw(self) -> u64 {
+        let [a, b, c, d, e, f] = self.0;
+        u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+    }
+}
+
+impl Slot for LeanSlot {
+    const EMPTY: Self = Self([0xFF; 6]);
+    const HOME_BITS: u32 = 13;
     fn home(&self) -> u32 {
-        (self.raw() >> REFERENCE_BITS) as u32
+        (self.raw() >> LEAN_REFERENCE_BITS) as u32
+    }
+}
+
+impl FileSlot for LeanSlot {
+    fn new(home: u32, reference: Reference, entry_bits: u32) -> Self {
+        let reference = match reference {
+            Reference::Base(weu, entry) => Address::of(weu, entry, entry_bits).0,
+            Reference::Dup(number) => 1 << ADDRESS_BITS | u64::from(number),
+        };
+        let raw = (u64::from(home) << LEAN_REFERENCE_BITS | reference).to_le_bytes();
+        let [a, b, c, d, e, f, ..] = raw;
+        Self([a, b, c, d, e, f])
+    }
+
+    fn reference(&self, entry_bits: u32) -> Reference {
+        let raw = self.raw();
+        if raw >> ADDRESS_BITS & 1 == 1 {
+            Reference::Dup(raw as u32)
+        } else {
+            let (weu, entry) = Address(raw & ((1 << ADDRESS_BITS) - 1)).parts(entry_bits);
+            Reference::Base(weu, entry)
+        }
     }
 }
 
 /// Maps the hash of a key to candidates; the caller checks which of them really has the key.
-pub(crate) struct FileIndex {
-    table: Table<FileSlot>,
+struct Keyed<S, L> {
+    table: Table<S, L>,
+    entry_bits: u32,
     seed: u64,
 }
 
-impl FileIndex {
-    pub(crate) fn new(expected: u64, seed: u64) -> Self {
-        Self { table: Table::new(expected, 4), seed }
-    }
-
+impl<S: FileSlot, L: Shard<S>> Keyed<S, L> {
     fn hash(&self, key: ExtentKey) -> u64 {
         mix(key.raw() ^ self.seed)
     }
 
+    fn find(&self, key: ExtentKey, bears: impl Fn(Reference) -> bool) -> Option<Reference> {
+        let bits = self.entry_bits;
+        self.table.find(self.hash(key), |s| bears(s.reference(bits))).map(|s| s.reference(bits))
+    }
+
+    fn insert(&mut self, key: ExtentKey, reference: Reference) {
+        let hash = self.hash(key);
+        self.table.insert(hash, S::new(Table::<S, L>::home_of(hash), reference, self.entry_bits));
+    }
+
+    fn remove(&mut self, key: ExtentKey, reference: Reference) -> bool {
+        let bits = self.entry_bits;
+        self.table.remove(self.hash(key), |s| s.reference(bits) == reference).is_some()
+    }
+}
+
+/// The file index, of either [kind](IndexKind).
+pub(crate) struct FileIndex(Kind);
+
+enum Kind {
+    Exact(Keyed<WideSlot, Spread<WideSlot>>),
+    Lean(Keyed<LeanSlot, Dense<LeanSlot>>),
+}
+
+/// The same call for either kind.
+macro_rules! each {
+    ($index:expr, $keyed:ident => $call:expr) => {
+        match $index {
+            Kind::Exact($keyed) => $call,
+            Kind::Lean($keyed) => $call,
+        }
+    };
+}
+
+impl FileIndex {
+    /// For about `expected` keys, and units of at most `1 << entry_bits` entries.
+    pub(crate) fn new(kind: IndexKind, expected: u64, entry_bits: u32, seed: u64) -> Self {
+        Self(match kind {
+            IndexKind::Exact => Kind::Exact(Keyed { table: Table::new(expected, 4), entry_bits, seed }),
+            IndexKind::Lean => Kind::Lean(Keyed { table: Table::new(expected, 4), entry_bits, seed }),
+        })
+    }
+
     pub(crate) fn find(&self, key: ExtentKey, bears: impl Fn(Reference) -> bool) -> Option<Reference> {
-        self.table.find(self.hash(key), |s| bears(s.reference())).map(FileSlot::reference)
+        each!(&self.0, keyed => keyed.find(key, bears))
     }
 
     /// Reads the memory that a search for the key reads first.
     #[inline]
     pub(crate) fn touch(&self, key: ExtentKey) -> u64 {
-        self.table.touch(self.hash(key)).into()
+        each!(&self.0, keyed => keyed.table.touch(keyed.hash(key)).into())
     }
 
     /// The first candidate for a key, which most probably is the right one.
     #[inline]
     pub(crate) fn guess(&self, key: ExtentKey) -> Option<Reference> {
-        self.table.find(self.hash(key), |_| true).map(FileSlot::reference)
+        each!(&self.0, keyed => keyed.find(key, |_| true))
     }
 
     /// Adds a key that is not in the index.
     pub(crate) fn insert(&mut self, key: ExtentKey, reference: Reference) {
-        let hash = self.hash(key);
-        self.table.insert(hash, FileSlot::new(Table::<FileSlot>::home_of(hash), reference));
+        each!(&mut self.0, keyed => keyed.insert(key, reference));
     }
 
     /// Removes the entry that is exactly `reference`.
     pub(crate) fn remove(&mut self, key: ExtentKey, reference: Reference) -> bool {
-        self.table.remove(self.hash(key), |s| s.reference() == reference).is_some()
+        each!(&mut self.0, keyed => keyed.remove(key, reference))
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.table.len()
+        each!(&self.0, keyed => keyed.table.len())
     }
 
     pub(crate) fn ram_bytes(&self) -> usize {
-        self.table.ram_bytes()
+        each!(&self.0, keyed => keyed.table.ram_bytes())
     }
 }
 
@@ -256,17 +350,28 @@ impl Dups {
 mod tests {
     use super::*;
 
-    #[test]
-    fn references_survive_packing() {
+    fn survives_packing<S: FileSlot + std::fmt::Debug>(entry_bits: u32, last: Reference) {
+        let home = (1 << S::HOME_BITS) - 1;
         for reference in [
             Reference::Base(WeuId(0), 0),
-            Reference::Base(WeuId(WeuId::COUNT_MAX - 1), 8191),
+            Reference::Base(WeuId(1), (1 << entry_bits) - 1),
+            last,
             Reference::Dup(0),
             Reference::Dup(u32::MAX - 1),
         ] {
-            let slot = FileSlot::new((1 << HOME_BITS) - 1, reference);
-            assert_eq!((slot.reference(), slot.home()), (reference, (1 << HOME_BITS) - 1));
-            assert_ne!(slot, FileSlot::EMPTY);
+            let slot = S::new(home, reference, entry_bits);
+            assert_eq!((slot.reference(entry_bits), slot.home()), (reference, home));
+            assert_ne!(slot, S::EMPTY);
+        }
+        assert_eq!(S::EMPTY.home(), home);
+    }
+
+    #[test]
+    fn references_survive_packing() {
+        survives_packing::<WideSlot>(13, Reference::Base(WeuId(WeuId::COUNT_MAX - 1), 8191));
+        for entry_bits in 10..=13 {
+            let weu = (1u32 << (ADDRESS_BITS - entry_bits)).min(WeuId::COUNT_MAX) - 1;
+            survives_packing::<LeanSlot>(entry_bits, Reference::Base(WeuId(weu), (1 << entry_bits) - 1));
         }
     }
 

@@ -79,7 +79,7 @@ pub(crate) struct FingerprintIndex {
 }
 
 /// The hash of a fingerprint is a part of it: its first bytes choose the shard, its 14th to 16th are the home bits.
-fn hash_of(fingerprint: &Fingerprint) -> u64 {
+pub(crate) fn hash_of(fingerprint: &Fingerprint) -> u64 {
     let f = &fingerprint.0;
     u64::from_be_bytes([f[0], f[1], f[2], f[3], f[4], f[13], f[14], f[15]])
 }

@@ -28,6 +28,7 @@ mod shelf;
 pub mod staging;
 mod stats;
 mod table;
+mod tag_index;
 mod thrift;
 mod unrecorded;
 pub mod weu;
@@ -39,7 +40,7 @@ pub use manager::{
     Append, CacheManager, DupRecord, Evicted, FORGOTTEN_RUN_MAX, Forgotten, FrozenExtents, RECORD_STEP, Restored,
     RestoredEntry, RestoredRecord, Retirement, Superseded,
 };
-pub use settings::{SettingError, Settings};
+pub use settings::{IndexKind, SettingError, Settings};
 pub use stats::Stats;
 pub use thrift::{Budget, Thrift};
 pub use weu::{Location, LostDevices};

@@ -7,7 +7,8 @@ use crate::destage::DestageKind;
 use crate::eviction::EvictionKind;
 use crate::gone::Departed;
 use crate::pattern::StreamSettings;
-use crate::weu::layout::entries_max;
+use crate::weu::Address;
+use crate::weu::layout::{UNIT_BYTES, entries_max};
 use nitro_units::WeuId;
 use std::fmt;
 
@@ -62,6 +63,53 @@ pub const FINGERPRINT_INDEX_RATIO: Setting = Setting {
     unit: "percent",
     meaning: "share of the cached extents whose fingerprints are kept in RAM to find duplicates",
 };
+
+/// What the indexes keep in RAM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum IndexKind {
+    /// Keys and fingerprints as they are.
+    #[default]
+    Exact,
+    /// Keys in as few bits as their unit needs, and a tag of each fingerprint. What a tag finds is believed only after the
+    /// fingerprint in the table of the unit was compared, which is on the SSD.
+    Lean,
+}
+
+impl IndexKind {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Exact, Self::Lean];
+
+    /// Its name in configurations and on command lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Lean => "lean",
+        }
+    }
+
+    /// The kind of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+crate::by_name::by_name!(IndexKind, "index");
+
+/// With a lean index, so many tables of units on the SSD are kept in RAM at least, to compare fingerprints.
+pub const UNIT_TABLES: u64 = 16;
+
+/// Of a lean index, the fingerprints used last are kept whole: one for each so many extents, and so many at least and at
+/// most.
+const RECENT_SHARE: u64 = 128;
+const RECENT: (u64, u64) = (1 << 8, 1 << 16);
+
+/// RAM of a fingerprint that is kept whole, with the slack of the table.
+const FINGERPRINT_RAM_BYTES: u64 = 27;
+/// Bits of a tag, and of a key's place in a lean file index, with the slack of the tables.
+const TAG_BITS: u64 = 62;
+const LEAN_FILE_BITS: u64 = 54;
 
 /// RAM of a unit with classified entries in the table of write-evict units, in addition to one byte for each entry.
 const WEU_CLASSES_BYTES: u64 = 192;
@@ -131,6 +179,8 @@ pub struct Settings {
     pub dedup: bool,
     /// See [`FINGERPRINT_INDEX_RATIO`].
     pub fingerprint_index_percent: u8,
+    /// What the indexes keep in RAM.
+    pub index: IndexKind,
     /// Which new content is admitted.
     pub admission: AdmissionKind,
     /// Which dirty extents are destaged next.
@@ -159,6 +209,7 @@ impl Settings {
             weu_bytes: WEU_BYTES.default as u32,
             dedup: true,
             fingerprint_index_percent: FINGERPRINT_INDEX_RATIO.default as u8,
+            index: IndexKind::default(),
             admission: AdmissionKind::default(),
             destage: DestageKind::default(),
             eviction: EvictionKind::default(),
@@ -206,8 +257,20 @@ impl Settings {
         EXTENT_BYTES.check(self.extent_bytes.into())?;
         WEU_BYTES.check(self.weu_bytes.into())?;
         FINGERPRINT_INDEX_RATIO.check(self.fingerprint_index_percent.into())?;
+        if self.index == IndexKind::Lean && self.fingerprint_index_percent != 100 {
+            return Err(SettingError {
+                name: FINGERPRINT_INDEX_RATIO.name,
+                value: self.fingerprint_index_percent.into(),
+                reason: "a lean index has tags of all fingerprints".into(),
+                nearest: 100,
+            });
+        }
         let weu = u64::from(self.weu_bytes);
-        let (least, most) = (WEU_COUNT_MIN * weu, u64::from(WeuId::COUNT_MAX - 1) * weu);
+        let weus_max = match self.index {
+            IndexKind::Exact => WeuId::COUNT_MAX.into(),
+            IndexKind::Lean => Address::units_max(self.entry_bits()).min(WeuId::COUNT_MAX.into()),
+        };
+        let (least, most) = (WEU_COUNT_MIN * weu, (weus_max - 1) * weu);
         if !(least..=most).contains(&self.cache_bytes) {
             return Err(SettingError {
                 name: "cache_size",
@@ -286,6 +349,21 @@ impl Settings {
         entries_max(self.weu_bytes, self.extent_bytes)
     }
 
+    /// The bits of an entry's number within a unit.
+    pub(crate) fn entry_bits(&self) -> u32 {
+        u32::BITS - (self.weu_entries_max() - 1).leading_zeros()
+    }
+
+    /// The number of fingerprints that are kept whole beside `extents` base entries.
+    pub(crate) fn fingerprints_max(&self, extents: u64) -> usize {
+        let most = match (self.index, self.fingerprint_index_percent) {
+            (IndexKind::Lean, _) => (extents / RECENT_SHARE).clamp(RECENT.0, RECENT.1),
+            (IndexKind::Exact, 100..) => return usize::MAX,
+            (IndexKind::Exact, percent) => (extents * u64::from(percent)).div_ceil(100),
+        };
+        most as usize
+    }
+
     /// Maximum number of dup entries: eight times the number of uncompressed extents.
     #[must_use]
     pub fn dup_entries_max(&self) -> u32 {
@@ -311,11 +389,37 @@ impl Settings {
     /// RAM of the indexes in bytes with `unique` extents and `dups` further keys; an upper estimate.
     #[must_use]
     pub fn index_ram_bytes(&self, unique: u64, dups: u64) -> u64 {
-        let fingerprint = if self.dedup { 27 * u64::from(self.fingerprint_index_percent) / 100 } else { 0 };
+        // The widest keys are those of extents of many objects.
+        self.ram_bytes_with(unique, dups, u64::BITS.into())
+    }
+
+    /// As [`index_ram_bytes`](Self::index_ram_bytes), with keys as wide as those of extents at random in an origin of 16
+    /// times the size of the cache.
+    #[must_use]
+    pub fn usual_index_ram_bytes(&self, unique: u64, dups: u64) -> u64 {
+        let key_bits = u64::BITS - (self.extents_raw() * 16).leading_zeros();
+        self.ram_bytes_with(unique, dups, key_bits.into())
+    }
+
+    fn ram_bytes_with(&self, unique: u64, dups: u64, key_bits: u64) -> u64 {
+        let weus = u64::from(self.weu_count());
         // Three bits an entry: its heat, and whether a dup refers to it.
-        let entry = 21 * 8 + 3;
-        // A dup, its place in the file index, its record, and its place in the queue for one.
-        unique * entry / 8 + unique * fingerprint + dups * 42 + u64::from(self.weu_count()) * 256 + (64 << 10)
+        let (entry, dup, weu, fixed) = match self.index {
+            // A dup, its place in the file index, its record, and its place in the queue for one.
+            IndexKind::Exact => (21 * 8 + 3, 42, 256, 0),
+            IndexKind::Lean => {
+                let length_bits = u32::BITS - (self.extent_bytes / UNIT_BYTES).leading_zeros();
+                // Its place in the file index, key, length, and its share of a mark.
+                let entry = LEAN_FILE_BITS + key_bits + u64::from(length_bits) + 2;
+                (entry + 3, 41, 352, 4 * self.extents_raw().min(unique))
+            }
+        };
+        let fingerprints = match self.index {
+            _ if !self.dedup => 0,
+            IndexKind::Exact => unique * FINGERPRINT_RAM_BYTES * u64::from(self.fingerprint_index_percent) / 100,
+            IndexKind::Lean => unique * TAG_BITS / 8 + FINGERPRINT_RAM_BYTES * self.fingerprints_max(unique) as u64,
+        };
+        unique * entry / 8 + fingerprints + dups * dup + weus * weu + fixed + (64 << 10)
     }
 }
 

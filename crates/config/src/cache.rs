@@ -4,11 +4,11 @@ use super::endurance::DriveEndurance;
 use super::index_plan::IndexPlan;
 use super::settings::{FIRST, on_off, settings};
 use super::span::Span;
-use nitro_cache::Settings;
 use nitro_cache::admission::AdmissionKind;
 use nitro_cache::destage::DestageKind;
 use nitro_cache::eviction::EvictionKind;
 use nitro_cache::partial::PartialWrites;
+use nitro_cache::{IndexKind, Settings};
 use nitro_console::size::Size;
 use nitro_engine::{Discard, EngineSettings, WriteMode};
 use nitro_index::Kind;
@@ -59,6 +59,10 @@ settings! {
         /// Percentage of the cached extents whose fingerprints are kept in RAM [default: 100; 10 with an index on the SSD]
         #[arg(long, value_name = "PCT", requires = "path")]
         fingerprint_index_ratio: Option<u8> = Percent, Restart, "0".."100";
+        /// What the indexes keep in RAM: exact (keys and fingerprints whole), or lean (less than half as much: packed keys, and
+        /// tags of fingerprints, which are compared with those on the SSD) [default: exact]
+        #[arg(long, value_name = "exact|lean", requires = "path", hide_possible_values = true)]
+        index: Option<IndexKind> = Text, Restart;
         /// Where fingerprints are indexed: in RAM only (ram), or also in an index on a part of the SSD (bufferhash, silt)
         /// [default: as when the existing cache was created, otherwise ram]
         #[arg(long, value_enum, value_name = "INDEX", requires = "path")]
@@ -362,6 +366,7 @@ impl CacheConfig {
         manager.fingerprint_index_percent = self.fingerprint_index_ratio.unwrap_or(percent);
         manager.admission = self.admission.unwrap_or_default();
         manager.destage = self.destage.unwrap_or_default();
+        manager.index = self.index.unwrap_or_default();
         manager.eviction = self.eviction.unwrap_or_default();
         manager.patterns = self.patterns.unwrap_or(false);
         if let Some(threshold) = self.sequential_threshold {

@@ -1,8 +1,9 @@
 //! Checks of a configuration that need no access to devices.
 
-use super::cache::{FingerprintName, SHA1_REFUSED};
+use super::cache::{FingerprintIndexName, FingerprintName, SHA1_REFUSED};
 use super::text::nearest;
 use super::{Address, CacheConfig, CacheStore, Config, Mode, ServerConfig, TlsMode, VhostAddress, VolumeConfig};
+use nitro_cache::IndexKind;
 use nitro_cache::admission::AdmissionKind;
 use nitro_cache::settings::{EXTENT_BYTES, FINGERPRINT_INDEX_RATIO, WEU_BYTES};
 use nitro_console::error::Error;
@@ -254,6 +255,7 @@ impl CacheConfig {
             value.map_or(Ok(0), |value| setting.check(value)).map_err(refuse)?;
         }
         self.check_bounds()?;
+        self.check_index()?;
         self.check_dirty()
     }
 }
@@ -266,6 +268,17 @@ impl CacheConfig {
                 .or("leave it out: blake3 is the default (nitro-lab sim and nitro-lab reproduce follow the paper without it)")),
             Some(FingerprintName::Blake3) | None => Ok(()),
         }
+    }
+
+    /// Refuses a second place for the fingerprints of a lean index.
+    fn check_index(&self) -> Result<(), Error> {
+        let is_on_flash = self.fingerprint_index.is_some_and(FingerprintIndexName::is_on_flash);
+        let is_partial = self.fingerprint_index_ratio.is_some_and(|percent| percent < 100);
+        if self.index == Some(IndexKind::Lean) && (is_on_flash || is_partial) {
+            return Err(Error::new("index = lean", "it has tags of all fingerprints, and those are in RAM")
+                .or("leave fingerprint_index and fingerprint_index_ratio out"));
+        }
+        Ok(())
     }
 
     fn check_dirty(&self) -> Result<(), Error> {

@@ -24,7 +24,7 @@ use crate::format::journal::FORGET_BYTES;
 use crate::format::stored::Place;
 use crate::format::superblock::Superblock;
 use crate::health::DeviceHealth;
-use crate::insert::{InsertQueue, Lanes, Order, Writes};
+use crate::insert::{InsertQueue, Lanes, Order, UnitTables, Writes};
 use crate::journal::{Area, Budget, Identity};
 use crate::kept::Kept;
 use crate::metrics::CacheMetrics;
@@ -98,6 +98,8 @@ pub struct Cache<F, C> {
     pub(crate) discards: Discards,
     /// For an index of fingerprints on flash.
     pub(crate) moved: Moved,
+    /// Tables of units, in which a lean index compares fingerprints.
+    pub(crate) unit_tables: UnitTables,
     /// How often the cache has been started, including this start.
     pub(crate) start: u32,
     /// The start in which each WEU was filled; it is part of checksums.

@@ -1,8 +1,10 @@
 //! The maximum RAM of a cache, by component. The program adds its own components, and prints all of them.
 
 use crate::cache::Cache;
+use crate::insert::UnitTables;
 use crate::settings::EngineSettings;
 use crate::volume::{DESTAGE_ROUNDS_MAX, GIVEN_UP_BYTES_MAX, READAHEADS_MAX, REMAINDERS_MAX, destage_round_bytes};
+use nitro_cache::IndexKind;
 use nitro_cache::eviction::EvictionKind;
 use nitro_port::buf::held_bytes;
 use serde::Serialize;
@@ -42,6 +44,7 @@ impl EngineSettings {
         [
             ("indexes", manager.index_ram_bytes(unique, manager.dup_entries_max().into())),
             ("dirty list", dirty * DIRTY_EXTENT_BYTES),
+            ("tables of units", UnitTables::ram_bytes(&manager)),
             ("RAM cache", self.ram_cache_bytes),
             ("read-ahead", self.readahead_ram_bytes),
             ("insertion queue", self.insert_queue_bytes),
@@ -80,12 +83,23 @@ impl EngineSettings {
         self.manager.admission.object_ram_bytes(size_bytes.div_ceil(self.manager.extent_bytes.into()))
     }
 
+    /// These settings with the other index, which finds all duplicates.
+    #[must_use]
+    pub fn with_other_index(&self) -> Self {
+        let index = match self.manager.index {
+            IndexKind::Exact => IndexKind::Lean,
+            IndexKind::Lean => IndexKind::Exact,
+        };
+        let manager = nitro_cache::Settings { index, fingerprint_index_percent: 100, ..self.manager };
+        Self { manager, ..*self }
+    }
+
     /// RAM in bytes that the indexes take once the cache is full of extents that shrink by `reduction` (compression) and bear `dups`
     /// further keys each.
     #[must_use]
     pub fn usual_index_bytes(&self, reduction: f64, dups: f64) -> u64 {
         let unique = self.manager.extents_raw() as f64 * reduction;
-        self.manager.index_ram_bytes(unique as u64, (unique * dups) as u64)
+        self.manager.usual_index_ram_bytes(unique as u64, (unique * dups) as u64)
     }
 }
 

@@ -3,14 +3,17 @@
 use bytes::Bytes;
 use nitro_cache::Location;
 use nitro_port::codec::Encoding;
-use nitro_units::{Generation, WeuId};
+use nitro_units::{Fingerprint, Generation, WeuId};
 use parking_lot::Mutex;
+
+/// An extent, with the fingerprint by which the indexes know it, if they do.
+type Extent = (Encoding, Bytes, Option<Fingerprint>);
 
 #[derive(Debug)]
 struct ResidentWeu {
     weu: WeuId,
     generation: Generation,
-    extents: Vec<(Encoding, Bytes)>,
+    extents: Vec<Extent>,
 }
 
 /// The WEUs in RAM: a handful.
@@ -22,10 +25,10 @@ impl Resident {
         self.0.lock().push(ResidentWeu { weu, generation, extents: Vec::new() });
     }
 
-    /// Adds the payload of the entry that the manager will name next.
-    pub(crate) fn push(&self, weu: WeuId, encoding: Encoding, payload: Bytes) {
+    /// Adds the payload of the entry that the manager will name next, and the fingerprint that it will be indexed by.
+    pub(crate) fn push(&self, weu: WeuId, encoding: Encoding, payload: Bytes, fingerprint: Option<Fingerprint>) {
         if let Some(resident) = self.0.lock().iter_mut().find(|r| r.weu == weu) {
-            resident.extents.push((encoding, payload));
+            resident.extents.push((encoding, payload, fingerprint));
         }
     }
 
@@ -45,6 +48,15 @@ impl Resident {
     }
 
     pub(crate) fn get(&self, location: &Location) -> Option<(Encoding, Bytes)> {
+        self.extent(location).map(|(encoding, payload, _)| (encoding, payload))
+    }
+
+    /// The fingerprint of an extent, if it has any; `None`: its WEU is not in RAM.
+    pub(crate) fn fingerprint(&self, location: &Location) -> Option<Option<Fingerprint>> {
+        self.extent(location).map(|(_, _, fingerprint)| fingerprint)
+    }
+
+    fn extent(&self, location: &Location) -> Option<Extent> {
         let all = self.0.lock();
         let is = |r: &&ResidentWeu| r.weu == location.weu && r.generation == location.generation;
         all.iter().find(is)?.extents.get(usize::from(location.entry)).cloned()

@@ -146,6 +146,9 @@ impl CacheManager {
             let pass = self.sweep.pass();
             self.forwardings.note(&old, &location, pass);
         }
+        if let Some(fingerprint) = fingerprint {
+            self.retag(fingerprint, &old, &location);
+        }
         if let (Some(index), Some(fingerprint)) = (self.fingerprints.as_mut(), fingerprint)
             && index.find(fingerprint) == Some(Target::new(old.weu, old.entry, old.generation))
         {

@@ -18,6 +18,7 @@ mod resize;
 mod restore;
 mod space;
 mod sweep;
+mod tags;
 mod warm;
 mod write_back;
 
@@ -39,9 +40,10 @@ use crate::fingerprint_index::{FingerprintIndex, Target};
 use crate::forward::Forwardings;
 use crate::gone::{Departed, Gone};
 use crate::pins::Pins;
-use crate::settings::{SettingError, Settings};
+use crate::settings::{IndexKind, SettingError, Settings};
 use crate::shelf::{Band, Lane, Shelf};
 use crate::stats::Stats;
+use crate::tag_index::TagIndex;
 use crate::thrift::Thrift;
 use crate::unrecorded::Unrecorded;
 use crate::weu::{HEAT_MAX, Location, Sizes, SlotState, Stored, WeuTable};
@@ -78,7 +80,10 @@ pub struct CacheManager {
     pub(crate) files: FileIndex,
     pub(crate) dups: Dups,
     pub(crate) unrecorded: Unrecorded,
+    /// Fingerprints; of a lean index, those used last.
     pub(crate) fingerprints: Option<FingerprintIndex>,
+    /// Tags of all fingerprints, of a lean index.
+    pub(crate) tags: Option<TagIndex>,
     pub(crate) stats: Stats,
     pub(crate) sweep: Sweep,
     pub(crate) forwardings: Forwardings,
@@ -130,16 +135,21 @@ impl CacheManager {
             weu_bytes: settings.weu_bytes,
             extent_bytes: settings.extent_bytes,
             entries_max: settings.weu_entries_max(),
+            packs: settings.index == IndexKind::Lean,
+        };
+        let (whole, tags) = match settings.index {
+            IndexKind::Exact => (expected * u64::from(settings.fingerprint_index_percent) / 100, None),
+            IndexKind::Lean => (settings.fingerprints_max(expected) as u64, Some(expected)),
         };
         let mut manager = Self {
             weus: WeuTable::new(sizes, eviction),
-            files: FileIndex::new(expected, settings.seed),
+            files: FileIndex::new(settings.index, expected, settings.entry_bits(), settings.seed),
             dups: Dups::new(settings.dup_entries_max()),
             unrecorded: Unrecorded::default(),
-            fingerprints: by_fingerprint
-                .then(|| FingerprintIndex::new(expected * u64::from(settings.fingerprint_index_percent) / 100)),
+            fingerprints: by_fingerprint.then(|| FingerprintIndex::new(whole)),
+            tags: tags.filter(|_| by_fingerprint).map(|expected| TagIndex::new(expected, settings.entry_bits())),
             stats: Stats::default(),
-            sweep: Sweep::new(settings.weu_count()),
+            sweep: Sweep::new(settings.weu_count(), settings.index),
             forwardings: Forwardings::default(),
             departed: Departed::new(settings.extents_raw(), settings.seed),
             dirty: DirtyList::default(),
@@ -299,17 +309,15 @@ impl CacheManager {
         self.stats.inserted_bytes += u64::from(self.settings.extent_bytes);
     }
 
-    /// Inserts a fingerprint into the index in RAM; a partial index evicts others. Another writer may have inserted the
-    /// same content meanwhile.
-    fn note_fingerprint(&mut self, fingerprint: &Fingerprint, target: Target) {
+    /// Inserts a fingerprint, whole, into the index in RAM; a partial index evicts others. Another writer may have inserted
+    /// the same content meanwhile.
+    pub(crate) fn note_fingerprint(&mut self, fingerprint: &Fingerprint, target: Target) {
+        let len_max = self.settings.fingerprints_max(self.stats.base_entries);
         let Some(index) = self.fingerprints.as_mut() else { return };
-        let len_max = match self.settings.fingerprint_index_percent {
-            100.. => usize::MAX,
-            percent => (self.stats.base_entries * u64::from(percent)).div_ceil(100) as usize,
-        };
         let weus = &self.weus;
         let evicted = index.insert(fingerprint, target, len_max, |t| !target_is_current(weus, t));
-        self.stats.fingerprints_evicted += evicted;
+        // In a lean index the tags stay.
+        self.stats.fingerprints_evicted += if self.tags.is_some() { 0 } else { evicted };
     }
 
     /// Whether content with this fingerprint is cached; refreshes nothing.
@@ -347,6 +355,7 @@ impl CacheManager {
         self.stats.base_entries += 1;
         if let Some(fingerprint) = fingerprint {
             self.note_fingerprint(fingerprint, Target::new(weu, location.entry, location.generation));
+            self.tag(fingerprint, weu, location.entry, location.generation);
         }
         self.point(key, weu, location.entry, true);
         self.version += 1;
@@ -446,7 +455,10 @@ impl CacheManager {
         Stats {
             cached_extents: self.files.len() as u64,
             dup_entries: self.dups.len().into(),
-            fingerprints: self.fingerprints.as_ref().map_or(0, |f| f.len() as u64),
+            fingerprints: match (&self.tags, &self.fingerprints) {
+                (Some(tags), _) => tags.len() as u64,
+                (None, whole) => whole.as_ref().map_or(0, |f| f.len() as u64),
+            },
             weus: self.usable_weus().into(),
             weus_free: self.weus.free_count().into(),
             weus_pinned: self.weus.pinned_count().into(),
@@ -458,7 +470,8 @@ impl CacheManager {
     /// RAM of all indexes in bytes. It walks over them, so it is too slow for each request.
     #[must_use]
     pub fn index_ram_bytes(&self) -> usize {
-        let fingerprints = self.fingerprints.as_ref().map_or(0, FingerprintIndex::ram_bytes);
+        let fingerprints = self.fingerprints.as_ref().map_or(0, FingerprintIndex::ram_bytes)
+            + self.tags.as_ref().map_or(0, TagIndex::ram_bytes);
         self.files.ram_bytes()
             + self.dups.ram_bytes()
             + self.unrecorded.ram_bytes()

@@ -168,7 +168,7 @@ impl CacheManager {
         let mut restored = Restored::default();
         for (number, entry) in entries.iter().enumerate() {
             let number = number as u16;
-            self.restore_fingerprint(entry, Target::new(weu, number, generation));
+            self.restore_fingerprint(entry, Target::new(weu, number, generation), generation);
             if self.restore_key(entry, Reference::Base(weu, number)) {
                 restored.live += 1;
             } else {
@@ -179,12 +179,13 @@ impl CacheManager {
         restored
     }
 
-    fn restore_fingerprint(&mut self, entry: &RestoredEntry, target: Target) {
-        let (Some(index), Some(fingerprint)) = (self.fingerprints.as_mut(), &entry.fingerprint) else { return };
-        let len_max = match self.settings.fingerprint_index_percent {
-            100.. => usize::MAX,
-            percent => (self.stats.base_entries * u64::from(percent)).div_ceil(100) as usize,
-        };
+    fn restore_fingerprint(&mut self, entry: &RestoredEntry, target: Target, generation: Generation) {
+        let Some(fingerprint) = &entry.fingerprint else { return };
+        if self.tags.is_some() {
+            return self.tag(fingerprint, target.weu, target.entry, generation);
+        }
+        let len_max = self.settings.fingerprints_max(self.stats.base_entries);
+        let Some(index) = self.fingerprints.as_mut() else { return };
         if index.find(fingerprint).is_none() && index.len() < len_max {
             index.insert(fingerprint, target, len_max, |_| false);
         }

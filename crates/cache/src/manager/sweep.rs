@@ -2,11 +2,13 @@
 //! "Cleaning the file index"), in bounded steps.
 //!
 //! Each eviction adds a share of a pass to the cleaner's work, so that a pass ends within an eighth of a turnover of
-//! the cache: stale entries take at most about that share of the indexes.
+//! the cache, or with a lean index a sixteenth: stale entries take at most about that share of the indexes.
 
 use super::{CacheManager, target_is_current};
-use crate::fingerprint_index::GENERATION_LAP;
+use crate::fingerprint_index::{FingerprintIndex, GENERATION_LAP};
 use crate::gone::Gone;
+use crate::settings::IndexKind;
+use crate::tag_index::TagIndex;
 
 /// Number of dups examined in one step.
 const DUPS_PER_STEP: u32 = 512;
@@ -16,7 +18,7 @@ const DUPS_PER_STEP: u32 = 512;
 pub(crate) struct Sweep {
     /// Number of steps that are due.
     debt: u64,
-    /// The next step of the pass: first the shards of the fingerprint index, then the dups.
+    /// The next step of the pass: first the shards of the fingerprint indexes, then the dups.
     at: u64,
     /// Number of passes begun, which is the number of the pass in progress.
     pass: u64,
@@ -24,8 +26,12 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
-    pub(crate) fn new(weus: u32) -> Self {
-        Self { debt: 0, at: 0, pass: 1, evictions_per_pass: u64::from(weus / 8).max(1) }
+    pub(crate) fn new(weus: u32, index: IndexKind) -> Self {
+        let passes = match index {
+            IndexKind::Exact => 8,
+            IndexKind::Lean => 16,
+        };
+        Self { debt: 0, at: 0, pass: 1, evictions_per_pass: u64::from(weus / passes).max(1) }
     }
 
     /// The number of the pass in progress.
@@ -41,8 +47,8 @@ impl Sweep {
 impl CacheManager {
     /// Steps of a whole pass.
     pub(crate) fn sweep_units(&self) -> u64 {
-        let shards = self.fingerprints.as_ref().map_or(0, |f| f.shard_count() as u64);
-        shards + u64::from(self.dups.capacity().div_ceil(DUPS_PER_STEP))
+        let (whole, tags) = self.fingerprint_shards();
+        whole + tags + u64::from(self.dups.capacity().div_ceil(DUPS_PER_STEP))
     }
 
     /// Executes one bounded step of cleaning, if any is due; returns whether more are.
@@ -56,18 +62,26 @@ impl CacheManager {
     }
 
     fn sweep_step(&mut self) {
-        let shards = self.fingerprints.as_ref().map_or(0, |f| f.shard_count() as u64);
+        let (whole, tags) = self.fingerprint_shards();
         let at = self.sweep.at;
-        if at < shards {
+        if at < whole {
             self.sweep_fingerprints(at as usize);
+        } else if at < whole + tags {
+            self.sweep_tags((at - whole) as usize);
         } else {
-            self.sweep_dups((at - shards) as u32 * DUPS_PER_STEP);
+            self.sweep_dups((at - whole - tags) as u32 * DUPS_PER_STEP);
         }
         self.sweep.at += 1;
         if self.sweep.at >= self.sweep_units() {
             (self.sweep.at, self.sweep.pass) = (0, self.sweep.pass + 1);
             self.forwardings.clean(self.sweep.pass);
         }
+    }
+
+    /// The number of shards of whole fingerprints, and of tags.
+    fn fingerprint_shards(&self) -> (u64, u64) {
+        let whole = self.fingerprints.as_ref().map_or(0, FingerprintIndex::shard_count);
+        (whole as u64, self.tags.as_ref().map_or(0, TagIndex::shard_count) as u64)
     }
 
     fn sweep_fingerprints(&mut self, shard: usize) {

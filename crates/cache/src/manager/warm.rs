@@ -36,7 +36,10 @@ impl CacheManager {
             prints[count.min(TOGETHER - 1)] = Some(fingerprint);
             count += usize::from(written || found.is_none());
         }
-        black_box(prints.iter().take(count).flatten().fold(0, |sum, print| sum ^ index.touch_memory(print)));
+        let touch = |print: &Fingerprint| {
+            index.touch_memory(print) ^ self.tags.as_ref().map_or(0, |tags| tags.touch_memory(print))
+        };
+        black_box(prints.iter().take(count).flatten().fold(0, |sum, print| sum ^ touch(print)));
     }
 
     /// As [`warm`](Self::warm), for base entries that are about to be removed.

@@ -81,6 +81,8 @@ pub(crate) struct Sizes {
     pub(crate) extent_bytes: u32,
     /// Maximum number of entries in a slot.
     pub(crate) entries_max: u32,
+    /// Entries are packed when a slot is closed.
+    pub(crate) packs: bool,
 }
 
 /// All slots of a cache.
@@ -103,6 +105,7 @@ pub(crate) struct WeuTable {
     pub(super) weu_bytes: u32,
     extent_bytes: u32,
     entries_max: u32,
+    packs: bool,
     records: RecordCounts,
     /// Number of slots opened since the start.
     pub(super) opened: u32,
@@ -110,7 +113,7 @@ pub(crate) struct WeuTable {
 
 impl WeuTable {
     pub(crate) fn new(sizes: Sizes, order: Bands) -> Self {
-        let Sizes { count, weu_bytes, extent_bytes, entries_max } = sizes;
+        let Sizes { count, weu_bytes, extent_bytes, entries_max, packs } = sizes;
         Self {
             slots: (0..count).map(|_| Slot::new()).collect(),
             open: Vec::new(),
@@ -126,6 +129,7 @@ impl WeuTable {
             weu_bytes,
             extent_bytes,
             entries_max,
+            packs,
             records: RecordCounts::default(),
             opened: 0,
         }
@@ -246,10 +250,11 @@ impl WeuTable {
     pub(crate) fn seal(&mut self, weu: WeuId) -> u32 {
         let fill = self.open.iter().find(|(id, _)| *id == weu).map(|(_, fill)| *fill);
         self.open.retain(|(id, _)| *id != weu);
+        let packs = self.packs;
         let slot = self.slot_mut(weu);
         debug_assert_eq!(slot.state, SlotState::Open);
         slot.state = SlotState::Sealed;
-        slot.entries.shrink_to_fit();
+        slot.entries.close(packs);
         self.order.sealed(weu);
         fill.map_or(0, |fill| Self::records_in(fill.room_bytes()))
     }

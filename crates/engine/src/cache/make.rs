@@ -11,7 +11,7 @@ use crate::flash::Flash;
 use crate::format::FormatError;
 use crate::format::superblock::{DEVICES_MAX, DevicePlace, SUPERBLOCK_BYTES, Superblock};
 use crate::health::DeviceHealth;
-use crate::insert::{InsertQueue, Order, Writes};
+use crate::insert::{InsertQueue, Order, UnitTables, Writes};
 use crate::journal::{Area, Halves, Identity, Journal};
 use crate::metrics::CacheMetrics;
 use crate::resident::Resident;
@@ -216,6 +216,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             device_health: DeviceHealth::default(),
             discards: Discards::new(settings.discard),
             moved: Moved::default(),
+            unit_tables: UnitTables::new(&settings.manager),
             start: superblock.start,
             starts: RwLock::new(vec![superblock.start; superblock.weu_count as usize]),
             weu_count: AtomicU32::new(superblock.weu_count),

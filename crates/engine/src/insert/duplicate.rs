@@ -118,7 +118,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let on_flash = |p: ContentPlace| manager.insert_known_duplicate(job.key, within, p.weu, p.generation, p.entry);
         match place.and_then(on_flash) {
             Some(_) => {
-                self.metrics.flash_index_duplicates.add(1);
+                if !self.is_lean() {
+                    self.metrics.flash_index_duplicates.add(1);
+                }
                 Inserted::Yes
             }
             None => Inserted::No,

@@ -132,7 +132,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 continue;
             };
             // The bytes first: once the manager has the new place, a reader may ask for it.
-            self.resident.push(open.weu, encoding, payload.clone());
+            self.resident.push(open.weu, encoding, payload.clone(), within);
             let (appended, latest) = {
                 let mut manager = self.manager.lock();
                 let appended = manager.forward(leaving, survivor, open.weu, within.as_ref(), stored);

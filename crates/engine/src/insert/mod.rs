@@ -9,6 +9,7 @@ mod order;
 mod patch;
 mod queue;
 mod record;
+mod tags;
 mod worker;
 
 pub(crate) use duplicate::Compared;
@@ -17,6 +18,7 @@ pub(crate) use open_weu::{Entering, OpenWeu, Parts};
 pub(crate) use order::Order;
 pub(crate) use patch::{Merge, Patch};
 pub(crate) use queue::{Content, InsertQueue, Job};
+pub(crate) use tags::UnitTables;
 pub(crate) use worker::{Writes, payload};
 
 use crate::format::crc32c;

@@ -6,6 +6,7 @@ use super::lanes::Lanes;
 use super::open_weu::{Entering, OpenWeu, Parts};
 use super::queue::Job;
 use super::stored_as;
+use super::tags::ByTag;
 use crate::cache::Cache;
 use crate::domain::Names;
 use crate::fingerprints::{ContentPlace, FingerprintIndex, NoIndex};
@@ -89,7 +90,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// hash and compress at the same time, and extents enter the cache in the order of their arrival. Each has to be
     /// given the same index.
     pub async fn clean_insertion_worker(&self, index: &impl FingerprintIndex) {
-        if self.insert_clean(index).await {
+        let is_last = match self.is_lean() && self.settings.manager.dedup {
+            true => Box::pin(self.insert_clean(&ByTag(self))).await,
+            false => Box::pin(self.insert_clean(index)).await,
+        };
+        if is_last {
             self.clean_ended.set();
         }
     }
@@ -272,7 +277,7 @@ impl<'a, F: Device, C: Clock> Worker<'a, F, C> {
         let mut lanes = self.lanes().await;
         while let Some(open) = self.opened(&mut lanes, admitted.shelf()).await {
             // The bytes first: once the manager knows the extent, a reader may ask for it.
-            cache.resident.push(open.weu, encoding, payload.clone());
+            cache.resident.push(open.weu, encoding, payload.clone(), names.indexed);
             let (appended, version) = cache
                 .telling(FORGET_BYTES, |manager| {
                     let void = job.token.is_void() || manager.is_dirty(job.key);

@@ -23,9 +23,9 @@ const COMMIT_EVERY: Duration = Duration::from_secs(1);
 const SETTLE_EVERY: Duration = Duration::from_millis(200);
 
 /// A WEU's header.
-pub(super) struct Header {
-    pub(super) head: Head,
-    pub(super) entries: Vec<Entry>,
+pub(crate) struct Header {
+    pub(crate) head: Head,
+    pub(crate) entries: Vec<Entry>,
 }
 
 /// The content found at the position of a WEU's head.
@@ -82,14 +82,14 @@ pub(super) async fn read_part<F: Device, C: Clock>(
     (bytes.len() >= skipped + len).then(|| bytes.slice(skipped..skipped + len))
 }
 
-/// Reads a slot's whole header.
-pub(super) async fn read_header<F: Device, C: Clock>(cache: &Cache<F, C>, weu: WeuId) -> Option<Header> {
-    let HeadRead::Valid(head) = read_head(cache, weu).await else { return None };
-    let entries = read_table(cache, &head).await?;
-    Some(Header { head, entries })
-}
-
 impl<F: Device, C: Clock> Cache<F, C> {
+    /// Reads a slot's whole header.
+    pub(crate) async fn read_header(&self, weu: WeuId) -> Option<Header> {
+        let HeadRead::Valid(head) = read_head(self, weu).await else { return None };
+        let entries = read_table(self, &head).await?;
+        Some(Header { head, entries })
+    }
+
     /// Whether clean entries are still being restored after a restart.
     pub fn is_restoring(&self) -> bool {
         self.manager.lock().is_restoring()

@@ -1,7 +1,7 @@
 //! The part of a restart before requests are served.
 
 use super::READS_AT_ONCE;
-use super::load::{Header, read_header};
+use super::load::Header;
 use super::replay::{Newest, State, Unsealed};
 use crate::cache::Cache;
 use crate::doubts::{Before, Doubts};
@@ -209,7 +209,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         if weu.0 >= self.superblock.weu_count {
             return false;
         }
-        let Some(header) = read_header(self, weu).await else { return false };
+        let Some(header) = self.read_header(weu).await else { return false };
         let found = header.entries.get(usize::from(entry)).filter(|_| header.head.generation == generation);
         let Some(found) = found else { return false };
         self.is_intact(weu, generation, &unsealed(found, header.head.start)).await
@@ -242,7 +242,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             state.dirty().filter_map(|(_, _, target)| target.map(|(weu, generation, _)| (weu, generation))).collect();
         let is_there = |weu: WeuId| weu.0 < self.superblock.weu_count && !self.flash.is_lost(weu);
         let known = wanted.into_iter().filter(|(weu, _)| is_there(*weu));
-        let reads = known.map(async |(weu, generation)| (weu, generation, read_header(self, weu).await));
+        let reads = known.map(async |(weu, generation)| (weu, generation, self.read_header(weu).await));
         let mut reads = stream::iter(reads.collect::<Vec<_>>()).buffer_unordered(READS_AT_ONCE);
         let mut restored: BTreeMap<WeuId, Generation> = BTreeMap::new();
         let mut recorded = Vec::new();

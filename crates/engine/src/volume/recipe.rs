@@ -91,6 +91,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Reads runs of extents whose fingerprints are in `recipe`, from that of the first one on.
     async fn read_by_recipe(&self, runs: &[ExtentRange], recipe: &Recipe, urgency: Urgency) -> Vec<RunRead> {
         let Some(first) = runs.first().map(|run| run.start) else { return Vec::new() };
+        let domain = self.cache.domain(self.options.object);
+        self.cache.learn(recipe.iter().flatten().map(|fingerprint| domain.within(fingerprint))).await;
         let known = self.find_known(runs, first, recipe);
         let is_known: HashSet<ExtentIndex> = known.iter().flat_map(SsdRun::indexes).collect();
         let fingerprint = |index: ExtentIndex| recipe.get((index.0 - first.0) as usize).copied().flatten();

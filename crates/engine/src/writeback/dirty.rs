@@ -128,6 +128,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         if !self.is_room_in_journal(inserting).await {
             return false;
         }
+        self.learn(named.as_ref().filter(|_| !zero).map(|named| named.within)).await;
         let compared = match &named {
             Some(named) if self.settings.verify_duplicates => {
                 Some(self.compare_known(job.key, named, extent.bytes()).await)
@@ -222,7 +223,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
     fn put(&self, job: &Job, names: Names, encoding: Encoding, payload: &Bytes, room: &Room<'_>) -> Put {
         let mut dirty = self.dirty_open.lock();
         let Some(open) = dirty.open.as_mut() else { return Put::NoRoom };
-        self.resident.push(open.weu, encoding, payload.clone());
+        self.resident.push(open.weu, encoding, payload.clone(), names.indexed);
         let mut manager = self.manager.lock();
         if job.token.is_void() {
             drop(manager);

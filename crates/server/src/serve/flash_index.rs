@@ -2,6 +2,7 @@
 
 use crate::export::ServedCache;
 use futures_util::future::join4;
+use nitro_cache::IndexKind;
 use nitro_config::{CacheConfig, FingerprintIndexName, IndexPlan};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
@@ -145,7 +146,9 @@ impl FlashFingerprints {
         cache: &Arc<ServedCache>,
         seed: u64,
     ) -> Result<Option<Self>, Error> {
-        if config.fingerprint_index == Some(FingerprintIndexName::Ram) || !cache.settings().manager.dedup {
+        let manager = &cache.settings().manager;
+        let is_in_ram = config.fingerprint_index == Some(FingerprintIndexName::Ram) || manager.index == IndexKind::Lean;
+        if is_in_ram || !manager.dedup {
             return Ok(None);
         }
         let Some(area) = cache.index_area() else { return Ok(None) };

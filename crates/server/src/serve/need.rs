@@ -137,7 +137,7 @@ pub(super) fn announce(served: &Served) -> Result<(), Error> {
     if let Some(available) = available_ram_bytes().filter(|&available| available < need.need_bytes) {
         tracing::warn!(
             "the server may need up to {} of RAM, and {} are available: use fewer connections, less request memory, a \
-             smaller cache, larger extents, a lower fingerprint index ratio or a smaller RAM cache",
+             smaller cache, a lean index, larger extents, a lower fingerprint index ratio or a smaller RAM cache",
             Size(need.need_bytes),
             Size(available)
         );

@@ -3,6 +3,7 @@
 use super::flash_index;
 use super::limits;
 use crate::export::ServedCache;
+use nitro_cache::IndexKind;
 use nitro_cache::settings::WEU_COUNT_MIN;
 use nitro_config::{CacheConfig, FLASH_INDEX_RATIO, FingerprintIndexName, IndexPlan, SHA1_REFUSED};
 use nitro_console::error::Error;
@@ -123,7 +124,7 @@ pub(super) fn existing(
     settings.manager.dedup = config.dedup.unwrap_or(superblock.fingerprints.is_some());
     settings.fingerprint_hash = superblock.fingerprints.unwrap_or(settings.fingerprint_hash);
     settings.index_bytes = superblock.index.map_or(0, |area| area.len);
-    if superblock.index.is_some() && config.fingerprint_index.is_none() {
+    if superblock.index.is_some() && config.fingerprint_index.is_none() && settings.manager.index == IndexKind::Exact {
         settings.manager.fingerprint_index_percent = config.fingerprint_index_ratio.unwrap_or(FLASH_INDEX_RATIO);
     }
     settings.manager.check().map_err(|e| Error::new(what, e).or("leave such settings out to use it as it is"))?;
@@ -166,9 +167,14 @@ pub(super) fn announce(name: &str, settings: &EngineSettings) {
         onoff(manager.dedup),
         format!("{:?}", settings.compression).to_lowercase(),
     );
+    let usual = |settings: &EngineSettings| Size(settings.usual_index_bytes(REDUCTION, DUPLICATES));
+    let other = settings.with_other_index();
     nitro_console::output::note!(
-        "cache {name}: indexes take {} of RAM when it is full of data that compresses 2:1 with every third extent a duplicate",
-        Size(settings.usual_index_bytes(REDUCTION, DUPLICATES)),
+        "cache {name}: indexes take {} of RAM when it is full of data that compresses 2:1 with every third extent a duplicate; with \
+         index = \"{}\", {}",
+        usual(settings),
+        other.manager.index,
+        usual(&other),
     );
 }
 

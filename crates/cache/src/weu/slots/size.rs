@@ -28,6 +28,7 @@ impl WeuTable {
         band: Band,
         entries: impl Iterator<Item = (ExtentKey, Position, Stored)>,
     ) {
+        let packs = self.packs;
         let slot = self.slot_mut(weu);
         slot.generation = generation;
         slot.state = SlotState::Stored;
@@ -37,7 +38,7 @@ impl WeuTable {
         for (key, position, stored) in entries {
             slot.entries.push(key, position, stored);
         }
-        slot.entries.shrink_to_fit();
+        slot.entries.close(packs);
         (slot.live, slot.kept) = (0, 0);
         slot.shelf = Shelf { band, ..Shelf::default() };
         self.order.restored(weu, band);

@@ -1,0 +1,133 @@
+//! Finds contents by the tags of a [lean](nitro_cache::IndexKind::Lean) index: a candidate is believed once the fingerprint in
+//! the table of its unit has been compared. The table is in RAM while the unit is; otherwise it is read from the SSD, and the
+//! tables read last are kept.
+
+use crate::cache::Cache;
+use crate::fingerprints::{ContentPlace, FingerprintIndex};
+use futures_util::future::join_all;
+use nitro_cache::settings::UNIT_TABLES;
+use nitro_cache::{IndexKind, Location, LruMap, Settings};
+use nitro_port::{Clock, Device};
+use nitro_units::{Fingerprint, Generation, ObjectId, WeuId};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Units are read one after the other if their numbers are equal modulo this: nobody reads a table that another one is
+/// reading.
+const READERS: usize = 64;
+
+/// The fingerprints of a unit's entries, with the objects of their first keys.
+type Table = Arc<[(ObjectId, Option<Fingerprint>)]>;
+
+/// Tables of units on the SSD.
+pub(crate) struct UnitTables {
+    /// By unit, with the filling.
+    read: Mutex<LruMap<WeuId, (Generation, Table)>>,
+    reading: Box<[futures_util::lock::Mutex<()>]>,
+}
+
+impl UnitTables {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let readers = if settings.index == IndexKind::Lean { READERS } else { 0 };
+        let reading = (0..readers).map(|_| futures_util::lock::Mutex::default()).collect();
+        Self { read: Mutex::new(LruMap::new(Self::ram_bytes(settings))), reading }
+    }
+
+    /// RAM in bytes.
+    pub(crate) fn ram_bytes(settings: &Settings) -> u64 {
+        match settings.index {
+            IndexKind::Exact => 0,
+            IndexKind::Lean => UNIT_TABLES * Self::bytes_of(settings.weu_entries_max() as usize),
+        }
+    }
+
+    fn bytes_of(entries: usize) -> u64 {
+        (entries * size_of::<(ObjectId, Option<Fingerprint>)>()) as u64
+    }
+
+    fn get(&self, location: &Location) -> Option<Table> {
+        let mut read = self.read.lock();
+        let (generation, table) = read.get(&location.weu)?;
+        (*generation == location.generation).then(|| table.clone())
+    }
+
+    fn keep(&self, location: &Location, table: &Table) {
+        let bytes = Self::bytes_of(table.len());
+        self.read.lock().insert(location.weu, (location.generation, table.clone()), bytes);
+    }
+}
+
+/// The tags as an index of fingerprints whose look-ups read the SSD. The manager itself adds to it.
+pub(super) struct ByTag<'a, F, C>(pub(super) &'a Cache<F, C>);
+
+impl<F: Device, C: Clock> FingerprintIndex for ByTag<'_, F, C> {
+    async fn find(&self, fingerprint: &Fingerprint) -> Option<ContentPlace> {
+        let Location { weu, entry, generation, .. } = self.0.find_by_tag(fingerprint).await?;
+        Some(ContentPlace::new(weu, entry, generation, self.0.filled_in(weu)))
+    }
+
+    async fn note(&self, _fingerprint: &Fingerprint, _place: ContentPlace) {}
+}
+
+impl<F: Device, C: Clock> Cache<F, C> {
+    pub(crate) fn is_lean(&self) -> bool {
+        self.settings.manager.index == IndexKind::Lean
+    }
+
+    /// Has the manager know these fingerprints whole, as far as it has tags of them, so that it finds their contents.
+    pub(crate) async fn learn(&self, fingerprints: impl IntoIterator<Item = Fingerprint>) {
+        if self.is_lean() {
+            let find = async |fingerprint| self.find_by_tag(&fingerprint).await;
+            join_all(fingerprints.into_iter().map(find)).await;
+        }
+    }
+
+    /// Finds the content of a fingerprint that the manager has a tag of, and does not know whole; it does from then on.
+    async fn find_by_tag(&self, within: &Fingerprint) -> Option<Location> {
+        let candidates = self.manager.lock().candidates(within);
+        for location in candidates {
+            let found = self.fingerprint_at(&location).await;
+            if found == Some(*within) {
+                self.manager.lock().confirm(within, &location);
+                return Some(location);
+            }
+            self.metrics.false_tags.add(u64::from(found.is_some()));
+        }
+        None
+    }
+
+    /// The fingerprint of the content at a location, as the indexes know it; `None`: it has none, its unit has another filling
+    /// by now, or the table cannot be read.
+    async fn fingerprint_at(&self, location: &Location) -> Option<Fingerprint> {
+        if let Some(fingerprint) = self.resident.fingerprint(location) {
+            return fingerprint;
+        }
+        let table = self.unit_table(location).await?;
+        // The filling is compared after the table was read: a refill raises the generation before it writes.
+        if !self.manager.lock().is_current(location.weu, location.generation) {
+            return None;
+        }
+        let (object, fingerprint) = *table.get(usize::from(location.entry))?;
+        Some(self.domain(object).within(&fingerprint?))
+    }
+
+    async fn unit_table(&self, location: &Location) -> Option<Table> {
+        if let Some(table) = self.unit_tables.get(location) {
+            return Some(table);
+        }
+        let _reading = self.unit_tables.reading.get(location.weu.0 as usize % READERS)?.lock().await;
+        if let Some(table) = self.unit_tables.get(location) {
+            return Some(table);
+        }
+        self.metrics.unit_tables_read.add(1);
+        let header = self.read_header(location.weu).await?;
+        // After a crash, a generation may be used twice: only the start tells such fillings apart.
+        let filled = (header.head.generation, header.head.start);
+        if filled != (location.generation, self.filled_in(location.weu)) {
+            return None;
+        }
+        let table: Table = header.entries.iter().map(|entry| (entry.key.object(), entry.fingerprint)).collect();
+        self.unit_tables.keep(location, &table);
+        Some(table)
+    }
+}
