@@ -1,6 +1,7 @@
 //! How the cache's cost grows with its size: `nitro-bench scale FILE EXTENTS...`.
 //!
-//! For each number of extents, the cache manager is filled with extents that compress to half, each with its own content. Printed
+//! For each number of extents, the cache manager, with each kind of index, is filled with extents that compress to half, at random in
+//! a volume of one TiB, each with its own content. Printed
 //! are its RAM (the growth of the process's resident memory), the time of a look-up and of an insertion, and the longest call
 //! while units are evicted, which is the longest time that the manager is locked. Up to [`RESTARTED_MAX`] extents, a cache of them
 //! in FILE is opened again; the first answer and the end of the restart are timed.
@@ -9,7 +10,7 @@ use crate::load::{EXTENT, Failure, Rng};
 use bytes::Bytes;
 use nitro_device::{CompioClock, FileDevice, FileOptions, Reactor, spawn_local, spawn_thread};
 use nitro_engine::manager::weu::Stored;
-use nitro_engine::manager::{Append, CacheManager, Settings};
+use nitro_engine::manager::{Append, CacheManager, IndexKind, Settings};
 use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
 use nitro_port::buf::BufMut;
 use nitro_port::{Clock, Device, DeviceError, Geometry};
@@ -29,7 +30,9 @@ const RESTARTED_MAX: u64 = 10_000_000;
 pub fn run(file: &Path, sizes: &[&str]) -> Result<(), Failure> {
     let sizes: Vec<u64> = sizes.iter().map(|size| size.parse()).collect::<Result<_, _>>()?;
     for &extents in &sizes {
-        manager(extents)?;
+        for index in IndexKind::ALL {
+            manager(extents, index)?;
+        }
     }
     for extents in sizes.into_iter().filter(|extents| *extents <= RESTARTED_MAX) {
         restart(file, extents)?;
@@ -37,8 +40,9 @@ pub fn run(file: &Path, sizes: &[&str]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn key(number: u64) -> ExtentKey {
-    ExtentKey::new(ObjectId(1), ExtentIndex(number))
+fn key(object: u16, number: u64) -> ExtentKey {
+    // An odd factor: no two are alike.
+    ExtentKey::new(ObjectId(object), ExtentIndex(number.wrapping_mul(0x5851_F42D_4C95_7F2D) % (1 << 27)))
 }
 
 fn fingerprint(content: u64) -> Fingerprint {
@@ -95,7 +99,7 @@ impl Filled {
         loop {
             let weu = self.open()?;
             let stored = Stored::Packed(STORED_BYTES);
-            match self.call(|manager| manager.append(weu, key(number), Some(&fingerprint), stored)) {
+            match self.call(|manager| manager.append(weu, key(1, number), Some(&fingerprint), stored)) {
                 Append::At(_) => return Ok(()),
                 Append::Full => {
                     self.open = None;
@@ -113,9 +117,9 @@ fn nanoseconds(begun: Instant, count: u64) -> f64 {
     begun.elapsed().as_secs_f64() * 1e9 / count as f64
 }
 
-fn manager(extents: u64) -> Result<(), Failure> {
+fn manager(extents: u64, index: IndexKind) -> Result<(), Failure> {
     let before = resident()?;
-    let settings = Settings::new(extents * u64::from(STORED_BYTES) * 102 / 100);
+    let settings = Settings { index, ..Settings::new(extents * u64::from(STORED_BYTES) * 102 / 100) };
     let manager = CacheManager::new(settings)?;
     let mut filled = Filled { manager, open: None, longest: Duration::ZERO, is_timed: false };
     let begun = Instant::now();
@@ -126,22 +130,23 @@ fn manager(extents: u64) -> Result<(), Failure> {
     let cached = filled.manager.stats().cached_extents;
     let ram = (resident()? - before) as f64 / cached as f64;
     // Extents of a full cache by chance, and ones that it never had.
-    let mut lookup = |first: u64, count: u64| {
+    let mut lookup = |object: u16| {
         let (mut rng, begun) = (Rng(extents), Instant::now());
         for _ in 0..LOOKUPS {
-            black_box(filled.manager.lookup(key(first + rng.below(count))));
+            black_box(filled.manager.lookup(key(object, rng.below(extents))));
         }
         nanoseconds(begun, LOOKUPS)
     };
-    let hit_ns = lookup(0, extents);
-    let miss_ns = lookup(extents * 4, extents);
+    let hit_ns = lookup(1);
+    let miss_ns = lookup(2);
     filled.is_timed = true;
     for number in extents..extents + (extents / 4).min(2_000_000) {
         filled.insert(number)?;
     }
     println!(
-        "scale extents={cached} ram_bytes={ram:.1} insert_ns={insert_ns:.0} hit_ns={hit_ns:.0} miss_ns={miss_ns:.0} \
+        "{} extents={cached} ram_bytes={ram:.1} insert_ns={insert_ns:.0} hit_ns={hit_ns:.0} miss_ns={miss_ns:.0} \
          longest_us={:.0}",
+        if index == IndexKind::Lean { "scale-lean" } else { "scale" },
         filled.longest.as_secs_f64() * 1e6
     );
     Ok(())

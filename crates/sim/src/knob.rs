@@ -23,6 +23,8 @@ pub enum Knob {
     WeuSize,
     /// Percentage of the cached extents whose fingerprints are kept.
     FingerprintIndex,
+    /// What the indexes keep in RAM.
+    Index,
     /// The policy of admission.
     Admission,
     /// The policy of eviction.
@@ -73,7 +75,7 @@ pub enum Knob {
     Seed,
 }
 
-const NAMES: [(&str, Knob); 31] = [
+const NAMES: [(&str, Knob); 32] = [
     ("size", Knob::Size),
     ("variant", Knob::Variant),
     ("dedup", Knob::Dedup),
@@ -81,6 +83,7 @@ const NAMES: [(&str, Knob); 31] = [
     ("extent-size", Knob::ExtentSize),
     ("weu-size", Knob::WeuSize),
     ("fingerprint-index-ratio", Knob::FingerprintIndex),
+    ("index", Knob::Index),
     ("admission", Knob::Admission),
     ("eviction", Knob::Eviction),
     ("staging", Knob::Staging),
@@ -170,6 +173,7 @@ impl Knob {
             Self::ExtentSize => settings.extent_bytes = small_size(text)?,
             Self::WeuSize => settings.weu_bytes = small_size(text)?,
             Self::FingerprintIndex => settings.fingerprint_index_percent = number(text)?,
+            Self::Index => settings.index = text.parse()?,
             Self::Admission => settings.admission = text.parse()?,
             Self::Eviction => settings.eviction = text.parse()?,
             Self::Staging => settings.staging_bytes = size(text)?,

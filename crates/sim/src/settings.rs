@@ -4,6 +4,7 @@ use crate::Error;
 use crate::model;
 use crate::policies::PolicyKind;
 use crate::timing::Timing;
+use nitro_cache::IndexKind;
 use nitro_cache::admission::{AdmissionKind, WritePolicy};
 use nitro_cache::class::Classes;
 use nitro_cache::destage::{DestageKind, Watermarks};
@@ -186,6 +187,9 @@ pub struct Settings {
     pub fingerprint_index_percent: u8,
     /// The policy of admission; the variants with separate places have two-level selection only, and others have none.
     pub admission: AdmissionKind,
+    /// What the indexes keep in RAM, for variants with write-evict units.
+    #[serde(default)]
+    pub index: IndexKind,
     /// The policy of eviction, for variants with write-evict units.
     pub eviction: EvictionKind,
     /// RAM of staging in bytes, for variants with write-evict units and fully associative ones of extents.
@@ -267,6 +271,7 @@ impl Settings {
             compress: true,
             fingerprint_index_percent: FINGERPRINT_INDEX_RATIO.default as u8,
             admission: AdmissionKind::All,
+            index: IndexKind::default(),
             eviction: EvictionKind::Lru,
             staging_bytes: 0,
             write_budget: None,
@@ -302,6 +307,7 @@ impl Settings {
             dedup: self.dedup,
             fingerprint_index_percent: self.fingerprint_index_percent,
             admission: self.admission,
+            index: self.index,
             eviction: self.eviction,
             destage: self.destage,
             classes: self.classes,
@@ -348,10 +354,11 @@ impl Settings {
         if !(1.0..=100.0).contains(&self.compression_mean) || !(0.0..=100.0).contains(&self.compression_variance) {
             return Err(Error::setting("the compression ratio's mean is from 1 to 100, its variance from 0 to 100"));
         }
-        let is_paper = self.eviction == EvictionKind::Lru && self.write_budget.is_none();
+        let is_paper =
+            self.eviction == EvictionKind::Lru && self.write_budget.is_none() && self.index == IndexKind::Exact;
         if !self.variant.has_weus() && !is_paper {
             return Err(Error::setting(
-                "policies of eviction, and write budgets, are for the variants with write-evict units",
+                "policies of eviction, write budgets and lean indexes are for the variants with write-evict units",
             ));
         }
         self.check_admission()?;

@@ -327,6 +327,7 @@ fn value(knob: Knob, settings: &Settings, format: Format) -> String {
         Knob::ExtentSize => size(settings.extent_bytes.into()),
         Knob::WeuSize => size(settings.weu_bytes.into()),
         Knob::FingerprintIndex => settings.fingerprint_index_percent.to_string(),
+        Knob::Index => settings.index.to_string(),
         Knob::Admission => settings.admission.to_string(),
         Knob::Eviction => settings.eviction.to_string(),
         Knob::Staging => size(settings.staging_bytes),

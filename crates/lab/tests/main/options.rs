@@ -30,6 +30,7 @@ fn options_that_serve_has_too_take_the_same_values() {
         "eviction",
         "extent-size",
         "fingerprint-index-ratio",
+        "index",
         "mode",
         "partial-writes",
         "patterns",

@@ -11,14 +11,15 @@ use nitro_cache::admission::{Provenance, Shelf};
 use nitro_cache::class::Band;
 use nitro_cache::destage::{DirtyUse, Watermarks};
 use nitro_cache::forward::{Leaving, Survivor};
+use nitro_cache::settings::UNIT_TABLES;
 use nitro_cache::weu::Stored;
-use nitro_cache::weu::layout::{HEAD_BYTES, RECORD_BYTES};
-use nitro_cache::{Append, CacheManager, Evicted, Location, Missed};
+use nitro_cache::weu::layout::{ENTRY_BYTES, HEAD_BYTES, RECORD_BYTES};
+use nitro_cache::{Append, CacheManager, Evicted, Location, LruMap, Missed};
 use nitro_model::Nanos;
 use nitro_port::codec::compressed_bytes_max;
 use nitro_trace::Op;
 use nitro_trace::content::Compressibility;
-use nitro_units::{ClassId, ExtentKey, Fingerprint, WeuId};
+use nitro_units::{ClassId, ExtentKey, Fingerprint, Generation, WeuId};
 
 /// Dirty units are written in blocks of this size, in bytes.
 const BLOCK_BYTES: u32 = 4096;
@@ -35,6 +36,8 @@ pub(crate) struct Weus {
     weus_for_dirty: u32,
     /// For each unit: the fingerprints and locations of its extents, as in its header on the SSD.
     headers: Vec<Vec<(Fingerprint, Stored)>>,
+    /// The units whose headers are in RAM, with their fillings.
+    tables: LruMap<WeuId, Generation>,
     /// The extents to copy forward from a unit that is being evicted.
     survivors: Vec<Survivor>,
     staged: Staged,
@@ -66,6 +69,7 @@ impl Weus {
             open_dirty: None,
             weus_for_dirty: manager.weu_count() + 1 - manager.open_max(manager.weu_count()),
             headers: vec![Vec::new(); manager.weu_count() as usize],
+            tables: LruMap::new(UNIT_TABLES),
             survivors: Vec::new(),
             sealed: Vec::new(),
             evicted: None,
@@ -91,6 +95,26 @@ impl Weus {
             }
         };
         Ok(Some(Hit { done, compressed: location.raw_crc.is_none() && !span.is_empty(), staged: false }))
+    }
+
+    /// Has the manager know a fingerprint whole, of which a lean index has the tag, as the server does: by the tables of
+    /// units, of which those used last are in RAM.
+    fn learn(&mut self, fingerprint: &Fingerprint) -> Result<(), Error> {
+        for location in self.manager.candidates(fingerprint) {
+            let (weu, filling) = (location.weu, location.generation);
+            let header = self.headers.get(weu.0 as usize).map_or(&[][..], Vec::as_slice);
+            let found = header.get(usize::from(location.entry)).map(|(fingerprint, _)| *fingerprint);
+            if !location.in_ram && self.tables.get(&weu).is_none_or(|read| *read != filling) {
+                let bytes = (HEAD_BYTES + header.len() as u32 * ENTRY_BYTES).next_multiple_of(BLOCK_BYTES);
+                self.flash.read(u64::from(weu.0) * self.weu_bytes, bytes.into())?;
+                self.tables.insert(weu, filling, 1);
+            }
+            if found == Some(*fingerprint) {
+                self.manager.confirm(fingerprint, &location);
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn stored(&self, piece: &Piece) -> Stored {
@@ -301,6 +325,7 @@ impl Model for Weus {
     }
 
     fn read_by_content(&mut self, piece: &Piece) -> Result<Option<Hit>, Error> {
+        self.learn(&piece.fingerprint)?;
         match self.manager.lookup_fingerprint(&piece.fingerprint) {
             Some(location) => self.hit(location),
             None => Ok(None),
@@ -424,6 +449,7 @@ impl Weus {
     /// it was used while it was staged.
     fn pack(&mut self, piece: &Piece, used: bool) -> Result<bool, Error> {
         let fingerprint = self.dedup.then_some(&piece.fingerprint);
+        self.learn(&piece.fingerprint)?;
         if let Some(fingerprint) = fingerprint
             && self.manager.insert_duplicate(piece.key, fingerprint).is_some()
         {
@@ -465,6 +491,7 @@ impl DirtyUnits for Weus {
         self.note_requested();
         let fingerprint = self.dedup.then_some(&piece.fingerprint);
         if let Some(fingerprint) = fingerprint {
+            self.learn(fingerprint)?;
             let pins_max = self.pins_max(marks, waiting);
             if self.manager.insert_dirty_duplicate(piece.key, fingerprint, now, pins_max).is_some() {
                 return Ok(Some(true));

@@ -8,6 +8,7 @@ mod origin;
 mod real;
 mod streams;
 
+use nitro_cache::IndexKind;
 use nitro_cache::admission::AdmissionKind;
 use nitro_cache::builtin;
 use nitro_cache::class::{Allocation, Band, ClassPolicy, Comparison, Condition, Join, Rule, Rules};
@@ -222,6 +223,13 @@ fn with_half_of_the_fingerprints() {
         assert!((simulated / real - 1.0).abs() < tolerance, "{name}: {simulated} simulated, {real} real");
     }
     assert!(sum(&real, |c| c.fingerprints_evicted) > 1000);
+}
+
+#[test]
+fn with_a_lean_index() {
+    let lean = Settings { index: IndexKind::Lean, ..small(true, true, 4096) };
+    let real = agreed(random_reads(96 << 20).reader().unwrap(), &lean, 40_000);
+    assert!(sum(&real, |c| c.inserted_bytes) > sum(&real, |c| c.unique_bytes) * 15 / 10);
 }
 
 /// The server's own policies, with enough units that extents are copied forward.

@@ -1,6 +1,7 @@
 //! What the variants have in common, and what sets them apart.
 
 use crate::{run, zipf};
+use nitro_cache::IndexKind;
 use nitro_cache::admission::AdmissionKind;
 use nitro_sim::policies::PolicyKind;
 use nitro_sim::{Outcome, PartialWrites, Settings, Variant, Warmup};
@@ -159,6 +160,17 @@ fn a_smaller_fingerprint_index_finds_fewer_duplicates_in_less_ram() {
     assert!(dedup(&none) == 1.0 && dedup(&none) < dedup(&half) && dedup(&half) < dedup(&all));
     assert!(none.ram_bytes < half.ram_bytes && half.ram_bytes < all.ram_bytes);
     assert!(half.measured.fingerprints_evicted > 0 && all.measured.fingerprints_evicted == 0);
+}
+
+#[test]
+fn a_lean_index_finds_as_many_duplicates_in_less_ram() {
+    let workload = crate::duplicates(60_000);
+    let at = |index| run(&workload, &Settings { index, ..Settings::new(64 << 20) });
+    let [exact, lean] = [IndexKind::Exact, IndexKind::Lean].map(at);
+    let hits = |outcome: &Outcome| outcome.measured.read_hits;
+    assert_eq!((hits(&lean), lean.measured.dedup_ratio), (hits(&exact), exact.measured.dedup_ratio));
+    // In a cache this small, much of the RAM is that of empty shards.
+    assert!(lean.ram_bytes * 5 < exact.ram_bytes * 4, "{} and {}", lean.ram_bytes, exact.ram_bytes);
 }
 
 #[test]
