@@ -217,6 +217,8 @@ fn settings_that_cannot_be_used() {
         &["extent_size = 6000", "the nearest valid value is 4096"],
     );
     refused(&place, &format!("{served} --fingerprint-index-ratio 101"), &["the nearest valid value is 100"]);
+    refused(&place, &format!("{served} --index lean --fingerprint-index silt"), &["those are in RAM"]);
+    refused(&place, &format!("{served} --index lean --fingerprint-index-ratio 50"), &["those are in RAM"]);
     refused(&place, &format!("{served} --threads 0"), &["threads = 0: must be 1 to 256"]);
     refused(&place, &format!("{served} --insert-threads 0"), &["insert_threads = 0: must be 1 to 256"]);
     refused(&place, &format!("{served} --tls required"), &["it needs a certificate and its key"]);

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use futures_util::future::AbortHandle;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use nitro_engine::journal::{Area, Identity, Journal, Record};
-use nitro_engine::manager::Settings;
 use nitro_engine::manager::admission::{AdmissionKind, WritePolicy};
 use nitro_engine::manager::class::{Allocation, Band, ClassPolicy, Classes};
 use nitro_engine::manager::destage::DestageKind;
@@ -16,6 +15,7 @@ use nitro_engine::manager::eviction::EvictionKind;
 use nitro_engine::manager::partial::PartialWrites;
 use nitro_engine::manager::pattern::StreamSettings;
 use nitro_engine::manager::pins::{PinRanges, with_range};
+use nitro_engine::manager::{IndexKind, Settings};
 use nitro_engine::{
     Cache, Change, CrashMemory, DeviceState, Discard, Endurance, EngineSettings, Error, Flash, Health, LogDevice,
     MissingLog, NoIndex, PinError, Rest, Volume, VolumeEntry, WriteMode,
@@ -48,7 +48,7 @@ const WARM_BYTES_MAX: u64 = 128 << 10;
 /// Zeroes are written to an origin in parts of this size.
 const ZERO_BYTES: u64 = 1 << 20;
 /// Parts of the RAM of a cache that are no buffers: they are not measured.
-const NO_BUFFERS: [&str; 4] = ["indexes", "dirty list", "policies and classes", "doubtful extents"];
+const NO_BUFFERS: [&str; 5] = ["indexes", "dirty list", "tables of units", "policies and classes", "doubtful extents"];
 /// Seeds of a short run of abuse.
 const SEEDS_ABUSED: u64 = 36;
 /// Seeds of a short run.
@@ -67,7 +67,7 @@ pub fn settings(seed: u64) -> EngineSettings {
         seed,
         ..Settings::new(pick(&[8, 9, 16]) * u64::from(WEU_BYTES))
     };
-    let manager = with_policies(manager, seed);
+    let manager = with_index(with_policies(manager, seed), seed);
     trace(|| format!("{manager:?}"));
     let compression = [Compression::Lz4, Compression::None, Compression::Zstd][pick(&[0, 1, 1, 2]) as usize];
     let (dirty_start_percent, dirty_max_percent) = (pick(&[0, 5, 20, 50]) as u8, pick(&[30, 60]) as u8);
@@ -92,6 +92,14 @@ pub fn settings(seed: u64) -> EngineSettings {
             _ => Some(Duration::from_secs(pick(&[0, 1, 10]))).filter(|timeout| !timeout.is_zero()),
         },
         ..EngineSettings::new(manager)
+    }
+}
+
+/// Half of the seeds run with a lean index.
+fn with_index(manager: Settings, seed: u64) -> Settings {
+    match Rng::new(seed ^ 0x1EA2).one_in(2) {
+        true => Settings { index: IndexKind::Lean, fingerprint_index_percent: 100, ..manager },
+        false => manager,
     }
 }
 

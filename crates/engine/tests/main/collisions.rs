@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::future::join;
 use nitro_device::RamDevice;
 use nitro_device::faulty::{Effect, Fault};
-use nitro_engine::manager::Settings;
+use nitro_engine::manager::{IndexKind, Settings};
 use nitro_engine::{Cache, DedupDomain, EngineSettings, NoIndex, Volume, VolumeEntry, VolumeOptions, WriteMode};
 use nitro_port::codec::FingerprintHash;
 use nitro_port::{Clock, Device as _, Operation};
@@ -20,11 +20,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-type TestCache = Arc<Cache<Erased, VirtualTime>>;
-type TestVolume = Arc<Volume<Erased, Erased, VirtualTime>>;
+pub type TestCache = Arc<Cache<Erased, VirtualTime>>;
+pub type TestVolume = Arc<Volume<Erased, Erased, VirtualTime>>;
 
-const EXTENT: usize = 8192;
-const EXTENTS: u64 = 96;
+pub const EXTENT: usize = 8192;
+pub const EXTENTS: u64 = 96;
 
 const PREFIX: &str = "255044462d312e330a25e2e3cfd30a0a0a312030206f626a0a3c3c2f57696474682032203020522f4865696768742033203020\
      522f547970652034203020522f537562747970652035203020522f46696c7465722036203020522f436f6c6f7253706163652037203020522f4c656e677468203820\
@@ -79,7 +79,7 @@ fn flash_bytes(settings: &EngineSettings) -> u64 {
     Cache::<Erased, VirtualTime>::overhead_bytes(settings) + settings.manager.cache_bytes
 }
 
-fn format(sim: &Rc<Simulation>, settings: EngineSettings, on_flash: bool) -> TestCache {
+pub fn format(sim: &Rc<Simulation>, settings: EngineSettings, on_flash: bool) -> TestCache {
     let flash = jittery(RamDevice::new(flash_bytes(&settings), 512), &sim.clock, 1, 100);
     format_on(sim, flash, settings, on_flash)
 }
@@ -102,7 +102,7 @@ fn work(sim: &Rc<Simulation>, cache: &TestCache, on_flash: bool) {
     });
 }
 
-fn open(sim: &Rc<Simulation>, cache: &TestCache, number: u64, mode: WriteMode, domain: DedupDomain) -> TestVolume {
+pub fn open(sim: &Rc<Simulation>, cache: &TestCache, number: u64, mode: WriteMode, domain: DedupDomain) -> TestVolume {
     let origin_bytes = EXTENTS * EXTENT as u64;
     let name = format!("v{number}");
     let object = cache
@@ -170,13 +170,17 @@ fn exercise(settings: EngineSettings, mode: WriteMode, on_flash: bool, seed: u64
 #[test]
 fn contents_that_collide_stay_apart_where_duplicates_are_verified() {
     for mode in [WriteMode::WriteThrough, WriteMode::WriteBack] {
-        for (on_flash, percent) in [(false, 100), (true, 100), (true, 0)] {
+        let (exact, lean) = (IndexKind::Exact, IndexKind::Lean);
+        for (index, on_flash, percent) in
+            [(exact, false, 100), (exact, true, 100), (exact, true, 0), (lean, false, 100)]
+        {
             for seed in 0..4 {
                 let mut settings = settings();
                 settings.manager.fingerprint_index_percent = percent;
+                settings.manager.index = index;
                 let (wrong, cache) = exercise(settings, mode, on_flash, seed);
                 let (engine, manager) = (cache.status().engine, cache.status().manager);
-                let what = format!("{mode:?}, index on flash {on_flash}, {percent} %, seed {seed}");
+                let what = format!("{mode:?}, {index}, index on flash {on_flash}, {percent} %, seed {seed}");
                 assert_eq!(wrong, 0, "{what}: reads that were wrong");
                 // With no index in RAM dirty extents find no duplicates.
                 if mode == WriteMode::WriteThrough || percent > 0 {
@@ -264,7 +268,7 @@ fn volumes_of_different_domains_share_nothing() {
 }
 
 /// Ends a cache in order, and starts another on a copy of its device.
-fn restart(sim: &Rc<Simulation>, cache: &TestCache, settings: EngineSettings) -> TestCache {
+pub fn restart(sim: &Rc<Simulation>, cache: &TestCache, settings: EngineSettings) -> TestCache {
     let (own, clock) = (cache.clone(), sim.clock.clone());
     let image = sim.run(async move {
         own.settled().await;

@@ -21,6 +21,7 @@ mod inspect;
 mod jittery;
 mod journal;
 mod last_batch;
+mod lean;
 mod neighbours;
 mod overflow;
 mod partial;
