@@ -26,6 +26,7 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+	$(CARGO) fmt --manifest-path crates/cluster/exhaust/Cargo.toml --check
 	$(CARGO) check --quiet --manifest-path fuzz/Cargo.toml --target-dir target --locked --bins
 	scripts/check-dependencies
 	scripts/check-licences
