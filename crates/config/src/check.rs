@@ -42,7 +42,7 @@ impl Config {
         if self.volumes.keys().all(|name| self.cache_of(name).is_ok()) {
             all.push(self.check_shares());
         }
-        all.push(self.check_reservations());
+        all.extend([self.check_reservations(), self.check_cluster()]);
         all.into_iter().filter_map(Result::err).collect()
     }
 
@@ -388,6 +388,7 @@ impl ServerConfig {
         if self.otlp_sample.is_some() && self.otlp.is_none() {
             return Err(Error::new("otlp_sample", "it has no effect without a collector").or("set otlp"));
         }
+        self.check_etcd()?;
         let has_files = self.tls_cert.is_some() || self.tls_key.is_some() || self.tls_client_ca.is_some();
         match self.tls.unwrap_or_default() {
             TlsMode::Off if has_files => {

@@ -2,6 +2,7 @@
 
 use super::Span;
 use super::access::{SocketMode, access};
+use super::etcd::EtcdUrl;
 use super::iscsi::IscsiConfig;
 use super::otlp::OtlpUrl;
 use super::settings::{FIRST, settings};
@@ -131,6 +132,37 @@ settings! {
         /// (docs/guide/takeover.md) [default: no other host serves them]
         #[arg(long, value_name = "FOLDER")]
         takeover: Option<PathBuf> = Path, Restart;
+        /// URL of an etcd server, of version 3.4 or later, that decides which host serves the volumes with cluster = true:
+        /// http://HOST:PORT or https://HOST:PORT; repeatable (docs/guide/takeover.md) [default: no etcd]
+        #[arg(long, value_name = "URL")]
+        #[serde(default)]
+        etcd: Vec<EtcdUrl> = List, Restart;
+        /// What the names of all keys in etcd begin with; the hosts that take volumes over from one another have the same
+        /// [default: /nitro]
+        #[arg(long, value_name = "TEXT")]
+        etcd_prefix: Option<String> = Text, Restart;
+        /// The name of this host in etcd, which no other host has [default: the machine's host name]
+        #[arg(long, value_name = "NAME")]
+        host: Option<String> = Text, Restart;
+        /// How long etcd waits for a host that is not heard of before other hosts take its volumes over; the host itself
+        /// stops serving them a fifth of that time before [default: 5s]
+        #[arg(long, value_name = "TIME")]
+        lease: Option<Span> = Time, Restart, "2s".."10m";
+        /// Certificates of the authorities of which one has certified the etcd servers (PEM) [default: those of the system]
+        #[arg(long, value_name = "FILE")]
+        etcd_ca: Option<PathBuf> = Path, Restart;
+        /// This host's certificate for etcd (PEM); with --etcd-key [default: none]
+        #[arg(long, value_name = "FILE")]
+        etcd_cert: Option<PathBuf> = Path, Restart;
+        /// The key of --etcd-cert (PEM)
+        #[arg(long, value_name = "FILE")]
+        etcd_key: Option<PathBuf> = Path, Restart;
+        /// The user of etcd as whom this host logs in; with --etcd-password-file [default: none]
+        #[arg(long, value_name = "NAME")]
+        etcd_user: Option<String> = Text, Restart;
+        /// The file with the password of --etcd-user
+        #[arg(long, value_name = "FILE")]
+        etcd_password_file: Option<PathBuf> = Path, Restart;
         /// Section [server.iscsi] with initiators, addresses, chap, mutual_chap, state, groups and markup;
         /// docs/guide/iscsi.md describes them [default: any initiator]
         #[arg(skip)]
@@ -146,6 +178,10 @@ const REQUEST_MEMORY_BYTES: u64 = 256 << 20;
 const REQUEST_MEMORY_A_CLIENT: u64 = 256 << 10;
 /// Default of the time for a handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
+/// Default of the time that a lease of etcd lasts.
+const LEASE: Duration = Duration::from_secs(5);
+/// Default of what the names of keys in etcd begin with.
+const ETCD_PREFIX: &str = "/nitro";
 /// Default of the number of requests of which one becomes a span.
 const OTLP_SAMPLE: NonZeroU32 = NonZeroU32::new(1000).expect("it is not 0");
 
@@ -201,6 +237,18 @@ impl ServerConfig {
     /// There is no such group.
     pub fn http_access(&self) -> Result<Access, Error> {
         access(self.http_mode, self.http_group.as_deref(), "http_group")
+    }
+
+    /// How long a lease of etcd lasts.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        self.lease.map_or(LEASE, |span| span.0)
+    }
+
+    /// What the names of keys in etcd begin with.
+    #[must_use]
+    pub fn etcd_prefix(&self) -> &str {
+        self.etcd_prefix.as_deref().unwrap_or(ETCD_PREFIX)
     }
 
     /// The number of requests of which one becomes a span.

@@ -336,9 +336,13 @@ mod tests {
         let limit = if setting.key == "burst" { "iops = 100\n" } else { "" };
         let points =
             if ["max_age", "max_bytes"].contains(&setting.key) { "mode = \"write-back\"\npoints = true\n" } else { "" };
+        let (etcd, cluster) = match setting.key {
+            "lease" => ("etcd = [\"http://e:2379\"]\ntakeover = \"/m\"\n", "cluster = true\n"),
+            _ => ("", ""),
+        };
         let origin = if ["weight", "reservation"].contains(&setting.key) { "cos:s#o" } else { "v" };
         let text = format!(
-            "[server]\n{collector}{}[cache.c]\npath = \"c\"\n{room}{start}{}[volume.v]\norigin = \"{origin}\"\n{limit}{points}{}",
+            "[server]\n{collector}{etcd}{}[cache.c]\npath = \"c\"\n{room}{start}{}[volume.v]\norigin = \"{origin}\"\n{limit}{points}{cluster}{}",
             with(Scope::Server),
             with(Scope::Cache),
             with(Scope::Volume)

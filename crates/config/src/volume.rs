@@ -43,6 +43,10 @@ settings! {
         #[arg(long, requires = "origin")]
         #[serde(default)]
         read_only: bool = Switch, Restart;
+        /// Serve it while etcd says that it is this host's, and only then: other hosts take it over; requires --etcd
+        #[arg(long, requires = "origin")]
+        #[serde(default)]
+        cluster: bool = Switch, Restart;
         /// Description shown to clients that list the exports [default: none]
         #[arg(skip)]
         #[serde(default)]

@@ -220,6 +220,14 @@ impl VolumeExport {
         }
     }
 
+    /// Waits for ever if another host may serve the volume by now: an answer could be outdated, and an error would tell the client
+    /// of a failure where the other host answers. Its connection is going to be closed.
+    async fn held(&self) {
+        if !self.volume.origin().may_answer() {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Whether it is offered on a listening socket.
     pub fn is_offered_on(&self, socket: &Address) -> bool {
         let sockets = self.sockets.read();
@@ -301,6 +309,11 @@ impl VolumeExport {
     /// Removes the origin's mark if it is not needed any more.
     pub async fn unmark(&self) -> Result<(), nitro_console::error::Error> {
         let Some(guard) = &self.guard else { return Ok(()) };
+        if !self.volume.origin().may_answer() {
+            let why = "another host may serve it by now: its mark is left as it is";
+            let error = nitro_console::error::Error::new(format_args!("volume {}", self.name), why);
+            return Err(error.or("start the server again: it claims the volume anew"));
+        }
         let volume = Arc::clone(&self.volume);
         // What is in the write log comes back at a restart, also if the origin has got it.
         guard.lower_if(move || volume.dirty_extents() == 0 && !volume.is_in_log()).await
@@ -406,15 +419,19 @@ impl VolumeExport {
         if let Some((recorder, arrival)) = recording {
             recorder.read(arrival, offset, len, data.clone());
         }
+        self.held().await;
         Ok(data)
     }
 
     async fn change(&self, class: ClassId, change: Change) -> Result<(), DiskError> {
+        self.held().await;
         self.check_lost()?;
         let span = self.spans.get().and_then(|spans| spans.begin(asked_by(class, &change)));
         // Boxed: it is large, and would be moved with each future around it.
         let done = go_on(Box::pin(self.volume.change_as(class, change)).await).map_err(|e| self.told(&e));
         end(span, done.map(|()| Outcome::Done));
+        // Also where it failed: the next owner may take it.
+        self.held().await;
         done
     }
 
@@ -495,6 +512,10 @@ impl Disk for VolumeExport {
             return None;
         }
         let data = self.volume.try_read_as(class, offset, len.into())?;
+        // After the data: what was theirs before the end of the lease was theirs alone.
+        if !self.volume.origin().may_answer() {
+            return None;
+        }
         self.throttle.charge(len.into());
         // A request that is not answered here is counted when it is read.
         if spans.is_some_and(VolumeSpans::counts) {
@@ -521,6 +542,7 @@ impl Disk for VolumeExport {
             if let Some((recorder, arrival)) = recording {
                 recorder.read(arrival, offset, len, data.clone());
             }
+            self.held().await;
             Ok(data)
         }
     }
@@ -574,6 +596,7 @@ impl Disk for VolumeExport {
     }
 
     async fn status(&self, of: StatusOf, offset: u64, len: u32) -> Result<Vec<Run>, DiskError> {
+        self.held().await;
         if of == StatusOf::Allocation {
             return self.allocation(offset, len.into()).await;
         }

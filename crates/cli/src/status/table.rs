@@ -9,7 +9,7 @@ use nitro_console::text::escaped;
 use nitro_engine::metrics::Counted;
 use nitro_server::control::faults::{self, SILENCE_SECONDS, faults};
 use nitro_server::control::protocol::{
-    Cache, ClassOfContents, ClassOfRequests, Detection, Endurance, KnownVolume, Latency, Point, Ram, Recording,
+    Cache, ClassOfContents, ClassOfRequests, Detection, Endurance, Etcd, KnownVolume, Latency, Point, Ram, Recording,
     Recovered, Scan, Server, Spans, Status, Store, Volume, WaitCounters,
 };
 use nitro_server::cos::sizes;
@@ -69,6 +69,10 @@ fn server(server: &Server) -> String {
     }
     if let Some(Spans { url, sample, sent, dropped }) = &server.spans {
         lines.push(("spans", format!("{url}: one in {sample} requests, {sent} sent, {dropped} dropped")));
+    }
+    if let Some(Etcd { host, cluster, left_ms, waits_for }) = &server.etcd {
+        let waits = if waits_for.is_empty() { String::new() } else { format!(", waits for {}", waits_for.join(", ")) };
+        lines.push(("etcd", format!("{cluster} as {host}: serves for {left_ms} ms if it is not renewed{waits}")));
     }
     if server.log_lines_limited > 0 {
         let text = format!("{} messages were not logged: their kinds came too often", server.log_lines_limited);

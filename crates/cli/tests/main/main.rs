@@ -11,6 +11,7 @@ mod cos;
 mod devices;
 mod docs;
 mod estimating;
+mod etcd;
 mod explaining;
 mod fencing;
 mod flash_index;

@@ -175,6 +175,15 @@ impl Nbd {
         u32::from_be_bytes(*reply[4..].first_chunk().unwrap())
     }
 
+    /// Whether the connection ends before another answer comes.
+    pub fn is_cut(&mut self) -> bool {
+        match self.0.read(&mut [0; 16]) {
+            Ok(bytes) => bytes == 0,
+            // A server that is gone may have left requests unread.
+            Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+        }
+    }
+
     /// The data of a read that has been answered.
     pub fn take(&mut self, len: usize) -> Vec<u8> {
         let mut data = vec![0; len];

@@ -52,6 +52,7 @@ pub fn status(served: &Served) -> Status {
                 let ((url, sample), (sent, dropped)) = (spans.target(), spans.progress());
                 Spans { url: url.to_string(), sample, sent, dropped }
             }),
+            etcd: served.standing.as_ref().map(|standing| standing.told(|name| served.volume(name).is_some())),
             log_lines_left_out: logging::lines_left_out(),
             log_lines_limited: logging::lines_limited(),
             http_wrong_tokens: served.http_wrong_tokens.load(Ordering::Relaxed),

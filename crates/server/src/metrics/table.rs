@@ -300,6 +300,8 @@ fn others() -> Vec<Metric> { vec![
     metric("nitro_http_wrong_tokens", Counter, Count, "Requests for actions over HTTP that had a wrong token", S::Server(|s| s.server.http_wrong_tokens as f64)),
     metric("nitro_spans_sent", Counter, Count, "Spans of requests that the collector accepted (--otlp)", S::Server(|s| s.server.spans.as_ref().map_or(0, |spans| spans.sent) as f64)),
     metric("nitro_spans_dropped", Counter, Count, "Spans of requests that were dropped because too many waited for the collector, or because it refused them", S::Server(|s| s.server.spans.as_ref().map_or(0, |spans| spans.dropped) as f64)),
+    metric("nitro_lease_left", Gauge, Seconds, "Time until this host stops serving unless etcd renews its lease; 0: etcd decides about no volume", S::Server(|s| s.server.etcd.as_ref().map_or(0.0, |etcd| etcd.left_ms as f64 / 1e3))),
+    metric("nitro_volumes_waited_for", Gauge, Count, "Volumes that this host may serve and does not, since by etcd another host has them", S::Server(|s| s.server.etcd.as_ref().map_or(0, |etcd| etcd.waits_for.len()) as f64)),
     metric("nitro_volumes", Gauge, Count, "Volumes that are served", S::Server(|s| s.volumes.len() as f64)),
     metric("nitro_names_left_out", Gauge, Count, "Caches and volumes beyond the first 256, which have no metrics", S::Server(|s| (s.volumes.len().saturating_sub(NAMES_MAX) + s.caches.len().saturating_sub(NAMES_MAX)) as f64)),
 

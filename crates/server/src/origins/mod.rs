@@ -5,6 +5,7 @@
 
 mod aside;
 mod backing;
+mod claim;
 mod collector;
 mod cos;
 mod fence;
@@ -22,6 +23,7 @@ mod volume_mark;
 
 pub(crate) use aside::{aside, start as start_threads};
 pub use backing::{Backing, OriginCounters};
+pub(crate) use claim::Claim;
 pub use cos::{Cos, CosOrigin};
 pub(crate) use cos::{find, not_open, open_stores, real, same_store, share};
 pub use fence::Fence;

@@ -5,6 +5,7 @@
 //! and files without extended attributes, have it in a file of the state folder, named by what the origin is recognised by. Where
 //! other hosts serve the origin, too, all but images have it in the folder that these hosts share.
 
+use super::claim::Claim;
 use super::fence::{block_names, shared_folder, state_folder, state_folders};
 use super::mark::Uuid;
 use super::notes::{Note, Notes};
@@ -37,11 +38,30 @@ pub(crate) struct VolumeMark {
     pub(crate) token: u64,
     /// What the origin was recognised by, which tells it from its copies.
     origin: String,
+    /// The fencing number of the owner that made it, where etcd decides who serves the origin; 0: nothing does.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) fence: u64,
+    /// The etcd cluster whose number it is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) etcd: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl VolumeMark {
     pub(crate) fn new(cache: Uuid, unit: Uuid, (count, token): (u64, u64), id: &StorageId) -> Self {
-        Self { cache: cache.to_string(), unit: unit.to_string(), count, token, origin: id.to_string() }
+        Self {
+            cache: cache.to_string(),
+            unit: unit.to_string(),
+            count,
+            token,
+            origin: id.to_string(),
+            fence: 0,
+            etcd: String::new(),
+        }
     }
 
     /// A random number for a new mark, never 0. TOML has integers of 63 bits.
@@ -65,9 +85,22 @@ pub struct VolumeMarks {
     names: Vec<String>,
     /// The origin keeps the mark itself.
     notes: Option<Arc<dyn Notes>>,
+    /// As whose owner the marks are made, where etcd decides who that is.
+    claim: Option<Claim>,
 }
 
 impl VolumeMarks {
+    /// The same marks, made as an owner.
+    #[must_use]
+    pub(crate) fn owned(self, claim: Claim) -> Self {
+        Self { claim: Some(claim), ..self }
+    }
+
+    /// As whose owner the marks are made.
+    pub(crate) fn claim(&self) -> Option<&Claim> {
+        self.claim.as_ref()
+    }
+
     /// The marks of an origin with this identity. One that nothing lasting recognises can have none: it would not be found.
     #[must_use]
     pub fn of(id: &StorageId) -> Self {
@@ -122,8 +155,18 @@ impl VolumeMarks {
     /// Makes the mark, durably. Returns whether the origin can have one. May block.
     ///
     /// # Errors
-    /// It cannot be made although the origin can have one.
+    /// It cannot be made although the origin can have one, or there is that of a later owner.
     pub(crate) fn set(&self, mark: &VolumeMark) -> io::Result<bool> {
+        let Some(claim) = &self.claim else { return self.put(mark) };
+        if let Some(why) = self.find().and_then(|found| claim.is_after(&found)) {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+        // Last: nothing may come between this and the change.
+        claim.check()?;
+        self.put(&VolumeMark { fence: claim.number, etcd: claim.etcd.clone(), ..mark.clone() })
+    }
+
+    fn put(&self, mark: &VolumeMark) -> io::Result<bool> {
         let text = toml::to_string(mark).map_err(io::Error::other)?;
         if let Some(notes) = &self.notes {
             return notes.write(Note::Volume, text).map(|()| true);
@@ -182,6 +225,28 @@ mod tests {
         let file = File::open(path).unwrap();
         let id = nitro_device::identify(&file).unwrap();
         VolumeMarks::of_file(path, &file, &id).unwrap()
+    }
+
+    #[test]
+    fn an_owner_makes_no_mark_over_that_of_a_later_one_and_none_after_its_lease() {
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "x").unwrap();
+        let mark = |count| VolumeMark::new(Uuid([1; 16]), Uuid([2; 16]), (count, 1), &marks(&path).id);
+        let test = |file| fsetxattr(&file, "user.nitro.test", b"x", XattrFlags::empty());
+        if marks(&path).file.is_none_or(|file| test(file).is_err()) {
+            return eprintln!("skipped: the file system has no extended attributes");
+        }
+        let of = |etcd: u64, number| marks(&path).owned(Claim::for_ever(etcd, number));
+        assert!(of(7, 40).set(&mark(1)).unwrap());
+        assert_eq!(marks(&path).find().map(|mark| (mark.fence, mark.etcd)), Some((40, "7".to_owned())));
+        assert!(of(7, 40).set(&mark(2)).unwrap());
+        assert!(of(7, 41).set(&mark(3)).unwrap());
+        let refused = of(7, 40).set(&mark(4)).unwrap_err().to_string();
+        assert!(refused.contains("41") && refused.contains("40"), "{refused}");
+        let over = marks(&path).owned(Claim::over(7, 50));
+        assert_eq!(over.set(&mark(5)).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(marks(&path).find().map(|mark| (mark.count, mark.fence)), Some((3, 41)));
     }
 
     #[test]

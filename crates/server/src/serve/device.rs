@@ -133,7 +133,12 @@ impl OriginDevice {
 
     /// Why the origin is another server's by now, if it is and that is known.
     pub(crate) fn taken_over(&self) -> Option<Arc<str>> {
-        self.owner().and_then(|owner| owner.lost().cloned())
+        self.owner().and_then(|owner| owner.lost())
+    }
+
+    /// Whether clients may have answers: no other host can serve the origin now.
+    pub(crate) fn may_answer(&self) -> bool {
+        self.owner().is_none_or(|owner| owner.may_answer())
     }
 
     /// Whether the origin is still this server's, by its mark.

@@ -63,6 +63,36 @@ pub(super) fn check_mode(origin: &dyn NamedOrigin, config: &VolumeConfig, mode: 
     }
 }
 
+/// Checks the mark of an origin whose owner etcd decides, or decided.
+fn check_owner(
+    name: &str,
+    what: &str,
+    config: &VolumeConfig,
+    origin: &OpenOrigin,
+    mark: &VolumeMark,
+) -> Result<(), Error> {
+    let accept = format!("if no other host serves it any more, --accept-origin {name}");
+    match origin.marks.claim() {
+        Some(claim) => {
+            if let Some(why) = claim.is_foreign(mark) {
+                return Err(Error::new(what, why)
+                    .or(format_args!("name that cluster's servers as etcd; {accept}: etcd was set up anew")));
+            }
+            if let Some(why) = claim.is_after(mark) {
+                return Err(Error::new(what, why)
+                    .or(format_args!("see which host serves it; {accept}: etcd was restored from a backup")));
+            }
+        }
+        None if mark.fence > 0 && !config.cluster && !config.read_only => {
+            let why =
+                format!("etcd (cluster {}) decides which host serves it, and this server does not ask", mark.etcd);
+            return Err(Error::new(what, why).or(format_args!("set etcd, and cluster = true for the volume; {accept}")));
+        }
+        None => {}
+    }
+    Ok(())
+}
+
 /// Checks whether an origin may be served. Changes nothing.
 pub(super) async fn judge(
     entry: &CacheEntry,
@@ -80,6 +110,9 @@ pub(super) async fn judge(
     entry.cache.check_origin_size(origin.look.size_bytes).map_err(|e| Error::new(&what, e).or(way_out))?;
     let marks = origin.marks.clone();
     let mark = aside(move || marks.find()).await?;
+    if let Some(mark) = mark.as_ref().filter(|_| !allowed.accept_origin) {
+        check_owner(name, &what, config, origin, mark)?;
+    }
     let Marked { unmark, is_ours } = judge_marks(entry, name, &what, origin, allowed.discard_dirty).await?;
     let Some((object, known)) = entry.known(name) else {
         if entry.cache.volumes().len() >= VOLUMES_MAX {

@@ -5,6 +5,7 @@ mod blocks;
 mod busy;
 mod caches;
 mod classes;
+mod cluster;
 mod compare;
 mod connections;
 mod detect;
@@ -83,6 +84,7 @@ use crate::http::{Http, Token};
 use crate::origins;
 use crate::record::Recorder;
 use crate::spans::Spans;
+use cluster::Cluster;
 use connections::{Connections, Options, sleep};
 use errand::Errand;
 use futures_util::future::{Either, join, join3, join4, select};
@@ -101,7 +103,7 @@ use std::io::{IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use workers::CacheWorkers;
 
@@ -138,8 +140,12 @@ fn serve_for(config: Config, in_force: InForce, errand: Option<&Errand>) -> Resu
     config.server.takeover.as_deref().map_or(Ok(()), origins::share_marks)?;
     reactor.block_on(async {
         origins::share(config.server.shares()).await;
+        let preparing = async {
+            let prepared = open::prepare(&config).await?;
+            Ok((prepared, Cluster::join(&config).await?))
+        };
         // Nothing is served yet: what is given up here is what a crash would leave.
-        let prepared = match select(pin!(signals.wait(Urgency::InOrder)), pin!(open::prepare(&config))).await {
+        let (prepared, cluster) = match select(pin!(signals.wait(Urgency::InOrder)), pin!(preparing)).await {
             Either::Left((name, _)) => {
                 tracing::info!("{name}: the server ends before it serves volumes");
                 return Ok(());
@@ -157,7 +163,8 @@ fn serve_for(config: Config, in_force: InForce, errand: Option<&Errand>) -> Resu
         spawn_local(outlive::renew(caches.clone()));
         let workers = CacheWorkers::start(&prepared.caches, insert_threads(&config.server))?;
         let until = ServedUntil { signals, errand };
-        let served = serve_all(&config, in_force, prepared, (sockets, mount), secrets, until).await;
+        let serving = serve_all(&config, in_force, (prepared, cluster), (sockets, mount), secrets, until);
+        let served = Box::pin(serving).await;
         // Whatever happened, what the caches have been told becomes durable.
         let finished = workers.finish();
         let closed = Box::pin(origins::close_all()).await;
@@ -226,13 +233,13 @@ struct ServedUntil<'a> {
 async fn serve_all(
     config: &Config,
     in_force: InForce,
-    mut prepared: Prepared,
+    (mut prepared, mut cluster): (Prepared, Option<Cluster>),
     (mut sockets, mount): (Sockets, Option<files::Mount>),
     Secrets { tls, token }: Secrets,
     end: ServedUntil<'_>,
 ) -> Result<(), Error> {
     let observers = observers(&config.server)?;
-    let volumes = prepared.admit(config).await?;
+    let volumes = prepared.admit().await?;
     let connections = Connections::new(&config.server);
     let request_bytes = config.server.request_memory_bytes();
     let memory = Arc::new(RequestMemory::new(request_bytes, config.server.connections_max()));
@@ -262,6 +269,7 @@ async fn serve_all(
     served.in_force = in_force;
     served.is_on_ublk = config.server.listen.contains(&Address::Ublk);
     served.mount.wanted = mount;
+    served.standing = cluster.as_ref().map(|cluster| cluster.standing.clone());
     served.destage_on_exit = AtomicBool::new(config.server.destage_on_exit.unwrap_or(true));
     let served = Arc::new(served);
     need::announce(&served)?;
@@ -269,7 +277,13 @@ async fn serve_all(
     let reactors = Reactors::start(&served, options, config.server.busy_poll_max(), threads)?;
     served.block_devices.open(reactors.host(), &memory);
     let http = sockets.http.as_ref().map(|listener| Http::start(listener.address(), token, &served)).transpose()?;
-    accept(&served, &sockets, &reactors, http.as_ref(), end).await?;
+    let accepted = accept(&served, &sockets, &reactors, (http.as_ref(), cluster.as_mut()), end).await;
+    // What cannot be served any more is not brought up to date, either.
+    let fenced = accepted?;
+    if fenced.is_some() {
+        served.destage_on_exit.store(false, Ordering::SeqCst);
+    }
+    cluster.iter().for_each(Cluster::leaving);
     notify::stopping();
     sockets.close();
     http.iter().for_each(Http::stopping);
@@ -283,10 +297,14 @@ async fn serve_all(
             Either::Right((_, leaving)) => leaving.await,
         }
     };
+    // Nothing is on its way to an origin any more: others may take over at once. Otherwise when the lease ends.
+    if let Some(cluster) = cluster.filter(|_| left.is_ok()) {
+        cluster.leave();
+    }
     http.map_or(Ok(()), Http::finish)?;
     served.spans.iter().for_each(Spans::finish);
     let recorded = served.recorder.as_ref().map_or(Ok(()), Recorder::finish);
-    left.and(recorded)
+    fenced.map_or(left, Err).and(recorded)
 }
 
 /// Starts what observes the requests of clients.
@@ -312,14 +330,14 @@ async fn accept_http(sockets: &Sockets, http: Option<&Http>, served: &Arc<Served
     }
 }
 
-/// Accepts clients until a signal arrives or the command has ended.
+/// Accepts clients until a signal arrives, the command has ended, or this host may not serve any more: then it returns why.
 async fn accept(
     served: &Arc<Served>,
     sockets: &Sockets,
     reactors: &Reactors,
-    http: Option<&Http>,
+    (http, cluster): (Option<&Http>, Option<&mut Cluster>),
     end: ServedUntil<'_>,
-) -> Result<(), Error> {
+) -> Result<Option<Error>, Error> {
     let ServedUntil { signals, errand } = end;
     let stop = pin!(signals.wait(Urgency::InOrder));
     let reloading = async {
@@ -346,8 +364,14 @@ async fn accept(
             join3(reloading, reactors.watch(), ublk::follow(served)),
         )
         .await;
-        Ok(())
+        Ok(None)
     });
+    let fenced = async {
+        match cluster {
+            Some(cluster) => cluster.follow(served).await,
+            None => std::future::pending().await,
+        }
+    };
     let done = pin!(async {
         let done = async {
             match errand {
@@ -355,14 +379,17 @@ async fn accept(
                 None => std::future::pending().await,
             }
         };
-        select(pin!(done), pin!(served.mount.over.wait())).await;
+        match select(select(pin!(done), pin!(served.mount.over.wait())), pin!(fenced)).await {
+            Either::Left(_) => None,
+            Either::Right((why, _)) => Some(why),
+        }
     });
     match select(select(stop, done), accepting).await {
         Either::Left((Either::Left((name, _)), _)) => {
             tracing::info!("{name}: finishing the requests of clients");
-            Ok(())
+            Ok(None)
         }
-        Either::Left(_) => Ok(()),
+        Either::Left((Either::Right((fenced, _)), _)) => Ok(fenced),
         Either::Right((failed, _)) => failed,
     }
 }

@@ -2,6 +2,7 @@
 
 use super::blocks;
 use super::caches::{self, CacheEntry};
+use super::cluster;
 use super::judge::{self, Allowed, Verdict};
 use super::store;
 use super::ublk::own;
@@ -22,13 +23,17 @@ pub type Caches = BTreeMap<String, Arc<CacheEntry>>;
 /// All configured caches and volumes, opened and checked.
 pub(super) struct Prepared {
     pub(super) caches: Caches,
+    /// What was opened.
+    config: Config,
     /// In the order of the configuration.
     origins: Vec<(OpenOrigin, Verdict)>,
 }
 
-/// Opens origins first: a cache is created or formatted only if all other checks succeed.
-pub(super) async fn prepare(config: &Config) -> Result<Prepared, Error> {
-    check_identities(config)?;
+/// Opens origins first: a cache is created or formatted only if all other checks succeed. Volumes about which etcd decides are not
+/// opened.
+pub(super) async fn prepare(all: &Config) -> Result<Prepared, Error> {
+    check_identities(all)?;
+    let (config, _) = cluster::part(all);
     let mut opened = Vec::new();
     for (name, volume) in &config.volumes {
         let origin = origin_of(&volume.origin)?;
@@ -39,24 +44,25 @@ pub(super) async fn prepare(config: &Config) -> Result<Prepared, Error> {
     }
     let mut caches = Caches::new();
     for (name, cache) in &config.caches {
-        let entry = caches::open(name, cache, Some(config), config.force_discard_dirty).await?;
+        let entry = caches::open(name, cache, Some(all), config.force_discard_dirty).await?;
         caches.insert(name.clone(), Arc::new(entry));
     }
     let mut origins = Vec::new();
     for ((name, volume), origin) in config.volumes.iter().zip(opened) {
-        let entry = cache_of(config, &caches, name)?;
-        let allowed = Allowed::by(config, name);
+        let entry = cache_of(&config, &caches, name)?;
+        let allowed = Allowed::by(&config, name);
         let verdict = judge::judge(entry, name, volume, (&origin, config.mode_of(name)), allowed).await?;
         origins.push((origin, verdict));
     }
-    caches.values().for_each(|entry| warn_of_others(config, entry));
-    Ok(Prepared { caches, origins })
+    caches.values().for_each(|entry| warn_of_others(all, entry));
+    Ok(Prepared { caches, config, origins })
 }
 
 impl Prepared {
     /// Registers the volumes in their caches, whose workers run already.
-    pub(super) async fn admit(&mut self, config: &Config) -> Result<Vec<Arc<VolumeExport>>, Error> {
+    pub(super) async fn admit(&mut self) -> Result<Vec<Arc<VolumeExport>>, Error> {
         let mut exports: Vec<Arc<VolumeExport>> = Vec::new();
+        let config = &self.config;
         for ((name, volume), (origin, verdict)) in config.volumes.iter().zip(std::mem::take(&mut self.origins)) {
             let entry = cache_of(config, &self.caches, name)?;
             let mode = config.mode_of(name);

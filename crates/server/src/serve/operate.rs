@@ -348,6 +348,7 @@ impl Served {
             let what = format!("volume {name}");
             return Err(Error::new(what, "a volume with that name exists already").or("choose another name"));
         }
+        self.check_alone(&name, Some(&wanted.config))?;
         let entry = self.cache_of(&wanted)?;
         let config = VolumeConfig { cache: Some(entry.name.clone()), ..wanted.config };
         check_scan(config.detect_scan, entry.detects()).map_err(|e| e.within(format_args!("volume {name}")))?;
@@ -402,6 +403,7 @@ impl Served {
     /// Stops serving a volume: its clients are disconnected, its origin is brought up to date, and the cache removes
     /// it. A volume that is not served is only removed from the cache.
     pub async fn remove(&self, name: &str, discard_dirty: bool) -> Result<Outcome, Error> {
+        self.check_alone(name, None)?;
         let Some(export) = self.volume(name) else { return self.forget(name, discard_dirty).await };
         let _turn = Turn::take(&export)?;
         if !export.volume.read_only() {

@@ -1,14 +1,14 @@
 //! Whether this server still owns an origin that another host may take over: before the origin is written to, the mark on it must
-//! be this server's.
+//! be this server's, and the lease of etcd, if that decides who serves it, must not be over.
 //!
 //! A host that was cut off or stopped does not know that another one has taken over. So a reading of the mark counts for a second
-//! by [`CLOCK_BOOTTIME`](ClockId::Boottime), which also counts while the machine sleeps: what is written later waits for another
+//! by [`CLOCK_BOOTTIME`](boot_time), which also counts while the machine sleeps: what is written later waits for another
 //! reading. A write that was let pass, and had not reached the origin when the host stopped, still arrives when it goes on; only
 //! a cluster manager that switches the host off (fencing) excludes this.
 
-use crate::origins::{VolumeMarks, aside, shared_folder};
+use crate::origins::{Claim, VolumeMarks, aside, shared_folder};
+use nitro_cluster::boot_time;
 use nitro_device::spawn_local;
-use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -38,8 +38,7 @@ pub(super) struct Owner {
 
 /// Nanoseconds since the boot, including those for which the machine slept.
 fn now_ns() -> u64 {
-    let now = Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default();
-    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+    ns(boot_time())
 }
 
 fn ns(time: Duration) -> u64 {
@@ -49,8 +48,8 @@ fn ns(time: Duration) -> u64 {
 impl Owner {
     /// The owner of an origin that has just got the mark with this token; `None`: no other host takes it over.
     pub(super) fn new(volume: &str, marks: &VolumeMarks, token: u64) -> Option<Arc<Self>> {
-        shared_folder()?;
-        Some(Arc::new(Self::with(volume, marks, token, now_ns())))
+        (shared_folder().is_some() || marks.claim().is_some())
+            .then(|| Arc::new(Self::with(volume, marks, token, now_ns())))
     }
 
     fn with(volume: &str, marks: &VolumeMarks, token: u64, seen_ns: u64) -> Self {
@@ -66,9 +65,19 @@ impl Owner {
         }
     }
 
-    /// Why the origin is another server's, if that is known.
-    pub(super) fn lost(&self) -> Option<&Arc<str>> {
-        self.lost.get()
+    /// Why the origin is another server's, or may be, if that is known.
+    pub(super) fn lost(&self) -> Option<Arc<str>> {
+        let of_lease = || self.claim().filter(|claim| !claim.tenure.holds()).map(Claim::lost);
+        self.lost.get().cloned().or_else(of_lease)
+    }
+
+    fn claim(&self) -> Option<&Claim> {
+        self.marks.claim()
+    }
+
+    /// Whether clients may have answers: by the lease, no other host serves the origin now.
+    pub(super) fn may_answer(&self) -> bool {
+        self.claim().is_none_or(|claim| claim.tenure.holds())
     }
 
     /// Refuses if it is known that the origin is another server's.
@@ -76,12 +85,13 @@ impl Owner {
     /// # Errors
     /// It is.
     pub(super) fn check_known(&self) -> io::Result<()> {
+        self.claim().map_or(Ok(()), Claim::check)?;
         self.lost.get().map_or(Ok(()), |why| Err(refused(why)))
     }
 
     /// Whether [`check`](Self::check) has something to do.
     pub(super) fn is_due(&self) -> bool {
-        self.lost.get().is_some() || self.age_ns() >= ns(RENEWED)
+        self.lost.get().is_some() || !self.may_answer() || self.age_ns() >= ns(RENEWED)
     }
 
     /// Nanoseconds since the last reading that found the mark began.
@@ -109,13 +119,14 @@ impl Owner {
         let asked_ns = now_ns();
         let _turn = self.turn.lock().await;
         if self.seen_ns.load(Ordering::SeqCst) >= asked_ns {
-            return Ok(());
+            return self.check_known();
         }
         // Those that waited meanwhile do not all try again.
         if self.failed_ns.load(Ordering::SeqCst) >= asked_ns {
             return Err(self.unread());
         }
-        self.read().await
+        self.read().await?;
+        self.check_known()
     }
 
     /// Reads the mark now.
@@ -132,8 +143,14 @@ impl Owner {
             }
             Some(mark) => {
                 let why = self.lost.get_or_init(|| {
-                    let why =
-                        format!("taken over: another server serves the origin since, with the cache {}", mark.cache);
+                    let number = match mark.fence {
+                        0 => String::new(),
+                        number => format!(" and the fencing number {number}"),
+                    };
+                    let why = format!(
+                        "taken over: another server serves the origin since, with the cache {}{number}",
+                        mark.cache
+                    );
                     tracing::error!("volume {}: {why}: nothing is written to it any more", self.volume);
                     Arc::from(why)
                 });
@@ -149,8 +166,8 @@ impl Owner {
     }
 
     fn unread(&self) -> io::Error {
-        let folder = shared_folder().map(|folder| folder.display().to_string()).unwrap_or_default();
-        refused(&format!("this server's mark cannot be read in {folder}"))
+        let place = shared_folder().map_or("its origin".to_owned(), |folder| folder.display().to_string());
+        refused(&format!("this server's mark cannot be read in {place}"))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a start with a configuration would find: every check of the server up to opening for writing, by the same functions.
 
 use super::caches::{self, CacheEntry};
+use super::cluster::Cluster;
 use super::judge::{self, Allowed};
 use super::place::Places;
 use super::{Secrets, blocks, files, iscsi, limits, open, sockets, ublk};
@@ -34,7 +35,7 @@ pub fn rehearse(config: &Config, sockets_passed: bool) -> Result<Rehearsal, Erro
     let reactor = Reactor::new().map_err(|e| Error::with_sources("reactor", &e))?;
     origins::start_threads()?;
     reactor.block_on(async {
-        let found = examine(config, sockets_passed).await;
+        let found = Box::pin(examine(config, sockets_passed)).await;
         // Stores that were opened to look objects up.
         origins::close_all().await?;
         Ok(found)
@@ -60,6 +61,7 @@ async fn examine(config: &Config, sockets_passed: bool) -> Rehearsal {
         found.take(aside(move || files::check(&mount)).await.and_then(|checked| checked));
     }
     found.take(Secrets::read(config));
+    found.take(Cluster::rehearse(config).await);
     if let Some((_, _, warnings)) = found.take(iscsi::checked(config)) {
         found.notes.extend(warnings);
     }

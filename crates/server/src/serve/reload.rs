@@ -102,7 +102,9 @@ impl Served {
             }
             changes.push(changed(added_name(&name), added));
         }
-        let is_removed = |name: &String| InForce::lists(table, name) && self.volume(name).is_none();
+        let is_elsewhere = |name: &String| self.check_alone(name, config.volumes.get(name)).is_err();
+        let is_removed =
+            |name: &String| InForce::lists(table, name) && self.volume(name).is_none() && !is_elsewhere(name);
         for path in keys.iter().filter(|path| path.scope != Scope::Volume || !is_removed(&path.name)) {
             if self.in_force.is_overridden(path) {
                 changes.push(needs_restart(path, OVERRIDDEN));
@@ -227,6 +229,7 @@ impl Served {
         }
         let entry = self.cache(config.cache_of(name)?)?;
         let Some(volume) = config.volumes.get(name) else { return Ok(()) };
+        self.check_alone(name, Some(volume))?;
         let mode = config.mode_of(name);
         self.check_unit(&volume.identity(name, None)?)?;
         let origin = origin_of(&volume.origin)?;

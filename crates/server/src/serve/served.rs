@@ -1,6 +1,7 @@
 //! The served caches and volumes, shared by all threads.
 
 use super::busy::{Load, Seen};
+use super::cluster::Standing;
 use super::connections::Connections;
 use super::files::MountState;
 use super::in_force::InForce;
@@ -18,7 +19,7 @@ use crate::peers::Attempts;
 use crate::record::Recorder;
 use crate::spans::Spans;
 use event_listener::Event;
-use nitro_config::{Address, Protocol, VhostAddress, check_unit};
+use nitro_config::{Address, Protocol, VhostAddress, VolumeConfig, check_unit};
 use nitro_console::error::Error;
 use nitro_device::CompioClock;
 use nitro_frontend::UnitIdentity;
@@ -79,6 +80,8 @@ pub struct Served {
     pub in_force: InForce,
     /// Requests for actions over HTTP that had a wrong token.
     pub http_wrong_tokens: AtomicU64,
+    /// What this host is among those that take volumes over from one another.
+    pub(crate) standing: Option<Standing>,
     /// Origins are brought up to date before the server ends.
     pub(super) destage_on_exit: AtomicBool,
 }
@@ -115,6 +118,7 @@ impl Served {
             jobs: Jobs::default(),
             in_force: InForce::new(None, Values::new())?,
             http_wrong_tokens: AtomicU64::new(0),
+            standing: None,
             destage_on_exit: AtomicBool::new(true),
         };
         volumes.into_iter().for_each(|export| served.take(export));
@@ -189,6 +193,16 @@ impl Served {
         let volumes = self.all();
         let is_target = self.offers.iter().any(|offer| offer.protocol == Protocol::Iscsi);
         check_unit(unit, volumes.iter().map(|export| &*export.names), is_target)
+    }
+
+    /// Checks that no command adds or removes a volume about which etcd decides.
+    pub(super) fn check_alone(&self, name: &str, config: Option<&VolumeConfig>) -> Result<(), Error> {
+        let is_shared = self.standing.as_ref().is_some_and(|standing| standing.volumes.iter().any(|own| own == name));
+        if !is_shared && config.is_none_or(|config| !config.cluster) {
+            return Ok(());
+        }
+        Err(Error::new(format_args!("volume {name}"), "etcd decides which host serves it")
+            .or("change the configuration file, and start the server again; to serve it elsewhere, stop this server"))
     }
 
     /// Whether virtual machines are served.

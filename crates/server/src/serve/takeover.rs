@@ -120,7 +120,10 @@ async fn claim(origin: &OpenOrigin) -> Result<(), Error> {
     let marked = aside(move || {
         let Some(before) = marks.find() else { return Ok(false) };
         let unit = before.unit.parse().unwrap_or(Uuid([0; 16]));
-        let mark = VolumeMark::new(Uuid([0; 16]), unit, (before.count.saturating_add(1), VolumeMark::new_token()), &id);
+        let mut mark =
+            VolumeMark::new(Uuid([0; 16]), unit, (before.count.saturating_add(1), VolumeMark::new_token()), &id);
+        // An owner with a lower number stays refused.
+        (mark.fence, mark.etcd) = (before.fence, before.etcd);
         marks.set(&mark)
     });
     let way_out = "make the folder of marks writable";

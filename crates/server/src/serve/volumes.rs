@@ -118,7 +118,8 @@ async fn remember(
     let unit = Unit { uuid: next.unit, is_named: next.is_named };
     if entry.path.is_none() {
         // A cache that served the origin before must not believe its contents.
-        let is_marked = (verdict.mark.is_some() || shared_folder().is_some()) && !read_only;
+        let is_shared = shared_folder().is_some() || origin.marks.claim().is_some();
+        let is_marked = (verdict.mark.is_some() || is_shared) && !read_only;
         let mark = next.mark(entry.uuid);
         let token = mark.token;
         let has_mark = is_marked && set_mark(name, origin, mark).await?;
@@ -166,11 +167,15 @@ async fn remember(
 async fn set_mark(name: &str, origin: &OpenOrigin, mark: VolumeMark) -> Result<bool, Error> {
     let marks = origin.marks.clone();
     let marked = aside(move || marks.set(&mark)).await?;
-    if let Some(folder) = shared_folder() {
-        let fail = |why: &dyn std::fmt::Display| {
-            let why = format!("volume {name} cannot have its mark there: {why}");
-            Error::new(format_args!("takeover {}", folder.display()), why)
-                .or("make the folder, which all hosts share, writable for this server")
+    if shared_folder().is_some() || origin.marks.claim().is_some() {
+        let fail = |why: &dyn std::fmt::Display| match shared_folder() {
+            Some(folder) => {
+                let why = format!("volume {name} cannot have its mark there: {why}");
+                Error::new(format_args!("takeover {}", folder.display()), why)
+                    .or("make the folder, which all hosts share, writable for this server")
+            }
+            None => Error::new(format_args!("volume {name}"), format_args!("its origin cannot have its mark: {why}"))
+                .or("give this server the right to write it"),
         };
         return match marked {
             Ok(true) => Ok(true),

@@ -21,7 +21,7 @@ mod volume;
 pub use cache::{Cache, CacheDevice, ClassOfContents, Endurance, FlashIndex, KnownVolume, Log, Pin, Recovered, WhatIf};
 pub use command::{AddVolume, Changed, Command, Done, Outcome, WARM_BYTES_MAX};
 pub use settings::{SettingInForce, SettingSource, Settings};
-pub use status::{Latency, Ram, RamPart, ReactorLoad, Recording, Server, Spans, Status, Store, StoreSsd};
+pub use status::{Etcd, Latency, Ram, RamPart, ReactorLoad, Recording, Server, Spans, Status, Store, StoreSsd};
 pub use volume::{ClassOfRequests, Detection, Explanation, Point, Scan, Stored, Volume};
 
 pub use crate::export::WaitCounters;

@@ -121,6 +121,9 @@ pub struct Server {
     /// The export of spans of requests, if there is one.
     #[serde(default)]
     pub spans: Option<Spans>,
+    /// What etcd lets this host serve, if it takes part.
+    #[serde(default)]
+    pub etcd: Option<Etcd>,
     /// Lines of the log that were dropped because standard error was not read fast enough.
     #[serde(default)]
     pub log_lines_left_out: u64,
@@ -130,6 +133,19 @@ pub struct Server {
     /// Requests for actions over HTTP that had a wrong token.
     #[serde(default)]
     pub http_wrong_tokens: u64,
+}
+
+/// The part that a host takes in a cluster of hosts of which etcd decides what each serves.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Etcd {
+    /// The name of this host.
+    pub host: String,
+    /// The etcd cluster, in hexadecimal digits.
+    pub cluster: String,
+    /// Milliseconds until this host stops serving, unless its lease is renewed.
+    pub left_ms: u64,
+    /// The volumes that it may serve, and does not serve now: another host does, or none does yet.
+    pub waits_for: Vec<String>,
 }
 
 /// A thread that serves clients.
