@@ -81,6 +81,7 @@ def test_a_file_that_is_no_trace(call, content, tmp_path):
         (lambda trace: list(nl.batches(trace, rows=0)), "rows = 0: must be 1 or more"),
         (lambda trace: nl.read(trace, trace_format="paper"), "'paper' for 'trace_format'.*alibaba"),
         (lambda trace: nl.settings("nothing"), "simulation, curve, size, reading"),
+        (lambda trace: nl.misses(trace, "lru", 100, object_size=1, columns="offset=9"), "offset|column"),
         (lambda trace: nl.values("size"), "size"),
         (lambda trace: nl.Trace(), "no file is named"),
     ],

@@ -111,7 +111,7 @@ fn named(text: &str) -> String {
         }
         let len = after.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(after.len());
         let (name, tail) = after.split_at(len);
-        out.push_str(&name.replace('-', "_"));
+        out.push_str(&if name == "help" { "nitro_lab.settings()".to_owned() } else { name.replace('-', "_") });
         // What clap calls the value: `'--hits <PCT>'`.
         let value = tail.strip_prefix(" <").and_then(|value| value.split_once('>'));
         rest = value.map_or(tail, |(_, tail)| tail);

@@ -72,7 +72,9 @@ fn settings_are_the_options_of_the_commands() {
         assert!(names.iter().any(|name| name == has), "{call:?}: {has}");
         assert!(!names.iter().any(|name| name == lacks || name == "output" || name == "parquet"), "{call:?}: {lacks}");
     }
-    let refused = |given: &[(&str, &str)]| inside::simulate(&["/nowhere".into()], &texts(given), false, &on()).unwrap_err().to_string();
+    let refused = |given: &[(&str, &str)]| {
+        inside::simulate(&["/nowhere".into()], &texts(given), false, &on()).unwrap_err().to_string()
+    };
     let told = refused(&[("colour", "red")]);
     assert!(told.starts_with("colour: there is no such setting; there are ") && told.contains("admission"), "{told}");
     let told = refused(&[("cache_size", "4 elephants")]);
