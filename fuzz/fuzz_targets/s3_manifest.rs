@@ -41,7 +41,10 @@ fuzz_target!(|data: &[u8]| -> Corpus {
             let index = chunks % header.segments();
             if let Ok(segment) = Segment::decode(&bytes, &header, index) {
                 // A shorter one is of a smaller volume.
-                assert!(segment.chunks.len() as u64 == header.segment_chunks(index) && segment.encode().starts_with(&bytes[..16]));
+                assert!(
+                    segment.chunks.len() as u64 == header.segment_chunks(index)
+                        && segment.encode().starts_with(&bytes[..16])
+                );
             }
         }
     });

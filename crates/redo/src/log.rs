@@ -409,7 +409,10 @@ mod tests {
         let small = RamDevice::new(1 << 20, 512);
         for log in [log, opened(&device).unwrap()] {
             assert!(matches!(block_on(log.apply(&small)), Err(RedoError::Smaller { number: 1, .. })));
-            assert!(log.is_sealed() && is_zero(&block_on(small.read(0, 1 << 20)).unwrap()), "something was written to it");
+            assert!(
+                log.is_sealed() && is_zero(&block_on(small.read(0, 1 << 20)).unwrap()),
+                "something was written to it"
+            );
         }
         let block = block_on(device.read(HEAD_BYTES + 8192, 4096)).unwrap();
         block_on(device.write(HEAD_BYTES + 8192, Bytes::from(vec![9; 4096]))).unwrap();
