@@ -50,9 +50,9 @@ counters! {
         {fills_left_out reason voided} fills_voided,
         /// Duplicates that only the fingerprint index on flash knew.
         flash_index_duplicates,
-        /// Tables of units that were read to compare a fingerprint (`index = "lean"`).
+        /// Tables of units that were read to compare a fingerprint (lean index).
         unit_tables_read,
-        /// Tags that belonged to another fingerprint: the content counted as new (`index = "lean"`).
+        /// Tags that belonged to another fingerprint: the content counted as new (lean index).
         false_tags,
         /// Extents whose bytes were compared with those of the same fingerprint (`verify_duplicates`).
         duplicates_compared,
