@@ -144,7 +144,7 @@ mod tests {
     fn key() -> impl Strategy<Value = u64> {
         prop_oneof![
             (0u64..3, 0u64..1 << 27).prop_map(|(object, index)| object << 48 | index),
-            (0u64..1000).prop_map(|index| 7 << 48 | (1 << 40) + index),
+            (0u64..1000).prop_map(|index| (7 << 48) | ((1 << 40) + index)),
             any::<u64>(),
         ]
     }

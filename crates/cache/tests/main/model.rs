@@ -10,10 +10,13 @@ use std::collections::{BTreeMap, HashMap};
 const WEUS: u64 = 8;
 const WEU_BYTES: u32 = 512 << 10;
 
+/// An extent of a unit, how it is stored, and its content.
+type Content = (ExtentKey, Stored, u16);
+
 #[derive(Default)]
 struct Model {
     /// Filling -> contents, for every filling ever made.
-    fillings: HashMap<(WeuId, u32), Vec<(ExtentKey, Stored, u16)>>,
+    fillings: HashMap<(WeuId, u32), Vec<Content>>,
     live: HashMap<WeuId, u32>,
     files: BTreeMap<ExtentKey, (WeuId, u32, u16)>,
     fingerprints: BTreeMap<u16, (WeuId, u32, u16)>,

@@ -5,7 +5,7 @@ use clap::{Arg, ArgAction, Command};
 use nitro_cli::command;
 
 /// Sample values; each option takes at least one of them.
-const VALUES: [&str; 20] = [
+const VALUES: [&str; 21] = [
     "1",
     "http://127.0.0.1:4318",
     "1M",
@@ -26,6 +26,7 @@ const VALUES: [&str; 20] = [
     "blake3",
     "lz4",
     "required",
+    "exact",
 ];
 
 /// Parses an option together with `--config`.
