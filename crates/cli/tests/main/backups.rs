@@ -195,8 +195,10 @@ fn an_export_that_nobody_reads_ends_with_its_client_and_with_the_server() {
     import.stdin.as_mut().unwrap().write_all(&[7; 1 << 20]).unwrap();
     until_under_way(&place, 2);
     stop(server);
-    assert!(failure(child).contains("the end of the server interrupted the export"));
-    assert!(failure(import).contains("the end of the server interrupted the import"));
+    for (command, what) in [(child, "export"), (import, "import")] {
+        let said = failure(command);
+        assert!(said.contains(&format!("the end of the server interrupted the {what}")), "{said}");
+    }
     assert_eq!(names(&place), ["copy", "vm", "vm@then"]);
 }
 

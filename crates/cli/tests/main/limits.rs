@@ -79,7 +79,8 @@ fn set_threads(server: &Server, count: u64) {
 /// The program with `arguments` as a user for whom the limit of threads counts, by the command `run`.
 fn as_user(place: &Place, user: u32, run: &[&str], arguments: &str) -> Command {
     fs::set_permissions(place.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_nitro"), place.path("nitro")).unwrap();
+    // No copy: a process that another test starts meanwhile would have the copy open for writing, and nobody could run it.
+    fs::hard_link(env!("CARGO_BIN_EXE_nitro"), place.path("nitro")).unwrap();
     place.file("vm.img", 64 << 20);
     place.file("other.img", 16 << 20);
     fs::create_dir(place.path("state")).unwrap();

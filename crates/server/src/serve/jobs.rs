@@ -32,6 +32,8 @@ struct Table {
     /// Why no more operations begin.
     closed: Option<&'static str>,
     operations: Vec<Arc<Operation>>,
+    /// Clients that wait for the outcome of theirs.
+    owed: usize,
 }
 
 /// An operation, as the connection of its client sees it.
@@ -113,6 +115,23 @@ impl Drop for Admitted {
     }
 }
 
+/// The outcome of an operation that its client is to be told; told, or not to be told any more, when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Owed(Arc<Mutex<Table>>);
+
+impl Owed {
+    fn new(table: &Arc<Mutex<Table>>) -> Self {
+        table.lock().owed += 1;
+        Self(Arc::clone(table))
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        self.0.lock().owed -= 1;
+    }
+}
+
 /// An operation that was accepted and has not started.
 pub(crate) struct Begun {
     admitted: Admitted,
@@ -129,11 +148,12 @@ impl Begun {
         self.operation().job.needs_file()
     }
 
-    /// Starts it with its file, on a thread of its own.
+    /// Starts it with its file, on a thread of its own. The server does not end before its client was told the outcome.
     ///
     /// # Errors
     /// The system refuses the thread.
-    pub(crate) fn start(self, file: Option<File>) -> Result<ReactorThread<Result<Report, Error>>, Error> {
+    pub(crate) fn start(self, file: Option<File>) -> Result<(ReactorThread<Result<Report, Error>>, Owed), Error> {
+        let owed = Owed::new(&self.admitted.table);
         let work = move || async move {
             // The threads that it starts have the same priority.
             lower_priority();
@@ -147,7 +167,8 @@ impl Begun {
             }
             done
         };
-        spawn_thread("nitro-job", work).map_err(|e| Error::with_sources("thread", &e))
+        let thread = spawn_thread("nitro-job", work).map_err(|e| Error::with_sources("thread", &e))?;
+        Ok((thread, owed))
     }
 }
 
@@ -204,9 +225,13 @@ impl Jobs {
         table.operations.iter().for_each(|operation| operation.end(cause));
     }
 
-    /// Waits until none is under way.
+    /// Waits until none is under way, and their clients know how theirs ended.
     pub(super) async fn done(&self) {
-        while !self.0.lock().operations.is_empty() {
+        let is_done = || {
+            let table = self.0.lock();
+            table.operations.is_empty() && table.owed == 0
+        };
+        while !is_done() {
             sleep(TURN).await;
         }
     }
@@ -253,6 +278,8 @@ impl Served {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nitro_device::Reactor;
+    use std::pin::pin;
 
     fn import(name: &str) -> Job {
         let (source, kind) = ("-".to_owned(), nitro_cos::Kind::Stream);
@@ -274,6 +301,19 @@ mod tests {
         assert!(refused(&jobs, "late").contains("the server is ending"));
         assert_eq!(all[0].operation.end.lock().as_deref(), Some("the end of the server"));
         assert_eq!(jobs.of_store(&origins::real(store)), ["import of 1", "import of 2"]);
+    }
+
+    #[test]
+    fn the_end_waits_until_the_client_knows_the_outcome() {
+        let jobs = Jobs::default();
+        let reactor = Reactor::new().unwrap();
+        let admitted = jobs.admit(Path::new("/st"), import("a")).unwrap();
+        let owed = Owed::new(&admitted.table);
+        drop(admitted);
+        let is_done = || reactor.block_on(async { futures_util::poll!(pin!(jobs.done())).is_ready() });
+        assert!(!is_done());
+        drop(owed);
+        assert!(is_done());
     }
 
     #[test]

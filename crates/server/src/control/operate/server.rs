@@ -85,8 +85,9 @@ async fn listen(reader: &mut StreamReader, mut received: Vec<u8>, operation: &Op
 /// Waits for the operation, and tells the client about it.
 async fn work(writer: &mut StreamWriter, begun: Begun, file: Option<File>) -> io::Result<()> {
     let operation = Arc::clone(begun.operation());
-    let thread = match begun.start(file) {
-        Ok(thread) => thread,
+    // Until this returns, the client is owed the outcome.
+    let (thread, _owed) = match begun.start(file) {
+        Ok(started) => started,
         Err(error) => return send(writer, &refused(&error)).await,
     };
     let clock = CompioClock::new();
