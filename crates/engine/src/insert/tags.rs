@@ -12,8 +12,8 @@ use nitro_units::{Fingerprint, Generation, ObjectId, WeuId};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Units are read one after the other if their numbers are equal modulo this: nobody reads a table that another one is
-/// reading.
+/// Look-ups that are made together read units one after the other if their numbers are equal modulo this: none reads a table that
+/// another one is reading.
 const READERS: usize = 64;
 
 /// The fingerprints of a unit's entries, with the objects of their first keys.
@@ -23,14 +23,26 @@ type Table = Arc<[(ObjectId, Option<Fingerprint>)]>;
 pub(crate) struct UnitTables {
     /// By unit, with the filling.
     read: Mutex<LruMap<WeuId, (Generation, Table)>>,
-    reading: Box<[futures_util::lock::Mutex<()>]>,
+}
+
+/// Look-ups of one task, which are polled together. Those of other tasks must not wait for them: a worker polls its look-ups only when it
+/// wants the next one, and may wait for the others until then.
+struct Together(Box<[futures_util::lock::Mutex<()>]>);
+
+impl Together {
+    /// For so many look-ups at a time.
+    fn new(look_ups: usize) -> Self {
+        Self((0..look_ups.clamp(1, READERS)).map(|_| futures_util::lock::Mutex::default()).collect())
+    }
+
+    async fn reading(&self, weu: WeuId) -> Option<futures_util::lock::MutexGuard<'_, ()>> {
+        Some(self.0.get(weu.0 as usize % self.0.len())?.lock().await)
+    }
 }
 
 impl UnitTables {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let readers = if settings.index == IndexKind::Lean { READERS } else { 0 };
-        let reading = (0..readers).map(|_| futures_util::lock::Mutex::default()).collect();
-        Self { read: Mutex::new(LruMap::new(Self::ram_bytes(settings))), reading }
+        Self { read: Mutex::new(LruMap::new(Self::ram_bytes(settings))) }
     }
 
     /// RAM in bytes.
@@ -57,13 +69,22 @@ impl UnitTables {
     }
 }
 
-/// The tags as an index of fingerprints whose look-ups read the SSD. The manager itself adds to it.
-pub(super) struct ByTag<'a, F, C>(pub(super) &'a Cache<F, C>);
+/// The tags as an index of fingerprints whose look-ups, of one worker, read the SSD. The manager itself adds to it.
+pub(super) struct ByTag<'a, F, C> {
+    cache: &'a Cache<F, C>,
+    together: Together,
+}
+
+impl<'a, F, C> ByTag<'a, F, C> {
+    pub(super) fn new(cache: &'a Cache<F, C>) -> Self {
+        Self { cache, together: Together::new(READERS) }
+    }
+}
 
 impl<F: Device, C: Clock> FingerprintIndex for ByTag<'_, F, C> {
     async fn find(&self, fingerprint: &Fingerprint) -> Option<ContentPlace> {
-        let Location { weu, entry, generation, .. } = self.0.find_by_tag(fingerprint).await?;
-        Some(ContentPlace::new(weu, entry, generation, self.0.filled_in(weu)))
+        let Location { weu, entry, generation, .. } = self.cache.find_by_tag(fingerprint, &self.together).await?;
+        Some(ContentPlace::new(weu, entry, generation, self.cache.filled_in(weu)))
     }
 
     async fn note(&self, _fingerprint: &Fingerprint, _place: ContentPlace) {}
@@ -76,17 +97,19 @@ impl<F: Device, C: Clock> Cache<F, C> {
 
     /// Has the manager know these fingerprints whole, as far as it has tags of them, so that it finds their contents.
     pub(crate) async fn learn(&self, fingerprints: impl IntoIterator<Item = Fingerprint>) {
-        if self.is_lean() {
-            let find = async |fingerprint| self.find_by_tag(&fingerprint).await;
-            join_all(fingerprints.into_iter().map(find)).await;
+        if !self.is_lean() {
+            return;
         }
+        let all: Vec<Fingerprint> = fingerprints.into_iter().collect();
+        let together = Together::new(all.len());
+        join_all(all.iter().map(|fingerprint| self.find_by_tag(fingerprint, &together))).await;
     }
 
     /// Finds the content of a fingerprint that the manager has a tag of, and does not know whole; it does from then on.
-    async fn find_by_tag(&self, within: &Fingerprint) -> Option<Location> {
+    async fn find_by_tag(&self, within: &Fingerprint, together: &Together) -> Option<Location> {
         let candidates = self.manager.lock().candidates(within);
         for location in candidates {
-            let found = self.fingerprint_at(&location).await;
+            let found = self.fingerprint_at(&location, together).await;
             if found == Some(*within) {
                 self.manager.lock().confirm(within, &location);
                 return Some(location);
@@ -98,11 +121,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
 
     /// The fingerprint of the content at a location, as the indexes know it; `None`: it has none, its unit has another filling
     /// by now, or the table cannot be read.
-    async fn fingerprint_at(&self, location: &Location) -> Option<Fingerprint> {
+    async fn fingerprint_at(&self, location: &Location, together: &Together) -> Option<Fingerprint> {
         if let Some(fingerprint) = self.resident.fingerprint(location) {
             return fingerprint;
         }
-        let table = self.unit_table(location).await?;
+        let table = self.unit_table(location, together).await?;
         // The filling is compared after the table was read: a refill raises the generation before it writes.
         if !self.manager.lock().is_current(location.weu, location.generation) {
             return None;
@@ -111,11 +134,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Some(self.domain(object).within(&fingerprint?))
     }
 
-    async fn unit_table(&self, location: &Location) -> Option<Table> {
+    async fn unit_table(&self, location: &Location, together: &Together) -> Option<Table> {
         if let Some(table) = self.unit_tables.get(location) {
             return Some(table);
         }
-        let _reading = self.unit_tables.reading.get(location.weu.0 as usize % READERS)?.lock().await;
+        let _reading = together.reading(location.weu).await;
         if let Some(table) = self.unit_tables.get(location) {
             return Some(table);
         }

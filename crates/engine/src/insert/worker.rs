@@ -91,7 +91,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// given the same index.
     pub async fn clean_insertion_worker(&self, index: &impl FingerprintIndex) {
         let is_last = match self.is_lean() && self.settings.manager.dedup {
-            true => Box::pin(self.insert_clean(&ByTag(self))).await,
+            true => Box::pin(self.insert_clean(&ByTag::new(self))).await,
             false => Box::pin(self.insert_clean(index)).await,
         };
         if is_last {
