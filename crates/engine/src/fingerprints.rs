@@ -59,6 +59,12 @@ pub trait FingerprintIndex {
     /// The last known place of content with this fingerprint.
     fn find(&self, fingerprint: &Fingerprint) -> impl Future<Output = Option<ContentPlace>>;
 
+    /// As [`find`](Self::find), for a caller that polls none of the look-ups that it has begun until it has the answer: this one waits
+    /// for none of them.
+    fn find_alone(&self, fingerprint: &Fingerprint) -> impl Future<Output = Option<ContentPlace>> {
+        self.find(fingerprint)
+    }
+
     /// Notes the place of content with this fingerprint.
     fn note(&self, fingerprint: &Fingerprint, place: ContentPlace) -> impl Future<Output = ()>;
 }

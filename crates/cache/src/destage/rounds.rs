@@ -8,10 +8,6 @@ const ROUND_BYTES: usize = 64 << 20;
 /// Bytes that are written at once to such an origin.
 const AT_ONCE_BYTES: usize = 16 << 20;
 
-/// Rounds do not overlap: where they did, one simulated run with a lean index and several devices never came to the end of a change of
-/// the mode, and why is not known.
-const OVERLAPS: bool = false;
-
 /// Rounds and writes for an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rounds {
@@ -46,16 +42,10 @@ impl Rounds {
         }
     }
 
-    /// Whether the origin stores whole units.
-    #[must_use]
-    pub const fn has_units(&self) -> bool {
-        self.unit_extents.is_some()
-    }
-
     /// Whether the writes of a round begin while the origin is flushed after the round before.
     #[must_use]
     pub const fn overlap(&self) -> bool {
-        OVERLAPS && self.has_units()
+        self.unit_extents.is_some()
     }
 
     /// The first extents of the units of a round, of those to which the chosen extents belong, and the extents of each; `None`: the
@@ -90,7 +80,7 @@ mod tests {
     fn an_origin_with_units_gets_whole_ones_in_rounds_of_64_mib() {
         let rounds = Rounds::new(32 << 10, Some(4 << 20));
         assert_eq!((rounds.extents, rounds.run_extents, rounds.writes_at_once), (2048, 128, 4));
-        assert!(rounds.has_units() && rounds.are_together(ExtentIndex(127)) && !rounds.are_together(ExtentIndex(128)));
+        assert!(rounds.overlap() && rounds.are_together(ExtentIndex(127)) && !rounds.are_together(ExtentIndex(128)));
         let chosen = [0, 5, 127, 128, 1000].map(ExtentIndex);
         assert_eq!(
             rounds.units(chosen.into_iter()),
@@ -107,7 +97,7 @@ mod tests {
     fn other_origins_get_rounds_of_extents() {
         let rounds = Rounds::new(32 << 10, None);
         assert_eq!((rounds.extents, rounds.run_extents, rounds.in_ram()), (ROUND_EXTENTS, 32, ROUND_EXTENTS));
-        assert!(!rounds.has_units() && rounds.are_together(ExtentIndex(128)));
+        assert!(!rounds.overlap() && rounds.are_together(ExtentIndex(128)));
         assert_eq!(rounds.units(std::iter::empty()), None);
     }
 }

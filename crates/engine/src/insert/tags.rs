@@ -25,8 +25,8 @@ pub(crate) struct UnitTables {
     read: Mutex<LruMap<WeuId, (Generation, Table)>>,
 }
 
-/// Look-ups of one task, which are polled together. Those of other tasks must not wait for them: a worker polls its look-ups only when it
-/// wants the next one, and may wait for the others until then.
+/// Look-ups that are polled together. No other one waits for them: a worker polls its look-ups only when it wants the next extent, and
+/// would not do so while it waits for one of them elsewhere.
 struct Together(Box<[futures_util::lock::Mutex<()>]>);
 
 impl Together {
@@ -83,8 +83,11 @@ impl<'a, F, C> ByTag<'a, F, C> {
 
 impl<F: Device, C: Clock> FingerprintIndex for ByTag<'_, F, C> {
     async fn find(&self, fingerprint: &Fingerprint) -> Option<ContentPlace> {
-        let Location { weu, entry, generation, .. } = self.cache.find_by_tag(fingerprint, &self.together).await?;
-        Some(ContentPlace::new(weu, entry, generation, self.cache.filled_in(weu)))
+        self.cache.place_by_tag(fingerprint, &self.together).await
+    }
+
+    async fn find_alone(&self, fingerprint: &Fingerprint) -> Option<ContentPlace> {
+        self.cache.place_by_tag(fingerprint, &Together::new(1)).await
     }
 
     async fn note(&self, _fingerprint: &Fingerprint, _place: ContentPlace) {}
@@ -103,6 +106,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let all: Vec<Fingerprint> = fingerprints.into_iter().collect();
         let together = Together::new(all.len());
         join_all(all.iter().map(|fingerprint| self.find_by_tag(fingerprint, &together))).await;
+    }
+
+    async fn place_by_tag(&self, within: &Fingerprint, together: &Together) -> Option<ContentPlace> {
+        let Location { weu, entry, generation, .. } = self.find_by_tag(within, together).await?;
+        Some(ContentPlace::new(weu, entry, generation, self.filled_in(weu)))
     }
 
     /// Finds the content of a fingerprint that the manager has a tag of, and does not know whole; it does from then on.

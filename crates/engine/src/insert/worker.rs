@@ -224,7 +224,7 @@ impl<'a, F: Device, C: Clock> Worker<'a, F, C> {
             // Since it was looked for, jobs before this one may have brought it, or driven it out of RAM.
             place = place.or_else(|| cache.order.noted.lock().find(&named.within));
             if was_in_ram && place.is_none() && cache.manager.lock().lookup_fingerprint(&named.within).is_none() {
-                place = index.find(&named.within).await;
+                place = index.find_alone(&named.within).await;
             }
             // Only the start that a slot was filled in tells apart fillings that bear one generation.
             place = place.filter(|p| cache.start_of(p.weu) == Some(p.start));

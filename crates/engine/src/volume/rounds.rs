@@ -1,7 +1,7 @@
 //! Rounds of destage: dirty extents are written to the origin, the origin is flushed, and the extents are clean.
 //!
 //! With an origin that stores whole units, such as objects of a bucket, a round is of whole units, of which everything is written that is
-//! dirty. Rounds can overlap ([`Rounds::overlap`]): one is written while the origin is flushed for the one before.
+//! dirty, and a round is written while the origin is flushed for the one before.
 
 use super::Volume;
 use super::flights::Writing;
@@ -65,7 +65,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// All that is dirty in the first units to which chosen extents belong; the chosen ones, if the origin has no units.
     fn whole_units(&self, mut chosen: Vec<DirtyExtent>) -> Vec<DirtyExtent> {
-        if self.rounds.has_units() {
+        if self.rounds.overlap() {
             chosen.sort_unstable_by_key(|extent| extent.key.index());
         }
         let Some((units, each)) = self.rounds.units(chosen.iter().map(|extent| extent.key.index())) else {

@@ -141,7 +141,7 @@ fn what_is_dirty_of_a_unit_is_destaged_with_its_oldest_extent_in_whole_runs() {
 }
 
 #[test]
-fn rounds_are_of_many_units() {
+fn rounds_are_of_many_units_and_are_written_while_the_one_before_is_flushed() {
     let bed = Bed::new();
     // 64 MiB of units are a round.
     (0..40).for_each(|unit| bed.write(unit * UNIT));
@@ -153,7 +153,9 @@ fn rounds_are_of_many_units() {
     let flushes = count(|event| *event == Event::FlushBegins);
     assert!((3..=4).contains(&flushes), "{flushes} flushes");
     let begins = events.iter().position(|event| *event == Event::FlushBegins).unwrap();
+    let ends = events.iter().position(|event| *event == Event::FlushEnds).unwrap();
     assert_eq!(begins, 16, "{events:?}");
+    assert!(events[begins..ends].iter().filter(|event| matches!(event, Event::Write(_))).count() >= 16, "{events:?}");
     assert_eq!(bed.volume.dirty_extents(), 0);
     bed.sim.end();
 }
