@@ -107,10 +107,16 @@ impl History {
     /// The moments after which, and up to which, a sector may have had these bytes.
     fn times(&self, sector: usize, bytes: &[u8]) -> Vec<(u64, u64)> {
         let (found, writes) = (Sector::new(bytes), &self.sectors[sector]);
-        let was = |before: &Written| matches!(&before.value, Value::Is(value) if *value == found);
+        let held = |before: &Written| match &before.value {
+            Value::Is(value) => Some(value.bytes()),
+            Value::Any => None,
+        };
+        let ever: Vec<_> = writes.iter().filter_map(held).collect();
+        // A power failure may tear the zeroes of a trim, and a trim that is repeated may leave the sector as it is.
+        let was = |(at, byte): (usize, &u8)| *byte == 0 || ever.iter().any(|old| old[at] == *byte);
         let may_be = |write: &&Written| match &write.value {
             Value::Is(value) => *value == found,
-            Value::Any => found == Sector::ZERO || writes.iter().any(was),
+            Value::Any => bytes.iter().enumerate().all(was),
         };
         let until = |write: &Written| {
             let later = writes.iter().filter(|later| later.begun > write.ended);
