@@ -159,8 +159,9 @@ async def live(arguments, options, recording=None):
         raise Failure(f"{cache['fills_dropped']} fills were dropped: the pair says nothing")
     if recording and status["server"]["recording"]["dropped"]:
         raise Failure("the recording has gaps")
-    extents = volume["read_hit_extents"] + volume["read_miss_extents"] + volume["read_joined_extents"]
-    return volume["read_hit_extents"] / extents, sum(cache[f"ssd_written_{part}_bytes"] for part in UNIT_BYTES), status
+    # With one request at a time, a read can join only what the server reads ahead, which the simulator has at once.
+    hits = volume["read_hit_extents"] + volume["read_joined_extents"]
+    return hits / (hits + volume["read_miss_extents"]), sum(cache[f"ssd_written_{part}_bytes"] for part in UNIT_BYTES), status
 
 
 def simulated(arguments, options, recording):

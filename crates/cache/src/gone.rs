@@ -1,6 +1,7 @@
 //! The reasons why extents are not cached, within limits: they are kept when extents are removed.
 
 use crate::file_index::mix;
+use crate::settings::IndexKind;
 use crate::shelf::Lane;
 use nitro_units::{ClassId, ExtentKey};
 use serde::{Deserialize, Serialize};
@@ -92,7 +93,7 @@ pub struct Worth {
 }
 
 /// Why extents were removed, by a slot and 13 bits of their hash: three slots for each eight extents that the cache
-/// holds without compression. A later extent with the same slot replaces the entry.
+/// holds without compression, and one with a lean index. A later extent with the same slot replaces the entry.
 #[derive(Debug)]
 pub(crate) struct Departed {
     places: Box<[u16]>,
@@ -100,16 +101,20 @@ pub(crate) struct Departed {
 }
 
 impl Departed {
-    pub(crate) fn new(extents: u64, seed: u64) -> Self {
-        Self { places: vec![0; Self::count(extents)].into(), seed }
+    pub(crate) fn new(index: IndexKind, extents: u64, seed: u64) -> Self {
+        Self { places: vec![0; Self::count(index, extents)].into(), seed }
     }
 
-    fn count(extents: u64) -> usize {
-        usize::try_from(extents * 3 / 8).unwrap_or(usize::MAX).max(1)
+    fn count(index: IndexKind, extents: u64) -> usize {
+        let slots_per_eight = match index {
+            IndexKind::Exact => 3,
+            IndexKind::Lean => 1,
+        };
+        usize::try_from(extents * slots_per_eight / 8).unwrap_or(usize::MAX).max(1)
     }
 
-    pub(crate) fn ram_bytes_max(extents: u64) -> u64 {
-        (Self::count(extents) * size_of::<u16>()) as u64
+    pub(crate) fn ram_bytes_max(index: IndexKind, extents: u64) -> u64 {
+        (Self::count(index, extents) * size_of::<u16>()) as u64
     }
 
     pub(crate) fn ram_bytes(&self) -> usize {
@@ -143,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_went_last_is_remembered_and_what_never_came_is_not_known() {
-        let mut departed = Departed::new(8000, 5);
+        let mut departed = Departed::new(IndexKind::Exact, 8000, 5);
         let key = |index| ExtentKey::new(ObjectId(3), ExtentIndex(index));
         for index in 0..1000 {
             departed.note(key(index), Gone::ALL[index as usize % 5]);
@@ -154,6 +159,6 @@ mod tests {
         assert!(taken_for_others < 50, "{taken_for_others} of 100,000");
         departed.note(key(7), Gone::Refused);
         assert_eq!(departed.get(key(7)), Some(Gone::Refused));
-        assert_eq!(departed.ram_bytes() as u64, Departed::ram_bytes_max(8000));
+        assert_eq!(departed.ram_bytes() as u64, Departed::ram_bytes_max(IndexKind::Exact, 8000));
     }
 }

@@ -37,8 +37,8 @@ pub use dirty::DirtyExtent;
 pub use gone::{Gone, Missed, Worth};
 pub use lru_map::LruMap;
 pub use manager::{
-    Append, CacheManager, DupRecord, Evicted, FORGOTTEN_RUN_MAX, Forgotten, FrozenExtents, RECORD_STEP, Restored,
-    RestoredEntry, RestoredRecord, Retirement, Superseded,
+    Append, CacheManager, Candidate, DupRecord, Evicted, FORGOTTEN_RUN_MAX, Forgotten, FrozenExtents, RECORD_STEP,
+    Restored, RestoredEntry, RestoredRecord, Retirement, Superseded,
 };
 pub use settings::{IndexKind, SettingError, Settings};
 pub use stats::Stats;

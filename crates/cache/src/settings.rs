@@ -108,7 +108,7 @@ const RECENT: (u64, u64) = (1 << 8, 1 << 16);
 /// RAM of a fingerprint that is kept whole, with the slack of the table.
 const FINGERPRINT_RAM_BYTES: u64 = 27;
 /// Bits of a tag, and of a key's place in a lean file index, with the slack of the tables.
-const TAG_BITS: u64 = 62;
+const TAG_BITS: u64 = 53;
 const LEAN_FILE_BITS: u64 = 54;
 
 /// RAM of a unit with classified entries in the table of write-evict units, in addition to one byte for each entry.
@@ -380,7 +380,7 @@ impl Settings {
             true => SecondMiss::ram_bytes_max(self.extents_raw()),
             false => 0,
         };
-        let departed = Departed::ram_bytes_max(self.extents_raw());
+        let departed = Departed::ram_bytes_max(self.index, self.extents_raw());
         let admission = self.admission.ram_bytes_max(self.extents_raw());
         let followed = if self.what_if { Followed::ram_bytes_max() } else { 0 };
         followed + admission + self.destage.ram_bytes_max(dirty) + eviction + classes + departed + seen

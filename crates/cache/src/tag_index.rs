@@ -1,14 +1,13 @@
-//! The lean fingerprint index: `part of a fingerprint -> candidates`, 7 bytes a slot: 18 home bits of the fingerprint,
-//! and of the shard's number some ten more, 4 bits of generation, and unit and entry as one address (34 bits). A candidate
-//! is believed only after the fingerprint in its unit's table on the SSD was compared (AustereCache, USENIX ATC 2020, §3.1,
-//! keeps prefixes of fingerprints in the same way).
+//! The lean fingerprint index: `part of a fingerprint -> units`, 6 bytes a slot: 20 home bits of the fingerprint, and of the
+//! shard's number some ten more, 4 bits of generation, and the unit. A unit is a *candidate*: which of its entries has the
+//! content, and whether any has, its table on the SSD says (AustereCache, USENIX ATC 2020, §3.1, keeps prefixes of
+//! fingerprints in the same way).
 //!
-//! Entries of fillings that are gone are removed by the cleaner, and refused by the check before that. An entry that is
-//! older by a multiple of 16 fillings is a candidate again, which the check refuses as well.
+//! Slots of fillings that are gone are removed by the cleaner, and refused by the check before that. One that is older by a
+//! multiple of 16 fillings is a candidate again, which the check refuses as well.
 
 use crate::fingerprint_index::hash_of;
 use crate::table::{Dense, Slot, Table};
-use crate::weu::{ADDRESS_BITS, Address};
 use nitro_units::{Fingerprint, Generation, WeuId};
 
 /// Generations are compared modulo this.
@@ -17,18 +16,17 @@ const SHARD_BITS_MIN: u32 = 8;
 /// Candidates that a look-up may have. They nearly always have the same fingerprint: content that is stored several times.
 pub(crate) const CANDIDATES_MAX: usize = 4;
 
-/// A possible place of a fingerprint's content.
+/// A unit that may have a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tagged {
     pub(crate) weu: WeuId,
-    pub(crate) entry: u16,
     /// Modulo [`GENERATION_LAP`].
     generation: u32,
 }
 
 impl Tagged {
-    pub(crate) fn new(weu: WeuId, entry: u16, generation: Generation) -> Self {
-        Self { weu, entry, generation: generation.0 % GENERATION_LAP }
+    pub(crate) fn new(weu: WeuId, generation: Generation) -> Self {
+        Self { weu, generation: generation.0 % GENERATION_LAP }
     }
 
     /// Whether it may be of this filling of its unit.
@@ -38,33 +36,34 @@ impl Tagged {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct TagSlot([u8; 7]);
+struct TagSlot([u8; 6]);
 
-const HOME_SHIFT: u32 = ADDRESS_BITS + 4;
+const GENERATION_SHIFT: u32 = WeuId::COUNT_MAX.ilog2();
+const HOME_SHIFT: u32 = GENERATION_SHIFT + GENERATION_LAP.ilog2();
 
 impl TagSlot {
-    fn new(home: u32, target: Tagged, entry_bits: u32) -> Self {
-        let address = Address::of(target.weu, target.entry, entry_bits).0;
-        let raw = u64::from(home) << HOME_SHIFT | u64::from(target.generation) << ADDRESS_BITS | address;
-        let [a, b, c, d, e, f, g, _] = raw.to_le_bytes();
-        Self([a, b, c, d, e, f, g])
+    fn new(home: u32, target: Tagged) -> Self {
+        let raw =
+            u64::from(home) << HOME_SHIFT | u64::from(target.generation) << GENERATION_SHIFT | u64::from(target.weu.0);
+        let [a, b, c, d, e, f, ..] = raw.to_le_bytes();
+        Self([a, b, c, d, e, f])
     }
 
     fn raw(self) -> u64 {
-        let [a, b, c, d, e, f, g] = self.0;
-        u64::from_le_bytes([a, b, c, d, e, f, g, 0])
+        let [a, b, c, d, e, f] = self.0;
+        u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
     }
 
-    fn target(self, entry_bits: u32) -> Tagged {
-        let (weu, entry) = Address(self.raw() & ((1 << ADDRESS_BITS) - 1)).parts(entry_bits);
-        Tagged { weu, entry, generation: (self.raw() >> ADDRESS_BITS) as u32 % GENERATION_LAP }
+    fn target(self) -> Tagged {
+        let weu = WeuId(self.raw() as u32 % WeuId::COUNT_MAX);
+        Tagged { weu, generation: (self.raw() >> GENERATION_SHIFT) as u32 % GENERATION_LAP }
     }
 }
 
 impl Slot for TagSlot {
-    /// No entry is this one: the last unit of the largest cache is not used.
-    const EMPTY: Self = Self([0xFF; 7]);
-    const HOME_BITS: u32 = 18;
+    /// No slot is this one: the last unit of the largest cache is not used.
+    const EMPTY: Self = Self([0xFF; 6]);
+    const HOME_BITS: u32 = 48 - HOME_SHIFT;
     fn home(&self) -> u32 {
         (self.raw() >> HOME_SHIFT) as u32
     }
@@ -75,23 +74,21 @@ type Tags = Table<TagSlot, Dense<TagSlot>>;
 /// The index.
 pub(crate) struct TagIndex {
     table: Tags,
-    entry_bits: u32,
 }
 
 impl TagIndex {
-    /// For about `expected` fingerprints, and units of at most `1 << entry_bits` entries.
-    pub(crate) fn new(expected: u64, entry_bits: u32) -> Self {
-        Self { table: Tags::new(expected, SHARD_BITS_MIN), entry_bits }
+    /// For about `expected` fingerprints.
+    pub(crate) fn new(expected: u64) -> Self {
+        Self { table: Tags::new(expected, SHARD_BITS_MIN) }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Possible places of a fingerprint's content, the newest first; some are gone.
+    /// Units that may have a fingerprint's content, the newest first; some of these fillings are gone.
     pub(crate) fn find(&self, fingerprint: &Fingerprint) -> impl Iterator<Item = Tagged> {
-        let bits = self.entry_bits;
-        self.table.find_all(hash_of(fingerprint)).map(move |slot| slot.target(bits))
+        self.table.find_all(hash_of(fingerprint)).map(TagSlot::target)
     }
 
     /// Reads the memory that a search reads first.
@@ -100,26 +97,26 @@ impl TagIndex {
         self.table.touch(hash_of(fingerprint)).into()
     }
 
-    /// Adds the place of a fingerprint's content. It replaces one that is `gone`, or, if there are too many, another one:
+    /// Adds the unit of a fingerprint's content. It replaces one that is `gone`, or, if there are too many, another one:
     /// that content is stored again when it is inserted the next time.
     pub(crate) fn insert(&mut self, fingerprint: &Fingerprint, target: Tagged, gone: impl Fn(Tagged) -> bool) {
-        let (hash, bits) = (hash_of(fingerprint), self.entry_bits);
+        let hash = hash_of(fingerprint);
         let (mut found, mut replaced) = (0, None);
         for slot in self.table.find_all(hash) {
             found += 1;
-            if gone(slot.target(bits)) || (found == CANDIDATES_MAX && replaced.is_none()) {
+            if gone(slot.target()) || (found == CANDIDATES_MAX && replaced.is_none()) {
                 replaced = Some(slot);
             }
         }
-        let slot = TagSlot::new(Tags::home_of(hash), target, bits);
+        let slot = TagSlot::new(Tags::home_of(hash), target);
         self.table.insert_over(hash, |old| Some(*old) == replaced, slot);
     }
 
-    /// Replaces a place by another one, if it is there.
+    /// Replaces a unit by another one, if it is there.
     pub(crate) fn replace(&mut self, fingerprint: &Fingerprint, old: Tagged, new: Tagged) {
-        let (hash, bits) = (hash_of(fingerprint), self.entry_bits);
-        let new = TagSlot::new(Tags::home_of(hash), new, bits);
-        self.table.replace(hash, |slot| slot.target(bits) == old, new);
+        let hash = hash_of(fingerprint);
+        let new = TagSlot::new(Tags::home_of(hash), new);
+        self.table.replace(hash, |slot| slot.target() == old, new);
     }
 
     pub(crate) fn shard_count(&self) -> usize {
@@ -128,8 +125,7 @@ impl TagIndex {
 
     /// Removes the entries of one shard for which `keep` returns false; returns how many were removed.
     pub(crate) fn retain_shard(&mut self, shard: usize, keep: impl Fn(Tagged) -> bool) -> usize {
-        let bits = self.entry_bits;
-        self.table.retain_shard(shard, |slot| keep(slot.target(bits))).1
+        self.table.retain_shard(shard, |slot| keep(slot.target())).1
     }
 
     pub(crate) fn ram_bytes(&self) -> usize {
@@ -149,15 +145,15 @@ mod tests {
     }
 
     proptest! {
-        /// The candidates of a content include its places, beside those of contents with the same tag, as long as these are
+        /// The candidates of a content include its units, beside those of contents with the same tag, as long as these are
         /// few; and none has another tag.
         #[test]
         fn candidates_are_those_of_the_tag(
-            operations in prop::collection::vec((0u8..64, 0u32..1 << 23, 0u16..2048, 0u32..40, any::<bool>()), 0..300),
+            operations in prop::collection::vec((0u8..64, 0..WeuId::COUNT_MAX - 1, 0u32..40, any::<bool>()), 0..300),
         ) {
-            let (mut index, mut model) = (TagIndex::new(0, 11), Vec::<(u8, Tagged)>::new());
-            for (content, weu, entry, generation, moves) in operations {
-                let target = Tagged::new(WeuId(weu), entry, Generation(generation));
+            let (mut index, mut model) = (TagIndex::new(0), Vec::<(u8, Tagged)>::new());
+            for (content, weu, generation, moves) in operations {
+                let target = Tagged::new(WeuId(weu), Generation(generation));
                 let tag = content / 8;
                 let at = model.iter().position(|(of, _)| *of == tag);
                 match at.filter(|_| moves) {
@@ -177,7 +173,7 @@ mod tests {
                 let mut found: Vec<_> = index.find(&fingerprint(content)).collect();
                 prop_assert!(found.len() <= CANDIDATES_MAX && found.contains(&target));
                 let mut known: Vec<_> = model.iter().filter(|(of, _)| *of == tag).map(|(_, target)| *target).collect();
-                let order = |target: &Tagged| (target.weu, target.entry, target.generation);
+                let order = |target: &Tagged| (target.weu, target.generation);
                 found.sort_by_key(order);
                 known.sort_by_key(order);
                 prop_assert_eq!(found, known);
@@ -190,8 +186,8 @@ mod tests {
 
     #[test]
     fn what_is_gone_is_replaced_first() {
-        let mut index = TagIndex::new(0, 11);
-        let target = |weu| Tagged::new(WeuId(weu), 2047, Generation(15));
+        let mut index = TagIndex::new(0);
+        let target = |weu| Tagged::new(WeuId(weu), Generation(15));
         for weu in 0..3 {
             index.insert(&fingerprint(0), target(weu), |_| false);
         }

@@ -1,7 +1,7 @@
 //! The address of an etcd server, and what volumes need of etcd.
 
+use super::url::{Server, UrlError};
 use super::{Config, ServerConfig, VolumeConfig};
-use hyper::Uri;
 use nitro_console::error::Error;
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
@@ -9,6 +9,8 @@ use std::str::FromStr;
 
 /// Names of hosts and prefixes of keys are not longer.
 const NAME_BYTES_MAX: usize = 200;
+
+const SERVER: Server = Server { of: "an etcd server", write: "http://HOST:PORT or https://HOST:PORT" };
 
 /// An etcd server: `http://HOST:PORT` or `https://HOST:PORT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,23 +23,18 @@ impl fmt::Display for EtcdUrl {
 }
 
 impl FromStr for EtcdUrl {
-    type Err = EtcdUrlError;
+    type Err = UrlError;
 
-    fn from_str(text: &str) -> Result<Self, EtcdUrlError> {
-        let refuse = |problem| EtcdUrlError { text: text.to_owned(), problem };
-        let uri: Uri = text.parse().map_err(|_| refuse("it is not a URL"))?;
+    fn from_str(text: &str) -> Result<Self, UrlError> {
+        let uri = SERVER.parse(text)?;
         if !matches!(uri.scheme_str(), Some("http" | "https")) {
-            return Err(refuse("it begins neither with http:// nor with https://"));
-        }
-        let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
-        if uri.host().is_none_or(str::is_empty) || authority.contains('@') {
-            return Err(refuse("it must have a host and no user"));
+            return Err(SERVER.refuse(text, "it begins neither with http:// nor with https://"));
         }
         if uri.port_u16().is_none() {
-            return Err(refuse("it has no port; etcd's is 2379"));
+            return Err(SERVER.refuse(text, "it has no port; etcd's is 2379"));
         }
-        if uri.query().is_some() || !matches!(uri.path(), "" | "/") {
-            return Err(refuse("it has more than a host and a port"));
+        if !matches!(uri.path(), "" | "/") {
+            return Err(SERVER.refuse(text, "it has more than a host and a port"));
         }
         Ok(Self(text.trim_end_matches('/').to_owned()))
     }
@@ -48,25 +45,6 @@ impl<'de> Deserialize<'de> for EtcdUrl {
         String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
-
-/// An invalid address of an etcd server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EtcdUrlError {
-    text: String,
-    problem: &'static str,
-}
-
-impl fmt::Display for EtcdUrlError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { text, problem } = self;
-        write!(
-            f,
-            "{text:?} is not the address of an etcd server: {problem}; write http://HOST:PORT or https://HOST:PORT"
-        )
-    }
-}
-
-impl std::error::Error for EtcdUrlError {}
 
 impl ServerConfig {
     /// Checks what concerns etcd, apart from volumes.

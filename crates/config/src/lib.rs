@@ -21,6 +21,7 @@ mod server;
 mod settings;
 mod span;
 mod text;
+mod url;
 mod volume;
 
 pub use access::{ModeError, SocketMode};
@@ -30,15 +31,16 @@ pub use cap::Cap;
 pub use check::{check_scan, check_share};
 pub use edit::{KeyPath, edited};
 pub use endurance::{DriveEndurance, DriveEnduranceError};
-pub use etcd::{EtcdUrl, EtcdUrlError};
+pub use etcd::EtcdUrl;
 pub use identity::check_unit;
 pub use index_plan::IndexPlan;
 pub use iscsi::IscsiConfig;
-pub use otlp::{OtlpUrl, OtlpUrlError};
+pub use otlp::OtlpUrl;
 pub use server::{Address, AddressError, HttpAddress, Protocol, ServerConfig, TlsMode, VhostAddress};
 pub use settings::{Effect, FIRST, Kind, Scope, Setting, help, on_off};
 pub use span::{Span, SpanError};
 pub use text::ConfigError;
+pub use url::UrlError;
 pub use volume::{Certified, Emulation, FILES_SCHEME, VolumeConfig};
 
 use serde::Deserialize;

@@ -1,6 +1,6 @@
 //! The address of a collector of spans.
 
-use hyper::Uri;
+use super::url::{Server, UrlError};
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
 use std::str::FromStr;
@@ -9,6 +9,8 @@ use std::str::FromStr;
 const TRACES_PATH: &str = "/v1/traces";
 /// The port of a URL that names none.
 const HTTP_PORT: u16 = 80;
+
+const SERVER: Server = Server { of: "a collector", write: "http://HOST:PORT, such as http://127.0.0.1:4318" };
 
 /// Where spans are sent: `http://HOST:PORT`, with a path if the collector has one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,23 +39,18 @@ impl fmt::Display for OtlpUrl {
 }
 
 impl FromStr for OtlpUrl {
-    type Err = OtlpUrlError;
+    type Err = UrlError;
 
-    fn from_str(text: &str) -> Result<Self, OtlpUrlError> {
-        let refuse = |problem| OtlpUrlError { text: text.to_owned(), problem };
-        let uri: Uri = text.parse().map_err(|_| refuse("it is not a URL"))?;
+    fn from_str(text: &str) -> Result<Self, UrlError> {
+        let uri = SERVER.parse(text)?;
         match uri.scheme_str() {
             Some("http") => {}
-            Some("https") => return Err(refuse("TLS is not supported; send to a collector on this machine")),
-            _ => return Err(refuse("it does not begin with http://")),
+            Some("https") => {
+                return Err(SERVER.refuse(text, "TLS is not supported; send to a collector on this machine"));
+            }
+            _ => return Err(SERVER.refuse(text, "it does not begin with http://")),
         }
         let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-        if host.is_empty() || uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err(refuse("it must have a host and no user"));
-        }
-        if uri.query().is_some() {
-            return Err(refuse("it has a query"));
-        }
         let base = uri.path().trim_end_matches('/');
         let path = if base.ends_with(TRACES_PATH) { base.to_owned() } else { format!("{base}{TRACES_PATH}") };
         Ok(Self { host: host.to_owned(), port: uri.port_u16().unwrap_or(HTTP_PORT), path })
@@ -65,25 +62,6 @@ impl<'de> Deserialize<'de> for OtlpUrl {
         String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
-
-/// An invalid address of a collector.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OtlpUrlError {
-    text: String,
-    problem: &'static str,
-}
-
-impl fmt::Display for OtlpUrlError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { text, problem } = self;
-        write!(
-            f,
-            "{text:?} is not the address of a collector: {problem}; write http://HOST:PORT, such as http://127.0.0.1:4318"
-        )
-    }
-}
-
-impl std::error::Error for OtlpUrlError {}
 
 #[cfg(test)]
 mod tests {

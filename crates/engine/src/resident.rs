@@ -48,17 +48,17 @@ impl Resident {
     }
 
     pub(crate) fn get(&self, location: &Location) -> Option<(Encoding, Bytes)> {
-        self.extent(location).map(|(encoding, payload, _)| (encoding, payload))
-    }
-
-    /// The fingerprint of an extent, if it has any; `None`: its WEU is not in RAM.
-    pub(crate) fn fingerprint(&self, location: &Location) -> Option<Option<Fingerprint>> {
-        self.extent(location).map(|(_, _, fingerprint)| fingerprint)
-    }
-
-    fn extent(&self, location: &Location) -> Option<Extent> {
         let all = self.0.lock();
-        let is = |r: &&ResidentWeu| r.weu == location.weu && r.generation == location.generation;
-        all.iter().find(is)?.extents.get(usize::from(location.entry)).cloned()
+        let resident = all.iter().find(|r| r.weu == location.weu && r.generation == location.generation)?;
+        let (encoding, payload, _) = resident.extents.get(usize::from(location.entry))?;
+        Some((*encoding, payload.clone()))
+    }
+
+    /// The entry of a unit whose extent has this fingerprint; `None`: the unit is not in RAM.
+    pub(crate) fn find(&self, weu: WeuId, generation: Generation, fingerprint: &Fingerprint) -> Option<Option<u16>> {
+        let all = self.0.lock();
+        let resident = all.iter().find(|r| r.weu == weu && r.generation == generation)?;
+        let entry = resident.extents.iter().position(|(_, _, of)| of.as_ref() == Some(fingerprint));
+        Some(entry.and_then(|entry| u16::try_from(entry).ok()))
     }
 }

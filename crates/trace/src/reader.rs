@@ -54,19 +54,24 @@ pub trait Reader: Send {
     /// The file cannot be read, or has a bad record and [`BadRecords::Fatal`] was chosen.
     fn next(&mut self, request: &mut Request) -> Result<bool, TraceError>;
 
+    /// The reader whose requests this one changes: it tells what follows. `None`: this one tells itself.
+    fn inner(&self) -> Option<&dyn Reader> {
+        None
+    }
+
     /// The records that were skipped so far.
     fn skipped(&self) -> Skipped {
-        Skipped::default()
+        self.inner().map_or_else(Skipped::default, Reader::skipped)
     }
 
     /// The records so far that are valid, but not requests.
     fn others(&self) -> Others {
-        Others::default()
+        self.inner().map_or_else(Others::default, Reader::others)
     }
 
     /// What the trace calls an object of a request that was returned.
-    fn object_name(&self, _object: u32) -> ObjectName {
-        ObjectName::Number
+    fn object_name(&self, object: u32) -> ObjectName {
+        self.inner().map_or(ObjectName::Number, |reader| reader.object_name(object))
     }
 
     /// The requests as an iterator. It allocates memory for each request with fingerprints, so that it is for short

@@ -1,6 +1,6 @@
 //! Removes repeated records.
 
-use crate::{ObjectName, Reader, Request, Skipped, TraceError};
+use crate::{Reader, Request, TraceError};
 
 /// Most requests of one time with which further ones are compared.
 const AT_ONE_TIME_MAX: usize = 1024;
@@ -51,11 +51,7 @@ impl<R: Reader> Reader for WithoutRepeats<R> {
         Ok(false)
     }
 
-    fn skipped(&self) -> Skipped {
-        self.reader.skipped()
-    }
-
-    fn object_name(&self, object: u32) -> ObjectName {
-        self.reader.object_name(object)
+    fn inner(&self) -> Option<&dyn Reader> {
+        Some(&self.reader)
     }
 }

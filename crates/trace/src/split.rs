@@ -1,6 +1,6 @@
 //! Splits requests at block boundaries.
 
-use crate::{ObjectName, Reader, Request, Skipped, TraceError};
+use crate::{Reader, Request, TraceError};
 
 /// Splits each request into one request for each aligned block that it touches, completely or in part. Requests without
 /// a length are not changed. A fingerprint stays with the block in which its first byte is. Each piece has the class of
@@ -68,11 +68,7 @@ impl<R: Reader> Reader for Split<R> {
         Ok(true)
     }
 
-    fn skipped(&self) -> Skipped {
-        self.reader.skipped()
-    }
-
-    fn object_name(&self, object: u32) -> ObjectName {
-        self.reader.object_name(object)
+    fn inner(&self) -> Option<&dyn Reader> {
+        Some(&self.reader)
     }
 }

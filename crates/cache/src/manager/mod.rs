@@ -27,6 +27,7 @@ pub use frozen::FrozenExtents;
 pub use lost::Retirement;
 pub use record::{DupRecord, RECORD_STEP, RestoredRecord};
 pub use restore::{FORGOTTEN_RUN_MAX, Forgotten, Restored, RestoredEntry};
+pub use tags::Candidate;
 pub use write_back::Superseded;
 
 use crate::admission::{Admission, Admitted};
@@ -147,11 +148,11 @@ impl CacheManager {
             dups: Dups::new(settings.dup_entries_max()),
             unrecorded: Unrecorded::default(),
             fingerprints: by_fingerprint.then(|| FingerprintIndex::new(whole)),
-            tags: tags.filter(|_| by_fingerprint).map(|expected| TagIndex::new(expected, settings.entry_bits())),
+            tags: tags.filter(|_| by_fingerprint).map(TagIndex::new),
             stats: Stats::default(),
             sweep: Sweep::new(settings.weu_count(), settings.index),
             forwardings: Forwardings::default(),
-            departed: Departed::new(settings.extents_raw(), settings.seed),
+            departed: Departed::new(settings.index, settings.extents_raw(), settings.seed),
             dirty: DirtyList::default(),
             frozen: BTreeMap::new(),
             restore: Restore::default(),
@@ -355,7 +356,7 @@ impl CacheManager {
         self.stats.base_entries += 1;
         if let Some(fingerprint) = fingerprint {
             self.note_fingerprint(fingerprint, Target::new(weu, location.entry, location.generation));
-            self.tag(fingerprint, weu, location.entry, location.generation);
+            self.tag(fingerprint, weu, location.generation);
         }
         self.point(key, weu, location.entry, true);
         self.version += 1;

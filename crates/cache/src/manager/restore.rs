@@ -182,7 +182,7 @@ impl CacheManager {
     fn restore_fingerprint(&mut self, entry: &RestoredEntry, target: Target, generation: Generation) {
         let Some(fingerprint) = &entry.fingerprint else { return };
         if self.tags.is_some() {
-            return self.tag(fingerprint, target.weu, target.entry, generation);
+            return self.tag(fingerprint, target.weu, generation);
         }
         let len_max = self.settings.fingerprints_max(self.stats.base_entries);
         let Some(index) = self.fingerprints.as_mut() else { return };

@@ -11,14 +11,17 @@ use super::layout::{HEAD_BYTES, Position, SECTOR_BYTES, UNIT_BYTES};
 use nitro_units::ExtentKey;
 
 /// Entries of one mark.
-const GROUP: u16 = 16;
+const GROUP: u16 = 32;
 /// Bits of a mark: an offset within a unit of 8 MiB, in units of [`UNIT_BYTES`].
 const MARK_BITS: u8 = 20;
+const BASE_BITS: u8 = 64;
+const GAP_BITS: u8 = 32;
+const CHECKSUM_BITS: u8 = 32;
 /// There are at least this many entries for each base; otherwise there is one base for all.
 const ENTRIES_PER_BASE: usize = 8;
 
 /// Equally wide numbers in an array of bits.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Field {
     /// The first bit.
     at: u32,
@@ -27,6 +30,11 @@ struct Field {
 }
 
 impl Field {
+    /// The numbers behind `count` ones of this field.
+    const fn behind(self, count: u32, width: u8) -> Self {
+        Self { at: self.at + count * self.width as u32, width }
+    }
+
     fn get(self, words: &[u64], number: usize) -> u64 {
         let (bit, width) = (self.at as usize + number * usize::from(self.width), u32::from(self.width));
         let (word, shift) = (bit / 64, (bit % 64) as u32);
@@ -38,6 +46,8 @@ impl Field {
         value & mask(width)
     }
 }
+
+const BASES: Field = Field { at: 0, width: BASE_BITS };
 
 fn mask(width: u32) -> u64 {
     1u64.checked_shl(width).map_or(u64::MAX, |bit| bit - 1)
@@ -57,8 +67,7 @@ struct Writer {
 
 impl Writer {
     /// Appends numbers of `width` bits.
-    fn field(&mut self, width: u8, numbers: impl Iterator<Item = u64>) -> Field {
-        let field = Field { at: self.bits as u32, width };
+    fn append(&mut self, width: u8, numbers: impl Iterator<Item = u64>) {
         for number in numbers {
             let (word, shift) = (self.bits / 64, (self.bits % 64) as u32);
             self.bits += usize::from(width);
@@ -70,7 +79,6 @@ impl Writer {
                 }
             }
         }
-        field
     }
 }
 
@@ -90,22 +98,22 @@ pub(super) enum Place {
     Raw(u32),
 }
 
-/// The entries.
+/// The entries. In `words` are, one behind the other:
+/// - the bases, of 64 bits;
+/// - the keys, each the number of a base above the distance from it;
+/// - the lengths in units, 0 for extents stored as they are;
+/// - the marks;
+/// - the gaps, each the number of the entry before which it is above its length in units;
+/// - the checksums.
 #[derive(Debug)]
 pub(super) struct Packed {
     words: Box<[u64]>,
     len: u16,
+    base_count: u16,
     gap_count: u16,
-    bases: Field,
-    /// The number of a base above the distance from it.
-    keys: Field,
+    key_bits: u8,
     distance_bits: u8,
-    /// Lengths in units, 0 for extents stored as they are.
-    lengths: Field,
-    marks: Field,
-    /// Number of the entry before which a gap is, and its length in units.
-    gaps: Field,
-    checksums: Field,
+    length_bits: u8,
 }
 
 /// Where packed extents are.
@@ -179,32 +187,52 @@ impl Packed {
             (base as u64, key - bases.get(base).copied().unwrap_or(key))
         };
         let distance_bits = entries.iter().map(|entry| bits_of(split(entry).1)).max().unwrap_or(0);
-        let key_bits = distance_bits + bits_of(bases.len().saturating_sub(1) as u64);
         let longest = lengths.iter().copied().max().unwrap_or(0);
         let checksums = entries.iter().filter_map(|entry| match entry.place {
             Place::Raw(checksum) => Some(u64::from(checksum)),
             Place::Packed(_) => None,
         });
-        let mut writer = Writer::default();
         let packed = Self {
             len: entries.len() as u16,
             gap_count: gaps.len() as u16,
-            bases: writer.field(64, bases.iter().copied()),
-            keys: writer.field(
-                key_bits,
-                entries
-                    .iter()
-                    .map(split)
-                    .map(|(base, distance)| base.checked_shl(distance_bits.into()).unwrap_or(0) | distance),
-            ),
+            base_count: bases.len() as u16,
+            key_bits: distance_bits + bits_of(bases.len().saturating_sub(1) as u64),
             distance_bits,
-            lengths: writer.field(bits_of(longest), lengths.into_iter()),
-            marks: writer.field(MARK_BITS, marks.into_iter()),
-            gaps: writer.field(32, gaps.into_iter()),
-            checksums: writer.field(32, checksums),
+            length_bits: bits_of(longest),
             words: Box::default(),
         };
+        let key = |entry| {
+            let (base, distance) = split(entry);
+            base.checked_shl(distance_bits.into()).unwrap_or(0) | distance
+        };
+        let mut writer = Writer::default();
+        writer.append(BASE_BITS, bases.iter().copied());
+        writer.append(packed.key_bits, entries.iter().map(key));
+        writer.append(packed.length_bits, lengths.into_iter());
+        writer.append(MARK_BITS, marks.into_iter());
+        writer.append(GAP_BITS, gaps.into_iter());
+        writer.append(CHECKSUM_BITS, checksums);
         Some(Self { words: writer.words.into(), ..packed })
+    }
+
+    const fn keys(&self) -> Field {
+        Field { at: BASE_BITS as u32 * self.base_count as u32, width: self.key_bits }
+    }
+
+    const fn lengths(&self) -> Field {
+        self.keys().behind(self.len as u32, self.length_bits)
+    }
+
+    const fn marks(&self) -> Field {
+        self.lengths().behind(self.len as u32, MARK_BITS)
+    }
+
+    const fn gaps(&self) -> Field {
+        self.marks().behind(self.len.div_ceil(GROUP) as u32, GAP_BITS)
+    }
+
+    const fn checksums(&self) -> Field {
+        self.gaps().behind(self.gap_count as u32, CHECKSUM_BITS)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -215,15 +243,15 @@ impl Packed {
         if entry >= self.len {
             return None;
         }
-        let packed = self.keys.get(&self.words, entry.into());
+        let packed = self.keys().get(&self.words, entry.into());
         let base = packed.checked_shr(self.distance_bits.into()).unwrap_or(0);
         let distance = packed & mask(self.distance_bits.into());
-        Some(ExtentKey::from_raw(self.bases.get(&self.words, base as usize) + distance))
+        Some(ExtentKey::from_raw(BASES.get(&self.words, base as usize) + distance))
     }
 
     /// The checksum of the extent with this number among those that are stored as they are.
     pub(super) fn checksum(&self, number: u32) -> u32 {
-        self.checksums.get(&self.words, number as usize) as u32
+        self.checksums().get(&self.words, number as usize) as u32
     }
 
     /// The position of an entry's extent, which is packed.
@@ -232,17 +260,19 @@ impl Packed {
             return None;
         }
         let first = entry / GROUP * GROUP;
-        let length = |entry: u16| self.lengths.get(&self.words, entry.into()) as u32;
+        let lengths = self.lengths();
+        let length = |entry: u16| lengths.get(&self.words, entry.into()) as u32;
         let units: u32 = (first..entry).map(length).sum();
-        let mark = self.marks.get(&self.words, (first / GROUP).into()) as u32;
+        let mark = self.marks().get(&self.words, (first / GROUP).into()) as u32;
         let offset = (mark + units + self.gaps_in(first, entry)) * UNIT_BYTES;
         Some(Position::new(offset, length(entry) * UNIT_BYTES))
     }
 
     /// The length of the gaps behind entry `first` and before `entry` and others in between, in units.
     fn gaps_in(&self, first: u16, entry: u16) -> u32 {
+        let gaps = self.gaps();
         let gap = |number: u16| {
-            let gap = self.gaps.get(&self.words, number.into());
+            let gap = gaps.get(&self.words, number.into());
             ((gap >> 16) as u16, gap as u16)
         };
         let (mut low, mut high) = (0, self.gap_count);

@@ -236,9 +236,13 @@ impl WeuTable {
             return None;
         }
         let (position, raw_crc) = slot.entries.place(entry, self.weu_bytes, self.extent_bytes)?;
-        let (offset, sectors) = (position.offset(), position.sectors());
-        let in_ram = slot.state != SlotState::Stored;
+        let (offset, sectors, in_ram) = (position.offset(), position.sectors(), self.is_in_ram(weu));
         Some(Location { weu, generation: slot.generation, entry, offset, sectors, raw_crc, in_ram })
+    }
+
+    /// Whether the extents of a filled slot are in RAM.
+    pub(crate) fn is_in_ram(&self, weu: WeuId) -> bool {
+        self.slot(weu).state != SlotState::Stored
     }
 
     /// The first key of entry number `entry` of a slot.

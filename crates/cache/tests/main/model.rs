@@ -125,11 +125,14 @@ impl Pair {
     /// Has a lean index know a content, as whoever reads the tables of units.
     fn learn(&mut self, content: u16) {
         let print = fingerprint(content);
-        for location in self.manager.candidates(&print) {
-            assert!(self.model.is_live(plain(location)), "a candidate that is gone");
-            let filling = &self.model.fillings[&(location.weu, location.generation.0)];
-            if filling[usize::from(location.entry)].2 == content {
-                return self.manager.confirm(&print, &location);
+        for candidate in self.manager.candidates(&print) {
+            let (weu, generation) = (candidate.weu, candidate.generation.0);
+            assert_eq!(self.model.live.get(&weu), Some(&generation), "a candidate that is gone");
+            let entry = self.model.fillings[&(weu, generation)].iter().position(|(_, _, of)| *of == content);
+            if let Some(entry) = entry {
+                let found = self.manager.confirm(&print, candidate, entry as u16);
+                assert_eq!(found.map(plain), Some((weu, generation, entry as u16)));
+                return;
             }
         }
     }

@@ -30,7 +30,7 @@ fn filled(count: u64, settings: Settings, stored: Stored) -> CacheManager {
 }
 
 #[test]
-fn a_million_extents_take_at_most_52_bytes_each_or_21_the_ghost_included() {
+fn a_million_extents_take_at_most_52_bytes_each_or_20_the_ghost_included() {
     let packed = Stored::Packed(4000);
     let raw = Stored::Raw { bytes: 8192, crc: 7 };
     for (index, dedup, percent, stored, bytes_max) in [
@@ -40,9 +40,9 @@ fn a_million_extents_take_at_most_52_bytes_each_or_21_the_ghost_included() {
         (IndexKind::Exact, false, 100, packed, 24),
         (IndexKind::Exact, true, 100, raw, 52),
         (IndexKind::Exact, false, 100, raw, 26),
-        (IndexKind::Lean, true, 100, packed, 21),
-        (IndexKind::Lean, false, 100, packed, 14),
-        (IndexKind::Lean, true, 100, raw, 27),
+        (IndexKind::Lean, true, 100, packed, 20),
+        (IndexKind::Lean, false, 100, packed, 13),
+        (IndexKind::Lean, true, 100, raw, 26),
         (IndexKind::Lean, false, 100, raw, 20),
     ] {
         let settings = Settings { index, dedup, fingerprint_index_percent: percent, ..Settings::new(0) };

@@ -3,7 +3,7 @@
 use super::EventName;
 use clap::ValueEnum;
 use nitro_trace::format::BlockEvent;
-use nitro_trace::{ErrorKind, ObjectName, Others, Place, Reader, Request, Skipped, TraceError};
+use nitro_trace::{ErrorKind, Others, Place, Reader, Request, TraceError};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -75,15 +75,7 @@ impl Reader for OfFile {
         Ok(more)
     }
 
-    fn skipped(&self) -> Skipped {
-        self.reader.skipped()
-    }
-
-    fn others(&self) -> Others {
-        self.reader.others()
-    }
-
-    fn object_name(&self, object: u32) -> ObjectName {
-        self.reader.object_name(object)
+    fn inner(&self) -> Option<&dyn Reader> {
+        Some(&self.reader)
     }
 }

@@ -6,8 +6,8 @@ use nitro_console::error::Error;
 use nitro_console::progress::Progress;
 use nitro_trace::parquet::{ParquetReader, is_of_object};
 use nitro_trace::{
-    BadRecords, Format, Merged, ObjectName, Origin, Others, Position, Reader, Request, Skipped, TraceError,
-    WithoutRepeats, is_stream, open, open_stream, origins, recognise,
+    BadRecords, Format, Merged, Origin, Position, Reader, Request, TraceError, WithoutRepeats, is_stream, open,
+    open_stream, origins, recognise,
 };
 use std::fs::File;
 use std::io::stdin;
@@ -173,15 +173,7 @@ impl Reader for Input {
         more
     }
 
-    fn skipped(&self) -> Skipped {
-        self.reader.skipped()
-    }
-
-    fn others(&self) -> Others {
-        self.reader.others()
-    }
-
-    fn object_name(&self, object: u32) -> ObjectName {
-        self.reader.object_name(object)
+    fn inner(&self) -> Option<&dyn Reader> {
+        Some(&self.reader)
     }
 }

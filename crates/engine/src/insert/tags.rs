@@ -1,12 +1,13 @@
-//! Finds contents by the tags of a [lean](nitro_cache::IndexKind::Lean) index: a candidate is believed once the fingerprint in
-//! the table of its unit has been compared. The table is in RAM while the unit is; otherwise it is read from the SSD, and the
-//! tables read last are kept.
+//! Finds contents by the tags of a [lean](nitro_cache::IndexKind::Lean) index: a tag names a unit, whose table is searched for the
+//! whole fingerprint. The table is in RAM while the unit is; otherwise it is read from the SSD, and the tables read last are
+//! kept.
 
 use crate::cache::Cache;
 use crate::fingerprints::{ContentPlace, FingerprintIndex};
+use crate::format::weu::Entry;
 use futures_util::future::join_all;
 use nitro_cache::settings::UNIT_TABLES;
-use nitro_cache::{IndexKind, Location, LruMap, Settings};
+use nitro_cache::{Candidate, IndexKind, Location, LruMap, Settings};
 use nitro_port::{Clock, Device};
 use nitro_units::{Fingerprint, Generation, ObjectId, WeuId};
 use parking_lot::Mutex;
@@ -16,8 +17,23 @@ use std::sync::Arc;
 /// another one is reading.
 const READERS: usize = 64;
 
-/// The fingerprints of a unit's entries, with the objects of their first keys.
-type Table = Arc<[(ObjectId, Option<Fingerprint>)]>;
+/// An entry of a unit: the object of its first key, the fingerprint, and a part of it as the indexes knew it when the table
+/// was read.
+struct Named {
+    object: ObjectId,
+    fingerprint: Fingerprint,
+    part: u32,
+    number: u16,
+}
+
+/// The entries of a unit that have a fingerprint.
+type Table = Arc<[Named]>;
+
+/// The part of a fingerprint that entries are compared by first.
+fn part_of(fingerprint: &Fingerprint) -> u32 {
+    let [a, b, c, d, ..] = fingerprint.0;
+    u32::from_le_bytes([a, b, c, d])
+}
 
 /// Tables of units on the SSD.
 pub(crate) struct UnitTables {
@@ -54,18 +70,18 @@ impl UnitTables {
     }
 
     fn bytes_of(entries: usize) -> u64 {
-        (entries * size_of::<(ObjectId, Option<Fingerprint>)>()) as u64
+        (entries * size_of::<Named>()) as u64
     }
 
-    fn get(&self, location: &Location) -> Option<Table> {
+    fn get(&self, of: Candidate) -> Option<Table> {
         let mut read = self.read.lock();
-        let (generation, table) = read.get(&location.weu)?;
-        (*generation == location.generation).then(|| table.clone())
+        let (generation, table) = read.get(&of.weu)?;
+        (*generation == of.generation).then(|| table.clone())
     }
 
-    fn keep(&self, location: &Location, table: &Table) {
+    fn keep(&self, of: Candidate, table: &Table) {
         let bytes = Self::bytes_of(table.len());
-        self.read.lock().insert(location.weu, (location.generation, table.clone()), bytes);
+        self.read.lock().insert(of.weu, (of.generation, table.clone()), bytes);
     }
 }
 
@@ -116,49 +132,57 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// Finds the content of a fingerprint that the manager has a tag of, and does not know whole; it does from then on.
     async fn find_by_tag(&self, within: &Fingerprint, together: &Together) -> Option<Location> {
         let candidates = self.manager.lock().candidates(within);
-        for location in candidates {
-            let found = self.fingerprint_at(&location, together).await;
-            if found == Some(*within) {
-                self.manager.lock().confirm(within, &location);
-                return Some(location);
+        for candidate in candidates {
+            let found = match self.entry_in(candidate, within, together).await {
+                None => None,
+                Some(None) => {
+                    self.metrics.false_tags.add(1);
+                    None
+                }
+                Some(Some(entry)) => self.manager.lock().confirm(within, candidate, entry),
+            };
+            if found.is_some() {
+                return found;
             }
-            self.metrics.false_tags.add(u64::from(found.is_some()));
         }
         None
     }
 
-    /// The fingerprint of the content at a location, as the indexes know it; `None`: it has none, its unit has another filling
-    /// by now, or the table cannot be read.
-    async fn fingerprint_at(&self, location: &Location, together: &Together) -> Option<Fingerprint> {
-        if let Some(fingerprint) = self.resident.fingerprint(location) {
-            return fingerprint;
+    /// The entry of a unit whose content has this fingerprint, as the indexes know it; `None`: the unit has another filling by
+    /// now, or its table cannot be read.
+    async fn entry_in(&self, of: Candidate, within: &Fingerprint, together: &Together) -> Option<Option<u16>> {
+        if let Some(entry) = self.resident.find(of.weu, of.generation, within) {
+            return Some(entry);
         }
-        let table = self.unit_table(location, together).await?;
-        // The filling is compared after the table was read: a refill raises the generation before it writes.
-        if !self.manager.lock().is_current(location.weu, location.generation) {
-            return None;
-        }
-        let (object, fingerprint) = *table.get(usize::from(location.entry))?;
-        Some(self.domain(object).within(&fingerprint?))
+        let table = self.unit_table(of, together).await?;
+        let part = part_of(within);
+        // An object may have another domain than when the table was read.
+        let has_it =
+            |entry: &&Named| entry.part == part && self.domain(entry.object).within(&entry.fingerprint) == *within;
+        Some(table.iter().find(has_it).map(|entry| entry.number))
     }
 
-    async fn unit_table(&self, location: &Location, together: &Together) -> Option<Table> {
-        if let Some(table) = self.unit_tables.get(location) {
+    async fn unit_table(&self, of: Candidate, together: &Together) -> Option<Table> {
+        if let Some(table) = self.unit_tables.get(of) {
             return Some(table);
         }
-        let _reading = together.reading(location.weu).await;
-        if let Some(table) = self.unit_tables.get(location) {
+        let _reading = together.reading(of.weu).await;
+        if let Some(table) = self.unit_tables.get(of) {
             return Some(table);
         }
         self.metrics.unit_tables_read.add(1);
-        let header = self.read_header(location.weu).await?;
+        let header = self.read_header(of.weu).await?;
         // After a crash, a generation may be used twice: only the start tells such fillings apart.
         let filled = (header.head.generation, header.head.start);
-        if filled != (location.generation, self.filled_in(location.weu)) {
+        if filled != (of.generation, self.filled_in(of.weu)) {
             return None;
         }
-        let table: Table = header.entries.iter().map(|entry| (entry.key.object(), entry.fingerprint)).collect();
-        self.unit_tables.keep(location, &table);
+        let entry = |(number, entry): (u16, &Entry)| {
+            let (object, fingerprint) = (entry.key.object(), entry.fingerprint?);
+            Some(Named { object, fingerprint, part: part_of(&self.domain(object).within(&fingerprint)), number })
+        };
+        let table: Table = (0..).zip(&header.entries).filter_map(entry).collect();
+        self.unit_tables.keep(of, &table);
         Some(table)
     }
 }

@@ -10,7 +10,7 @@ use nitro_testkit::Simulation;
 use std::rc::Rc;
 
 /// Contents whose fingerprints have one tag in caches of this size.
-const TWINS: [[u64; 2]; 4] = [[925, 4482], [6019, 9801], [6181, 19146], [7774, 19794]];
+const TWINS: [[u64; 2]; 4] = [[6019, 9801], [6181, 19146], [7774, 19794], [9224, 32585]];
 
 fn extent(number: u64) -> Bytes {
     number.to_le_bytes().repeat(EXTENT / 8).into()
@@ -40,10 +40,10 @@ fn write(sim: &Rc<Simulation>, cache: &TestCache, volume: &TestVolume, first: u6
     cache.status().manager.duplicates - before
 }
 
-/// The first byte, and the last 18 bits of the first 16 bytes.
+/// The first byte, and the last 20 bits of the first 16 bytes.
 fn tag(number: u64) -> [u8; 4] {
     let fingerprint = FingerprintHash::Blake3.of(&extent(number)).0;
-    [fingerprint[0], fingerprint[13] & 3, fingerprint[14], fingerprint[15]]
+    [fingerprint[0], fingerprint[13] & 15, fingerprint[14], fingerprint[15]]
 }
 
 #[test]

@@ -111,15 +111,7 @@ impl<R: Reader> Reader for Classified<R> {
         Ok(true)
     }
 
-    fn skipped(&self) -> nitro_trace::Skipped {
-        self.reader.skipped()
-    }
-
-    fn others(&self) -> nitro_trace::Others {
-        self.reader.others()
-    }
-
-    fn object_name(&self, object: u32) -> nitro_trace::ObjectName {
-        self.reader.object_name(object)
+    fn inner(&self) -> Option<&dyn Reader> {
+        Some(&self.reader)
     }
 }

@@ -104,6 +104,10 @@ impl<R: Reader> Reader for Behind<R> {
             self.read(request);
         }
     }
+
+    fn inner(&self) -> Option<&dyn Reader> {
+        Some(&self.reader)
+    }
 }
 
 #[cfg(test)]

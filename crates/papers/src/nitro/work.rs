@@ -3,7 +3,7 @@
 use super::plan::Fiu;
 use nitro_sim::workload::TraceIdentity;
 use nitro_trace::synth::{FiuLike, RandomReads};
-use nitro_trace::{Options, Reader, Request, Skipped, TraceError};
+use nitro_trace::{Options, Reader, Request, TraceError};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -176,7 +176,7 @@ impl<R: Reader> Reader for From<R> {
         Ok(false)
     }
 
-    fn skipped(&self) -> Skipped {
-        self.reader.skipped()
+    fn inner(&self) -> Option<&dyn Reader> {
+        Some(&self.reader)
     }
 }

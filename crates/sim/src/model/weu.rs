@@ -100,17 +100,16 @@ impl Weus {
     /// Has the manager know a fingerprint whole, of which a lean index has the tag, as the server does: by the tables of
     /// units, of which those used last are in RAM.
     fn learn(&mut self, fingerprint: &Fingerprint) -> Result<(), Error> {
-        for location in self.manager.candidates(fingerprint) {
-            let (weu, filling) = (location.weu, location.generation);
+        for candidate in self.manager.candidates(fingerprint) {
+            let (weu, filling) = (candidate.weu, candidate.generation);
             let header = self.headers.get(weu.0 as usize).map_or(&[][..], Vec::as_slice);
-            let found = header.get(usize::from(location.entry)).map(|(fingerprint, _)| *fingerprint);
-            if !location.in_ram && self.tables.get(&weu).is_none_or(|read| *read != filling) {
+            if !candidate.in_ram && self.tables.get(&weu).is_none_or(|read| *read != filling) {
                 let bytes = (HEAD_BYTES + header.len() as u32 * ENTRY_BYTES).next_multiple_of(BLOCK_BYTES);
                 self.flash.read(u64::from(weu.0) * self.weu_bytes, bytes.into())?;
                 self.tables.insert(weu, filling, 1);
             }
-            if found == Some(*fingerprint) {
-                self.manager.confirm(fingerprint, &location);
+            let entry = header.iter().position(|(of, _)| of == fingerprint);
+            if entry.is_some_and(|entry| self.manager.confirm(fingerprint, candidate, entry as u16).is_some()) {
                 break;
             }
         }

@@ -2,7 +2,7 @@
 
 use nitro_cache::admission::Source;
 use nitro_cache::class::{Asked, Rules};
-use nitro_trace::{ObjectName, Op, Reader, Request, Skipped, TraceError};
+use nitro_trace::{Op, Reader, Request, TraceError};
 use nitro_units::ClassId;
 use std::sync::Arc;
 
@@ -49,12 +49,8 @@ impl<R: Reader> Reader for Classified<R> {
         Ok(more)
     }
 
-    fn skipped(&self) -> Skipped {
-        self.reader.skipped()
-    }
-
-    fn object_name(&self, object: u32) -> ObjectName {
-        self.reader.object_name(object)
+    fn inner(&self) -> Option<&dyn Reader> {
+        Some(&self.reader)
     }
 }
 

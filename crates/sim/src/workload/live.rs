@@ -85,6 +85,10 @@ impl<R: Reader> Reader for Refined<R> {
         refine(request);
         Ok(more)
     }
+
+    fn inner(&self) -> Option<&dyn Reader> {
+        Some(&self.0)
+    }
 }
 
 impl<R: Reader> Live<R> {

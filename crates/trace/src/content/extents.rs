@@ -2,7 +2,7 @@
 
 use super::blocks::{Blocks, PRINT_BYTES, Print};
 use crate::rng::hash;
-use crate::{Op, Reader, Request, Skipped, Split, TraceError};
+use crate::{Op, Reader, Request, Split, TraceError};
 use nitro_units::{ExtentIndex, Fingerprint};
 use sha1::{Digest, Sha1};
 
@@ -183,8 +183,8 @@ impl<R: Reader> Reader for WholeRequests<R> {
         Ok(more)
     }
 
-    fn skipped(&self) -> Skipped {
-        self.reader.skipped()
+    fn inner(&self) -> Option<&dyn Reader> {
+        Some(&self.reader)
     }
 }
 
@@ -200,7 +200,7 @@ impl<R: Reader> Reader for Extents<R> {
         Ok(more)
     }
 
-    fn skipped(&self) -> Skipped {
-        self.pieces.skipped()
+    fn inner(&self) -> Option<&dyn Reader> {
+        Some(&self.pieces)
     }
 }

@@ -2,7 +2,7 @@
 
 use nitro_sim::policies::{Lru, Policy};
 use nitro_trace::synth::{BLOCK_BYTES, FiuLike};
-use nitro_trace::{Op, Reader, Request, Skipped, Summary, TraceError, summarize};
+use nitro_trace::{Op, Reader, Request, Summary, TraceError, summarize};
 
 /// The sizes of the LRU caches, in percent of the file system.
 pub(super) const CACHE_PERCENTS: [f64; 5] = [0.1, 0.5, 1.0, 2.0, 5.0];
@@ -129,7 +129,7 @@ impl<R: Reader> Reader for Watching<R> {
         Ok(true)
     }
 
-    fn skipped(&self) -> Skipped {
-        self.reader.skipped()
+    fn inner(&self) -> Option<&dyn Reader> {
+        Some(&self.reader)
     }
 }
