@@ -21,6 +21,9 @@ from nbd import FLUSH, READ, WRITE, Connection
 KIB, MIB = 1 << 10, 1 << 20
 VOLUME_BYTES = 256 * MIB
 BLOCK = 4 * KIB
+# Whoever reads a stream does something with each part. The simulator has at once what is read ahead: a reader that asked for the
+# next part without a pause would often come before it.
+STREAM_BYTES, STREAM_SECONDS = 128 * KIB, 0.002
 POINTS, BYTES = 0.01, 0.03
 UNIT_BYTES = ("payload", "header", "padding")
 # The cache of the recording, and the caches for which the simulator is asked: options of nitro serve and of nitro-lab sim alike.
@@ -78,8 +81,8 @@ def requests(seed, count):
     while made < count:
         if draw.random() < 0.0005:
             at = draw.randrange(VOLUME_BYTES // MIB - 8) * MIB
-            for step in range(0, 4 * MIB, 128 * KIB):
-                yield READ, at + step, 128 * KIB, b""
+            for step in range(0, 4 * MIB, STREAM_BYTES):
+                yield READ, at + step, STREAM_BYTES, b""
             made += 32
             continue
         place = places[bisect.bisect(sums, draw.random() * sums[-1])] * 64 * KIB
@@ -147,6 +150,8 @@ async def live(arguments, options, recording=None):
         client = await Connection.open(server.nbd, "vm")
         for kind, offset, length, data in requests(arguments.seed, arguments.requests):
             await client.request(kind, offset, length, data)
+            if length == STREAM_BYTES:
+                await asyncio.sleep(STREAM_SECONDS)
         status = await server.settled()
         await client.close()
         server.stop()

@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         ["insert-index", data, folder] => flash_index::run(data.as_ref(), folder.as_ref()),
         ["write-back", data, file] => write_back::run(data.as_ref(), file.as_ref()),
         ["scale", file, ref extents @ ..] => scale::run(file.as_ref(), extents),
+        ["scale-one", index, extents] => scale::manager(index, extents),
         ["cos", data, file] => cos::run(data.as_ref(), file.as_ref()),
         ["detect", image] => detect::run(image.as_ref()),
         ["simulate"] => simulate::run(),

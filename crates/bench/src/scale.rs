@@ -17,6 +17,7 @@ use nitro_port::{Clock, Device, DeviceError, Geometry};
 use nitro_units::{ExtentIndex, ExtentKey, Fingerprint, ObjectId, WeuId};
 use std::hint::black_box;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Bytes of a stored extent in the manager.
@@ -26,14 +27,17 @@ const LOOKUPS: u64 = 2_000_000;
 /// A cache of more extents is not opened again: its file would not fit.
 const RESTARTED_MAX: u64 = 10_000_000;
 
-/// Measures each number of extents.
+/// Measures each number of extents. Each manager has a process of its own: memory that was freed is not new.
 pub fn run(file: &Path, sizes: &[&str]) -> Result<(), Failure> {
-    let sizes: Vec<u64> = sizes.iter().map(|size| size.parse()).collect::<Result<_, _>>()?;
-    for &extents in &sizes {
+    let program = std::env::current_exe()?;
+    for size in sizes {
         for index in IndexKind::ALL {
-            manager(extents, index)?;
+            if !Command::new(&program).args(["scale-one", &index.to_string(), size]).status()?.success() {
+                return Err(format!("scale-one {index} {size} failed").into());
+            }
         }
     }
+    let sizes: Vec<u64> = sizes.iter().map(|size| size.parse()).collect::<Result<_, _>>()?;
     for extents in sizes.into_iter().filter(|extents| *extents <= RESTARTED_MAX) {
         restart(file, extents)?;
     }
@@ -117,7 +121,10 @@ fn nanoseconds(begun: Instant, count: u64) -> f64 {
     begun.elapsed().as_secs_f64() * 1e9 / count as f64
 }
 
-fn manager(extents: u64, index: IndexKind) -> Result<(), Failure> {
+/// Measures a manager with an index of this kind.
+pub fn manager(index: &str, extents: &str) -> Result<(), Failure> {
+    let index = IndexKind::ALL.into_iter().find(|kind| kind.to_string() == index).ok_or("no such index")?;
+    let extents: u64 = extents.parse()?;
     let before = resident()?;
     let settings = Settings { index, ..Settings::new(extents * u64::from(STORED_BYTES) * 102 / 100) };
     let manager = CacheManager::new(settings)?;

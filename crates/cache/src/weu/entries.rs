@@ -16,7 +16,7 @@ pub(super) struct Entries {
 #[derive(Debug)]
 enum List {
     Plain(Vec<BaseEntry>),
-    Packed(Box<Packed>),
+    Packed(Packed),
 }
 
 impl Default for List {
@@ -103,7 +103,7 @@ impl Entries {
         };
         let packed = packs.then(|| Packed::new(&(0..).zip(list).map(entry).collect::<Vec<_>>())).flatten();
         self.list = match packed {
-            Some(packed) => List::Packed(Box::new(packed)),
+            Some(packed) => List::Packed(packed),
             None => List::Plain(list.as_slice().to_vec()),
         };
     }

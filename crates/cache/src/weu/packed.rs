@@ -288,6 +288,6 @@ impl Packed {
     }
 
     pub(super) fn ram_bytes(&self) -> usize {
-        size_of::<Self>() + self.words.len() * size_of::<u64>()
+        self.words.len() * size_of::<u64>()
     }
 }

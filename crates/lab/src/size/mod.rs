@@ -22,7 +22,7 @@ use std::slice;
 use std::thread;
 
 /// The pieces of a sample, which take 48 bytes each: more are simulated for longer than a command may take.
-const PIECES_MAX: usize = 3_000_000;
+const PIECES_MAX: usize = 1_700_000;
 
 /// From so many pieces on, the simulations are announced.
 const PIECES_SHOWN: u64 = 500_000;
