@@ -342,12 +342,24 @@ impl Client {
         Ok(Answer::NotClaimed)
     }
 
-    /// Follows the ends of ownership keys, until the stream ends; calls `woken` at each.
-    pub(crate) async fn watch(&self, mut woken: impl FnMut()) -> Result<(), Failure> {
+    /// Follows the ends of ownership keys, until the stream ends; calls `woken` at those of these volumes. Of a cluster, all
+    /// hosts are told of all keys: if each looked at each, the end of a rack would be too much for etcd.
+    pub(crate) async fn watch(&self, volumes: &[String], mut woken: impl FnMut()) -> Result<(), Failure> {
         let server = self.server().to_owned();
         let mut stream = self.send(&server, "watch", &self.keys.watch()).await?;
-        while stream.chunk().await.map_err(|e| silent(&e))?.is_some() {
-            woken();
+        let mut text = Vec::new();
+        while let Some(piece) = stream.chunk().await.map_err(|e| silent(&e))? {
+            text.extend_from_slice(&piece);
+            // Each message is a line.
+            while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = text.drain(..=end).collect();
+                if parse_answer(&line).map_or(true, |message| self.keys.concerns(&message, volumes)) {
+                    woken();
+                }
+            }
+            if text.len() > ANSWER_BYTES_MAX {
+                return Err(Failure::Silent("a message is too long for etcd".to_owned()));
+            }
         }
         Ok(())
     }

@@ -115,21 +115,21 @@ async fn take_part(place: Place, volumes: Vec<String>, joined: Joined) {
     let (wake, woken) = mpsc::channel(1);
     let member = Member {
         client: &client,
-        machine: Machine::new(Terms::of(place.lease), volumes),
+        machine: Machine::new(Terms::of(place.lease), volumes.iter().cloned()),
         tenure,
         orders,
         owned,
         told: None,
         joined: Some((joined, membership, boot_time() + place.lease * 2 + Duration::from_secs(1))),
     };
-    select(pin!(member.run(heard, woken)), pin!(watch(&client, wake))).await;
+    select(pin!(member.run(heard, woken)), pin!(watch(&client, &volumes, wake))).await;
 }
 
-/// Wakes the member whenever an ownership key has gone.
-async fn watch(client: &Client, mut wake: mpsc::Sender<()>) {
+/// Wakes the member whenever the ownership key of one of these volumes has gone.
+async fn watch(client: &Client, volumes: &[String], mut wake: mpsc::Sender<()>) {
     loop {
         // A full channel: it is going to look anyway.
-        let _ = client.watch(|| drop(wake.try_send(()))).await;
+        let _ = client.watch(volumes, || drop(wake.try_send(()))).await;
         tokio::time::sleep(WATCH_AGAIN).await;
     }
 }

@@ -36,6 +36,8 @@ pub struct Message {
     pub succeeded: bool,
     /// The answers to the parts of a transaction.
     pub responses: Vec<Part>,
+    /// What has happened to keys that are watched.
+    pub events: Vec<Event>,
     /// The token of a user.
     pub token: String,
     /// Why nothing was done.
@@ -80,6 +82,14 @@ pub enum Reason {
 pub struct Part {
     /// Of a range.
     pub response_range: Range,
+}
+
+/// What has happened to a key.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Event {
+    /// The key.
+    pub kv: KeyValue,
 }
 
 /// Keys with their values.
@@ -260,6 +270,12 @@ impl Keys {
         json!({ "success": volumes.iter().map(|volume| range(&self.volume(volume))).collect::<Vec<_>>() })
     }
 
+    /// Whether a message of a [watch](Self::watch) concerns one of these volumes. Messages that tell of no key may.
+    pub(crate) fn concerns(&self, message: &Message, volumes: &[String]) -> bool {
+        let is_of = |event: &Event| volumes.iter().any(|name| self.volume(name) == event.kv.key);
+        message.events.is_empty() || message.events.iter().any(is_of)
+    }
+
     /// Follows the ends of ownership keys.
     pub(crate) fn watch(&self) -> Value {
         let (first, end) = (format!("{}/volume/", self.prefix), format!("{}/volume0", self.prefix));
@@ -323,6 +339,19 @@ mod tests {
         ] {
             assert!(parse_answer(wrong.as_bytes()).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_end_of_a_key_concerns_who_may_serve_its_volume() {
+        let keys = Keys { prefix: "/nitro".to_owned(), host: "a".to_owned() };
+        let key = base64("/nitro/volume/vm");
+        let told = format!(
+            r#"{{"result":{{{HEADER},"events":[{{"type":"DELETE","kv":{{"key":"{key}","mod_revision":"9"}}}}]}}}}"#
+        );
+        let ended = parse_answer(told.as_bytes()).unwrap();
+        assert!(keys.concerns(&ended, &["other".into(), "vm".into()]) && !keys.concerns(&ended, &["other".into()]));
+        let created = parse_answer(format!(r#"{{"result":{{{HEADER},"created":true}}}}"#).as_bytes()).unwrap();
+        assert!(keys.concerns(&created, &["other".into()]), "what ended before is not told");
     }
 
     #[test]
