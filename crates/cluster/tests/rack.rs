@@ -165,7 +165,7 @@ impl Cluster {
 
     /// A question reaches etcd, which carries it out once it has answered those before.
     fn carry_out(&mut self, number: usize, ask: Ask) {
-        let requests = match ask {
+        let requests = match &ask {
             Ask::Renew(_, volumes) => 1 + volumes.len().div_ceil(LOOKED_AT) as u64,
             Ask::Grant => 2,
             Ask::Claim(..) | Ask::Release(..) | Ask::Revoke(_) => 1,

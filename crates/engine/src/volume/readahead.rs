@@ -91,13 +91,12 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     async fn read_ahead(&self, extents: ExtentRange) {
         let mut first = extents.start;
         while first < extents.end {
-            // What a client reads at this moment is left to it; what lies behind is not.
-            let wanted = |index| !self.is_at_hand(index) && self.flights.is_idle(ExtentRange::one(index));
+            let wanted = |index| !self.is_at_hand(index);
             let rest = ExtentRange::new(first, extents.end);
             let Some(start) = rest.iter().find(|index| wanted(*index)) else { return };
             let missing = ExtentRange::new(start, extents.end).take_while(wanted);
             first = missing.end;
-            if missing.is_empty() {
+            if missing.is_empty() || !self.flights.is_idle(missing) {
                 continue;
             }
             let (_, range, Some(reading)) = self.flights.start(missing) else { continue };

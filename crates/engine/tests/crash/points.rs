@@ -272,7 +272,7 @@ impl World<'_> {
         if let Some(image) = found {
             if self.is_formatted {
                 self.history.borrow().check_flushed(&image);
-                self.history.borrow_mut().found(&image, Duration::ZERO);
+                self.history.borrow_mut().found(&image, sim.clock.now());
                 add(&self.happened.restarted, 1);
             }
             self.is_formatted = true;
