@@ -14,7 +14,7 @@ pub(crate) use spread::Spread;
 use std::marker::PhantomData;
 
 /// A table slot. One value means "empty".
-pub trait Slot: Copy + PartialEq {
+pub trait Slot: Copy + PartialEq + 'static {
     /// The empty slot.
     const EMPTY: Self;
     /// How many home bits a slot stores (at most 24).
@@ -23,14 +23,17 @@ pub trait Slot: Copy + PartialEq {
     fn home(&self) -> u32;
 }
 
-/// A shard: slots in the order of their home bits. Positions are those in [`slots`](Self::slots), and valid until the next
-/// change.
+/// A shard: slots in the order of their home bits. Positions count all slots, empty ones included, and are valid until the
+/// next change.
 pub(crate) trait Shard<S: Slot>: Default {
     /// Target number of entries of a shard, from which the number of shards follows.
     const ENTRIES_TARGET: u64;
 
-    /// All slots, empty ones included.
-    fn slots(&self) -> &[S];
+    /// The slot at a position.
+    fn get(&self, at: usize) -> Option<&S>;
+
+    /// The slots from a position on.
+    fn slots_from(&self, at: usize) -> impl Iterator<Item = &S>;
 
     /// The number of slots in use.
     fn len(&self) -> usize;
@@ -55,8 +58,7 @@ pub(crate) trait Shard<S: Slot>: Default {
 
     /// Among the slots from `from` on, the [lower bound](Self::lower_bound) of `home`, the first for which `is` holds.
     fn find_from(&self, from: usize, home: u32, is: impl FnMut(&S) -> bool) -> Option<usize> {
-        let behind = self.slots().get(from..).unwrap_or_default();
-        let mut run = behind.iter().take_while(|slot| slot.home() == home && **slot != S::EMPTY);
+        let mut run = self.slots_from(from).take_while(|slot| slot.home() == home && **slot != S::EMPTY);
         run.position(is).map(|number| from + number)
     }
 
@@ -103,14 +105,16 @@ impl<S: Slot, L: Shard<S>> Table<S, L> {
     /// All slots of that hash, the newest first.
     pub fn find_all(&self, hash: u64) -> impl Iterator<Item = S> {
         let (shard, home) = (&self.shards[self.shard_of(hash)], Self::home_of(hash));
-        let from = shard.slots().get(shard.lower_bound(home)..).unwrap_or_default();
-        from.iter().take_while(move |slot| slot.home() == home && **slot != S::EMPTY).copied()
+        shard
+            .slots_from(shard.lower_bound(home))
+            .take_while(move |slot| slot.home() == home && **slot != S::EMPTY)
+            .copied()
     }
 
     /// The first slot of that hash for which `is` holds.
     pub fn find(&self, hash: u64, is: impl FnMut(&S) -> bool) -> Option<S> {
         let shard = &self.shards[self.shard_of(hash)];
-        shard.find(Self::home_of(hash), is).map(|at| shard.slots()[at])
+        shard.get(shard.find(Self::home_of(hash), is)?).copied()
     }
 
     /// Reads the memory that a search for this hash reads first, without using the result: in most cases, all slots of
@@ -119,7 +123,7 @@ impl<S: Slot, L: Shard<S>> Table<S, L> {
     pub fn touch(&self, hash: u64) -> u32 {
         let shard = &self.shards[self.shard_of(hash)];
         let at = shard.start(Self::home_of(hash));
-        let slot = |at: usize| shard.slots().get(at).map_or(0, S::home);
+        let slot = |at: usize| shard.get(at).map_or(0, S::home);
         slot(at) ^ slot(at + 3)
     }
 
@@ -172,7 +176,7 @@ impl<S: Slot, L: Shard<S>> Table<S, L> {
         let (first, count) = (self.shard_of(hash), self.shards.len());
         let at = (0..count).map(|i| (first + i) % count).find(|i| self.shards[*i].len() > 0)?;
         let shard = &mut self.shards[at];
-        let used = shard.slots().iter().enumerate().filter(|(_, s)| **s != S::EMPTY);
+        let used = shard.slots_from(0).enumerate().filter(|(_, s)| **s != S::EMPTY);
         let victim = used.max_by_key(|(_, s)| rank(s)).map(|(i, _)| i)?;
         self.len -= 1;
         Some(shard.remove_at(victim))
@@ -188,7 +192,7 @@ impl<S: Slot, L: Shard<S>> Table<S, L> {
     pub fn retain_shard(&mut self, shard: usize, mut keep: impl FnMut(&S) -> bool) -> (usize, usize) {
         let shard = &mut self.shards[shard];
         let (before, mut at) = (shard.len(), 0);
-        while let Some(slot) = shard.slots().get(at) {
+        while let Some(slot) = shard.get(at) {
             if *slot != S::EMPTY && !keep(slot) {
                 shard.remove_at(at); // the slot that moved here is examined next
             } else {

@@ -41,8 +41,12 @@ impl<S: Slot> Spread<S> {
 impl<S: Slot> Shard<S> for Spread<S> {
     const ENTRIES_TARGET: u64 = 1024;
 
-    fn slots(&self) -> &[S] {
-        &self.slots
+    fn get(&self, at: usize) -> Option<&S> {
+        self.slots.get(at)
+    }
+
+    fn slots_from(&self, at: usize) -> impl Iterator<Item = &S> {
+        self.slots.get(at..).unwrap_or_default().iter()
     }
 
     fn len(&self) -> usize {

@@ -65,6 +65,7 @@ proptest! {
     fn both_layouts_behave_like_a_map(operations in prop::collection::vec((0u8..5, 0u16..300), 1..2000)) {
         behaves_like_a_map::<Spread<TestSlot>>(&operations);
         behaves_like_a_map::<Dense<TestSlot>>(&operations);
+        behaves_like_a_map::<Dense<TestSlot, 8>>(&operations);
     }
 }
 
