@@ -326,12 +326,12 @@ impl<'a, F: Device, C: Clock> Worker<'a, F, C> {
         lanes.get(shelf)
     }
 
-    /// Closes a shelf's open WEU and starts its write to the SSD.
+    /// Closes a shelf's open WEU and starts its write to the SSD. Whoever gives up waiting for it leaves the WEU where it is.
     async fn seal(&mut self, lanes: &mut Lanes, shelf: Shelf) {
-        let Some(mut open) = lanes.take(shelf) else { return };
         while self.cache.writes.count() >= WRITES_MAX {
             self.written().await;
         }
+        let Some(mut open) = lanes.take(shelf) else { return };
         let (cache, begun) = (self.cache, self.cache.writes.begin());
         let room = cache.manager.lock().seal(open.weu);
         cache.record_duplicates(&mut open, room);

@@ -1000,6 +1000,14 @@ fn is_any_below(least: u64, counters: &[(&str, &AtomicU64)]) -> bool {
     counts.inspect(|(name, count)| println!("{name}: {count}")).filter(|(_, count)| *count < least).count() > 0
 }
 
+/// A shrink wants a unit closed that is being filled, while as many others are written as may be, and the worker looks up
+/// fingerprints meanwhile.
+#[test]
+fn a_unit_that_a_shrink_removes_while_others_are_written_is_not_forgotten() {
+    const SEED: u64 = 322;
+    run(SEED, Nitro::new(SEED, &Arc::new(Happened::default())));
+}
+
 #[test]
 fn the_engine_survives_crashes() {
     let happened = Arc::new(Happened::default());
