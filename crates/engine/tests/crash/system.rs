@@ -153,6 +153,8 @@ struct Traits {
     generation: u32,
     /// How often a volume is in write-through.
     through_percent: u64,
+    /// The origin of a volume may be full, so that what is dirty stays in the cache.
+    full_origin: bool,
 }
 
 impl Traits {
@@ -166,6 +168,7 @@ impl Traits {
             half_bytes: (pick(&[0, 1, 1]) == 1).then_some(half_bytes),
             generation: pick(&[0, 0, 2044, 4092]) as u32,
             through_percent: pick(&[0, 30, 30, 60, 100]),
+            full_origin: false,
         }
     }
 
@@ -463,7 +466,10 @@ impl Disk for CachedDisk {
             }
             3..6 => text(volume.close_regions(true).await),
             6 => text(volume.cache().sync().await),
-            7 => text(resize(volume.cache(), rng).await),
+            7 => match text(resize(volume.cache(), rng).await) {
+                Err(error) if self.traits.full_origin && self.is_loss(&error) => Ok(()),
+                resized => resized,
+            },
             8..10 if let Some(pinned) = &self.pinned => self.pin(rng, pinned).await,
             _ => {
                 let offset = rng.below(volume.size_bytes());
@@ -605,7 +611,8 @@ impl Nitro {
         let abuse = Abuse::new(seed);
         let mut settings = EngineSettings { origin_timeout: None, ..settings(seed) };
         settings.manager.dedup |= abuse.habits.sparse;
-        let traits = Traits { half_bytes: None, ..Traits::new(seed, &settings) };
+        let full_origin = abuse.full_origin;
+        let traits = Traits { half_bytes: None, full_origin, ..Traits::new(seed, &settings) };
         let new = Self::new(seed, happened);
         let origin_bytes = abuse.volumes.iter().map(|bytes| Arc::new(AtomicU64::new(*bytes))).collect();
         Self { logged: abuse.logged, abuse: Some(abuse), settings, traits: Rc::new(traits), origin_bytes, ..new }
