@@ -29,15 +29,16 @@ const RESTARTED_MAX: u64 = 10_000_000;
 
 /// Measures each number of extents. Each manager has a process of its own: memory that was freed is not new.
 pub fn run(file: &Path, sizes: &[&str]) -> Result<(), Failure> {
+    let sizes: Vec<u64> = sizes.iter().map(|size| size.parse()).collect::<Result<_, _>>()?;
     let program = std::env::current_exe()?;
-    for size in sizes {
+    for extents in &sizes {
         for index in IndexKind::ALL {
-            if !Command::new(&program).args(["scale-one", &index.to_string(), size]).status()?.success() {
-                return Err(format!("scale-one {index} {size} failed").into());
+            let arguments = ["scale-one".to_owned(), index.to_string(), extents.to_string()];
+            if !Command::new(&program).args(arguments).status()?.success() {
+                return Err(format!("scale-one {index} {extents} failed").into());
             }
         }
     }
-    let sizes: Vec<u64> = sizes.iter().map(|size| size.parse()).collect::<Result<_, _>>()?;
     for extents in sizes.into_iter().filter(|extents| *extents <= RESTARTED_MAX) {
         restart(file, extents)?;
     }
@@ -123,8 +124,7 @@ fn nanoseconds(begun: Instant, count: u64) -> f64 {
 
 /// Measures a manager with an index of this kind.
 pub fn manager(index: &str, extents: &str) -> Result<(), Failure> {
-    let index = IndexKind::ALL.into_iter().find(|kind| kind.to_string() == index).ok_or("no such index")?;
-    let extents: u64 = extents.parse()?;
+    let (index, extents): (IndexKind, u64) = (index.parse()?, extents.parse()?);
     let before = resident()?;
     let settings = Settings { index, ..Settings::new(extents * u64::from(STORED_BYTES) * 102 / 100) };
     let manager = CacheManager::new(settings)?;

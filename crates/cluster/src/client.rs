@@ -345,7 +345,7 @@ impl Client {
     /// Follows the ends of ownership keys, until the stream ends; calls `woken` at those of these volumes. Of a cluster, all
     /// hosts are told of all keys: if each looked at each, the end of a rack would be too much for etcd.
     pub(crate) async fn watch(&self, volumes: &[String], mut woken: impl FnMut()) -> Result<(), Failure> {
-        let server = self.server().to_owned();
+        let (server, keys) = (self.server().to_owned(), self.keys.of_volumes(volumes));
         let mut stream = self.send(&server, "watch", &self.keys.watch()).await?;
         let mut text = Vec::new();
         while let Some(piece) = stream.chunk().await.map_err(|e| silent(&e))? {
@@ -353,7 +353,7 @@ impl Client {
             // Each message is a line.
             while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = text.drain(..=end).collect();
-                if parse_answer(&line).map_or(true, |message| self.keys.concerns(&message, volumes)) {
+                if parse_answer(&line).map_or(true, |message| message.concerns(&keys)) {
                     woken();
                 }
             }

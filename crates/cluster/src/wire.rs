@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 
 /// The form of the keys and values under the prefix, which is the value of the key `format`. A program that knows another one claims
 /// nothing.
@@ -160,6 +161,11 @@ pub fn parse_answer(bytes: &[u8]) -> Result<Message, String> {
 }
 
 impl Message {
+    /// Whether a message of a [watch](Keys::watch) tells of one of these keys. Messages that tell of no key may.
+    pub(crate) fn concerns(&self, keys: &HashSet<String>) -> bool {
+        self.events.is_empty() || self.events.iter().any(|event| keys.contains(&event.kv.key))
+    }
+
     /// Why nothing was done, in words.
     pub(crate) fn reason(&self) -> Option<&str> {
         self.error.as_ref().map(|reason| match reason {
@@ -270,10 +276,9 @@ impl Keys {
         json!({ "success": volumes.iter().map(|volume| range(&self.volume(volume))).collect::<Vec<_>>() })
     }
 
-    /// Whether a message of a [watch](Self::watch) concerns one of these volumes. Messages that tell of no key may.
-    pub(crate) fn concerns(&self, message: &Message, volumes: &[String]) -> bool {
-        let is_of = |event: &Event| volumes.iter().any(|name| self.volume(name) == event.kv.key);
-        message.events.is_empty() || message.events.iter().any(is_of)
+    /// The ownership keys of volumes, as they are in messages.
+    pub(crate) fn of_volumes(&self, names: &[String]) -> HashSet<String> {
+        names.iter().map(|name| self.volume(name)).collect()
     }
 
     /// Follows the ends of ownership keys.
@@ -349,9 +354,10 @@ mod tests {
             r#"{{"result":{{{HEADER},"events":[{{"type":"DELETE","kv":{{"key":"{key}","mod_revision":"9"}}}}]}}}}"#
         );
         let ended = parse_answer(told.as_bytes()).unwrap();
-        assert!(keys.concerns(&ended, &["other".into(), "vm".into()]) && !keys.concerns(&ended, &["other".into()]));
+        let (both, other) = (keys.of_volumes(&["other".into(), "vm".into()]), keys.of_volumes(&["other".into()]));
+        assert!(ended.concerns(&both) && !ended.concerns(&other));
         let created = parse_answer(format!(r#"{{"result":{{{HEADER},"created":true}}}}"#).as_bytes()).unwrap();
-        assert!(keys.concerns(&created, &["other".into()]), "what ended before is not told");
+        assert!(created.concerns(&other), "what ended before is not told");
     }
 
     #[test]

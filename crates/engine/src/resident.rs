@@ -16,6 +16,12 @@ struct ResidentWeu {
     extents: Vec<Extent>,
 }
 
+impl ResidentWeu {
+    fn is(&self, weu: WeuId, generation: Generation) -> bool {
+        self.weu == weu && self.generation == generation
+    }
+}
+
 /// The WEUs in RAM: a handful.
 #[derive(Debug, Default)]
 pub(crate) struct Resident(Mutex<Vec<ResidentWeu>>);
@@ -49,7 +55,7 @@ impl Resident {
 
     pub(crate) fn get(&self, location: &Location) -> Option<(Encoding, Bytes)> {
         let all = self.0.lock();
-        let resident = all.iter().find(|r| r.weu == location.weu && r.generation == location.generation)?;
+        let resident = all.iter().find(|r| r.is(location.weu, location.generation))?;
         let (encoding, payload, _) = resident.extents.get(usize::from(location.entry))?;
         Some((*encoding, payload.clone()))
     }
@@ -57,7 +63,7 @@ impl Resident {
     /// The entry of a unit whose extent has this fingerprint; `None`: the unit is not in RAM.
     pub(crate) fn find(&self, weu: WeuId, generation: Generation, fingerprint: &Fingerprint) -> Option<Option<u16>> {
         let all = self.0.lock();
-        let resident = all.iter().find(|r| r.weu == weu && r.generation == generation)?;
+        let resident = all.iter().find(|r| r.is(weu, generation))?;
         let entry = resident.extents.iter().position(|(_, _, of)| of.as_ref() == Some(fingerprint));
         Some(entry.and_then(|entry| u16::try_from(entry).ok()))
     }

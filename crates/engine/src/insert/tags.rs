@@ -133,16 +133,15 @@ impl<F: Device, C: Clock> Cache<F, C> {
     async fn find_by_tag(&self, within: &Fingerprint, together: &Together) -> Option<Location> {
         let candidates = self.manager.lock().candidates(within);
         for candidate in candidates {
-            let found = match self.entry_in(candidate, within, together).await {
-                None => None,
-                Some(None) => {
-                    self.metrics.false_tags.add(1);
-                    None
+            match self.entry_in(candidate, within, together).await {
+                None => {}
+                Some(None) => self.metrics.false_tags.add(1),
+                Some(Some(entry)) => {
+                    let found = self.manager.lock().confirm(within, candidate, entry);
+                    if found.is_some() {
+                        return found;
+                    }
                 }
-                Some(Some(entry)) => self.manager.lock().confirm(within, candidate, entry),
-            };
-            if found.is_some() {
-                return found;
             }
         }
         None
